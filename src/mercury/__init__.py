@@ -1,0 +1,1 @@
+"""Geo-aware messaging and alerting for things that move."""

@@ -1,0 +1,118 @@
+"""What a bus is: ordered, durable, replayable topics with consumer groups.
+
+The interface is the common ground of the embedded buses and Kafka. A topic has partitions; the
+key picks the partition, so records of one key stay in order. Offsets grow within a topic and
+partition but need not be dense.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol
+
+Headers = tuple[tuple[str, bytes], ...]
+
+
+class Record(NamedTuple):
+    """One record as a consumer sees it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_us: int
+    key: bytes
+    headers: Headers
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FromTime:
+    """Start at the first record appended at or after this time (microseconds since the epoch)."""
+
+    timestamp_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class FromOffset:
+    """Start at this offset, in every partition of the topics."""
+
+    offset: int
+
+
+Start = Literal["earliest", "latest"] | FromTime | FromOffset
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long records are kept; None keeps them for ever."""
+
+    max_age_s: float | None = 24 * 3600.0
+    max_bytes: int | None = 4 * 1024**3
+
+
+class Consumer(Protocol):
+    """Reads one or more topics, alone or as a member of a group."""
+
+    def poll(self, max_records: int = 512) -> list[Record]:
+        """Return what is there now, without waiting."""
+
+    async def read(
+        self, max_records: int = 512, timeout_s: float | None = None
+    ) -> list[Record]:
+        """Wait for records; an empty list means that `timeout_s` passed or the consumer closed."""
+
+    def commit(self) -> None:
+        """Mark everything returned so far as done, for the group.
+
+        Takes effect with the next flush of the bus, after the records appended before it: what was
+        produced from a record is durable no later than the mark that it was consumed.
+        """
+
+    def lag(self) -> int:
+        """How many records of the consumer's share are waiting."""
+
+    def close(self) -> None:
+        """Leave the group at once, so that others take over; stop waiting reads."""
+
+
+class Bus(Protocol):
+    """One connection of one process to the bus."""
+
+    def append(
+        self, topic: str, value: bytes, key: bytes = b"", headers: Headers = ()
+    ) -> None:
+        """Buffer a record; it is appended with the next flush.
+
+        Inside a running event loop a flush happens by itself at the next turn of the loop.
+        """
+
+    def flush_now(self) -> None:
+        """Make everything appended and committed so far durable, blocking."""
+
+    async def flush(self) -> None:
+        """Return when everything appended and committed so far is durable (acknowledged)."""
+
+    def subscribe(
+        self,
+        topics: Sequence[str],
+        *,
+        group: str | None = None,
+        start: Start = "latest",
+    ) -> Consumer:
+        """Open a consumer.
+
+        Topics that stand first are served first. A name ending in `.*` follows every topic with
+        that prefix, also those created later. With a group, partitions are shared among its
+        members and reading goes on at the group's committed offset; `start` then says where a
+        group begins that has committed nothing. Without a group every record is seen.
+        """
+
+    def topics(self) -> list[str]:
+        """Names of all topics that hold or held records."""
+
+    def enforce_retention(self) -> int:
+        """Drop what is past the retention; return how many records went."""
+
+    def close(self) -> None:
+        """Flush and let go."""

@@ -1,0 +1,102 @@
+"""Every error Mercury raises, named after the condition.
+
+MercuryError
+├── ConfigurationError          a setting is unknown, malformed or contradicts another
+├── AreaError                   an area that cannot exist (negative radius, NaN, too few points)
+├── FilterError                 a content filter that does not parse; carries the column
+├── MessageError                a message that cannot be built or sent
+│   └── MessageTooLargeError    would not fit in one UDP packet
+├── PacketError                 a packet that is not ours; carries the reason it is counted under
+├── SessionError
+│   ├── NotConnectedError       the client has no session now
+│   └── SessionRefusedError     the adapter said no; carries its reason
+├── RequestError                a request was refused or not answered in time
+├── AddressInUseError           a UDP or TCP port is taken
+└── BusError                    the bus cannot do what was asked
+    ├── BusUnavailableError     cannot be opened: locked, read-only, missing folder, unknown scheme
+    ├── BusFullError            no space left to append
+    └── BusCorruptError         the file is not a bus, or is damaged
+"""
+
+from __future__ import annotations
+
+
+class MercuryError(Exception):
+    """Base of all errors of this package."""
+
+
+class ConfigurationError(MercuryError):
+    """A setting is unknown, malformed or contradicts another."""
+
+
+class AreaError(MercuryError, ValueError):
+    """An area that cannot exist."""
+
+
+class FilterError(MercuryError, ValueError):
+    """A content filter that does not parse."""
+
+    def __init__(self, message: str, column: int = 0) -> None:
+        super().__init__(message)
+        self.column = column
+
+
+class MessageError(MercuryError, ValueError):
+    """A message that cannot be built or sent."""
+
+
+class MessageTooLargeError(MessageError):
+    """The encoded message does not fit in one UDP packet."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(f"message is {size} bytes encoded, one packet carries at most {limit}")
+        self.size = size
+        self.limit = limit
+
+
+class PacketError(MercuryError):
+    """Bytes from the network that are not a message; `reason` is what it is counted under."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class SessionError(MercuryError):
+    """A session cannot do what was asked."""
+
+
+class NotConnectedError(SessionError):
+    """The client has no session now."""
+
+
+class SessionRefusedError(SessionError):
+    """The adapter refused the session."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the adapter refused the session: {reason}")
+        self.reason = reason
+
+
+class RequestError(MercuryError):
+    """A request was refused or not answered in time."""
+
+
+class AddressInUseError(MercuryError):
+    """A UDP or TCP port is taken."""
+
+
+class BusError(MercuryError):
+    """The bus cannot do what was asked."""
+
+
+class BusUnavailableError(BusError):
+    """The bus cannot be opened."""
+
+
+class BusFullError(BusError):
+    """No space is left to append to the bus."""
+
+
+class BusCorruptError(BusError):
+    """The file is not a bus, or is damaged."""

@@ -1,0 +1,5 @@
+"""The broker: immediate decisions."""
+
+from mercury.broker.broker import Broker
+
+__all__ = ["Broker"]

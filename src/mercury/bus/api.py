@@ -57,9 +57,7 @@ class Consumer(Protocol):
     def poll(self, max_records: int = 512) -> list[Record]:
         """Return what is there now, without waiting."""
 
-    async def read(
-        self, max_records: int = 512, timeout_s: float | None = None
-    ) -> list[Record]:
+    async def read(self, max_records: int = 512, timeout_s: float | None = None) -> list[Record]:
         """Wait for records; an empty list means that `timeout_s` passed or the consumer closed."""
 
     def commit(self) -> None:
@@ -79,9 +77,7 @@ class Consumer(Protocol):
 class Bus(Protocol):
     """One connection of one process to the bus."""
 
-    def append(
-        self, topic: str, value: bytes, key: bytes = b"", headers: Headers = ()
-    ) -> None:
+    def append(self, topic: str, value: bytes, key: bytes = b"", headers: Headers = ()) -> None:
         """Buffer a record; it is appended with the next flush.
 
         Inside a running event loop a flush happens by itself at the next turn of the loop.

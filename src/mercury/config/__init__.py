@@ -1,0 +1,29 @@
+"""Configuration: one TOML file, environment over it, flags over that."""
+
+from mercury.config.loading import load_settings
+from mercury.config.report import Setting, describe, to_toml
+from mercury.config.settings import (
+    AdapterSettings,
+    BrokerSettings,
+    BusSettings,
+    ClientSettings,
+    LogSettings,
+    SessionSettings,
+    Settings,
+    SimSettings,
+)
+
+__all__ = [
+    "AdapterSettings",
+    "BrokerSettings",
+    "BusSettings",
+    "ClientSettings",
+    "LogSettings",
+    "SessionSettings",
+    "Setting",
+    "Settings",
+    "SimSettings",
+    "describe",
+    "load_settings",
+    "to_toml",
+]

@@ -1,0 +1,412 @@
+"""The adapter: where the network of the moving things meets the bus (Mercury §4.5)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import secrets
+from collections import Counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mercury.adapter.interests import Interests
+from mercury.adapter.outbound import FanOut, Outbound
+from mercury.adapter.standing import StandingAlerts
+from mercury.bus import Bus, Consumer, FromTime, Record
+from mercury.config.settings import AdapterSettings
+from mercury.geo import contains, haversine_m, overlaps
+from mercury.model import topics
+from mercury.model.area import Area, Position
+from mercury.model.errors import AreaError, BusError, MessageError, PacketError
+from mercury.model.message import Address, Kind, Message, Priority, Subscription
+from mercury.net import Packets, UdpEndpoint, bind_udp
+from mercury.service import Service, Statistics, epoch_us, now, now_us
+from mercury.session import (
+    AdapterSessions,
+    Closed,
+    Opened,
+    Received,
+    Reported,
+    Session,
+    SessionSettings,
+)
+from mercury.wire import encode, mercury_pb2, parse
+from mercury.wire.areas import area_from_pb
+from mercury.wire.packet import TOKEN_BYTES
+from mercury.wire.records import (
+    Headers,
+    envelope_route,
+    message_route,
+    place_header,
+    read_interests,
+    read_place,
+    read_route,
+    traffic_header,
+)
+
+log = logging.getLogger(__name__)
+
+_HOUSEKEEPING_S = 0.1  # prune and heartbeats
+_INTEREST_REFRESH_S = 10.0
+_STANDING_LOOKBACK_S = 24 * 3600.0  # alerts that still hold are found again after a restart
+_READ_BATCH = 512
+_LONGEST_TURN_S = 0.005
+
+
+class Adapter(Service):
+    """Holds sessions with clients, passes their messages to the bus and the bus's to them."""
+
+    part = "adapter"
+
+    def __init__(
+        self,
+        bus: Bus,
+        settings: AdapterSettings,
+        session: SessionSettings,
+        coverage: Area | None = None,
+    ) -> None:
+        super().__init__(bus, Address.adapter(settings.id), metrics_port=settings.metrics_port)
+        self.settings = settings
+        self.coverage = coverage  # None: everywhere
+        self.sessions = AdapterSessions(
+            settings.id, session, lambda: secrets.token_bytes(TOKEN_BYTES), epoch_us=epoch_us()
+        )
+        self.counters: Counter[str] = Counter()
+        self.dropped: Counter[str] = Counter()
+        self.interests = Interests(self.sessions.table)
+        self.standing = StandingAlerts(self.sessions.table)
+        self._endpoint: UdpEndpoint | None = None
+        self._outbound: Outbound | None = None
+        self._consumers: list[Consumer] = []
+
+    @property
+    def port(self) -> int:
+        """The UDP port listened on."""
+        assert self._endpoint is not None
+        return self._endpoint.address[1]
+
+    def statistics(self) -> Statistics:
+        dropped = self.sessions.dropped + self.dropped
+        counters: dict[str, float] = dict(self.counters)
+        if self._outbound is not None and self._endpoint is not None:
+            dropped += self._outbound.dropped
+            if self._endpoint.unsendable:
+                dropped["unsendable"] = self._endpoint.unsendable
+            counters["packets_sent"] = self._outbound.packets_sent
+        counters["address_changes"] = self.sessions.address_changes
+        return Statistics(
+            gauges={
+                "sessions": len(self.sessions.table),
+                "standing_alerts": len(self.standing),
+                "subscriptions": len(self.interests),
+                "packets_waiting": self._outbound.waiting if self._outbound else 0,
+            },
+            counters=counters,
+            dropped=dropped,
+        )
+
+    async def _start(self) -> None:
+        settings = self.settings
+        endpoint = UdpEndpoint(bind_udp(settings.host, settings.port), self._on_packets)
+        self._endpoint = endpoint
+        self._outbound = Outbound(
+            endpoint, self.sessions, now=now, now_us=now_us, chunk=settings.fanout_chunk
+        )
+        lookback = FromTime(now_us() - int(_STANDING_LOOKBACK_S * 1e6))
+        alerts = self.bus.subscribe(topics.ALERTS, start=lookback)
+        answers = self.bus.subscribe((topics.REPLIES, topics.MATCHES))
+        self._consumers = [alerts, answers]
+        while records := alerts.poll(_READ_BATCH):
+            self._on_records(records)
+        self.spawn(self._consume(alerts))
+        self.spawn(self._consume(answers))
+        self.spawn(self._tend_standing())
+        self.spawn(self._keep_house())
+        self.spawn(self._refresh_interests())
+
+    async def _stop(self) -> None:
+        for consumer in self._consumers:
+            consumer.close()
+        if self._outbound is not None:
+            await self._outbound.drained(timeout_s=5.0)
+        if self._endpoint is not None:
+            self._endpoint.close()
+
+    # From the clients to the bus
+
+    def _on_packets(self, packets: Packets) -> None:
+        time = now()
+        sessions = self.sessions
+        self.counters["packets_received"] += len(packets)
+        for data, address in packets:
+            event = sessions.receive(data, address, time)
+            if event is None:
+                continue
+            try:
+                if isinstance(event, Reported):
+                    self._on_report(event.session, event.body, event.envelope)
+                elif isinstance(event, Received):
+                    self._on_message(event.session, event.body, event.envelope)
+                elif isinstance(event, Opened):
+                    self._on_opened(event)
+                else:
+                    self._on_closed(event)
+            except PacketError as error:
+                self.dropped[error.reason] += 1
+            except BusError as error:  # the bus is full or away: say so, and serve on
+                self.dropped["bus-unavailable"] += 1
+                log.error("cannot append to the bus: %s", error)
+        if sessions.outbox:
+            assert self._outbound is not None
+            for packet, address in sessions.outbox:
+                self._outbound.put(packet, address, Priority.REPLY)
+            sessions.outbox.clear()
+            self._outbound.kick()
+
+    def _on_opened(self, event: Opened) -> None:
+        self.counters["sessions_opened"] += 1
+        self.standing.opened(event.session)
+        if event.envelope.WhichOneof("payload") == "telemetry":
+            self._on_report(event.session, event.body, event.envelope)
+
+    def _on_closed(self, event: Closed) -> None:
+        self.counters[f"sessions_{event.reason}"] += 1
+        self.standing.closed(event.session)
+        self.interests.closed(event.session)
+
+    def _on_report(
+        self, session: Session, body: bytes, envelope: mercury_pb2.Envelope
+    ) -> None:
+        self.counters["reports"] += 1
+        self.bus.append(
+            topics.REPORTS,
+            body,
+            session.identity.encode(),
+            (envelope_route(envelope), self._place(session)),
+        )
+
+    def _on_message(
+        self, session: Session, body: bytes, envelope: mercury_pb2.Envelope
+    ) -> None:
+        if 0 < envelope.expires_us <= now_us():
+            raise PacketError("expired")
+        kind = envelope.kind
+        key = session.identity.encode()
+        headers: Headers = (envelope_route(envelope), self._place(session))
+        if kind == Kind.EVENT:
+            topic, key, headers = self._event(session, envelope, headers)
+        elif kind == Kind.CONTENT:
+            topic = _client_topic(topics.content_topic, envelope.topic)
+        else:
+            topic = topics.REQUESTS
+            if kind == Kind.SUBSCRIBE:
+                self._subscribe(session, envelope)
+            elif kind == Kind.UNSUBSCRIBE:
+                self.interests.remove(session, envelope.subscription.id)
+        self.counters["messages"] += 1
+        self.bus.append(topic, body, key, headers)
+
+    def _event(
+        self, session: Session, envelope: mercury_pb2.Envelope, headers: Headers
+    ) -> tuple[str, bytes, Headers]:
+        event = envelope.event
+        topic = _client_topic(topics.events_topic, event.kind)
+        if event.HasField("position"):
+            lat, lon = event.position.lat, event.position.lon
+            if not (-90.0 <= lat <= 90.0 and -180.0 <= lon <= 180.0):
+                raise PacketError("bad-coordinates")
+        else:
+            lat = float(self.sessions.table.lat[session.slot])
+            lon = float(self.sessions.table.lon[session.slot])
+        if topic == topics.EVENTS_PREFIX + "emergency":
+            speed = self._traffic_speed(lat, lon)
+            if speed is not None:
+                headers = (*headers, traffic_header(speed))
+        # Events of one place share a key, so that one consumer sees them all, in order.
+        return topic, f"{lat:.2f},{lon:.2f}".encode(), headers
+
+    def _traffic_speed(self, lat: float, lon: float) -> float | None:
+        table = self.sessions.table
+        radius_m = self.settings.traffic_radius_m
+        near = np.flatnonzero(table.active & (np.abs(table.lat - lat) < radius_m / 110_000.0))
+        near = near[haversine_m(lat, lon, table.lat[near], table.lon[near]) <= radius_m]
+        speeds = table.speed[near]
+        speeds = speeds[~np.isnan(speeds)]
+        return float(speeds.mean()) if len(speeds) else None
+
+    def _subscribe(self, session: Session, envelope: mercury_pb2.Envelope) -> None:
+        wish = envelope.subscription
+        subscription = Subscription(
+            id=wish.id,
+            topic=wish.topic,
+            filter=wish.filter,
+            near_m=wish.near_m if wish.HasField("near_m") else None,
+        )
+        self.interests.add(session, subscription)
+
+    def _place(self, session: Session) -> tuple[str, bytes]:
+        table, slot = self.sessions.table, session.slot
+        return place_header(table.lat[slot], table.lon[slot], table.heading[slot], table.speed[slot])
+
+    # From the bus to the clients
+
+    async def _consume(self, consumer: Consumer) -> None:
+        while True:
+            records = await consumer.read(_READ_BATCH)
+            self._on_records(records)
+
+    def _on_records(self, records: list[Record]) -> None:
+        assert self._outbound is not None
+        for record in records:
+            try:
+                if record.topic == topics.REPLIES:
+                    self._on_reply(record)
+                elif record.topic == topics.MATCHES:
+                    self._on_match(record)
+                else:
+                    self._on_alert(record)
+            except (PacketError, AreaError, MessageError) as error:
+                reason = error.reason if isinstance(error, PacketError) else "malformed"
+                self.dropped[f"bus-{reason}"] += 1
+        self._outbound.kick()
+
+    def _on_reply(self, record: Record) -> None:
+        session = self.sessions.table.by_identity.get(record.key.decode("utf-8", "replace"))
+        if session is None:
+            return  # another adapter's client
+        route = read_route(record.headers)
+        if route is None:
+            envelope = parse(record.value)
+            self._send(session, envelope.kind, envelope.priority, record.value, envelope.expires_us)
+        else:
+            self._send(session, route.kind, route.priority, record.value, route.expires_us)
+
+    def _on_match(self, record: Record) -> None:
+        route = read_route(record.headers)
+        if route is None:
+            raise PacketError("malformed")
+        place = read_place(record.headers)
+        slots = self.interests.recipients(
+            read_interests(record.headers), Position(place.lat, place.lon) if place else None
+        )
+        self._fan_out(slots, route.kind, route.priority, record.value, route.expires_us)
+
+    def _on_alert(self, record: Record) -> None:
+        envelope = parse(record.value)
+        destination = envelope.destination.WhichOneof("target")
+        priority = min(envelope.priority, 9)
+        if destination == "area":
+            self._on_area_alert(envelope, priority, record.value)
+        elif destination == "everyone":
+            everyone = np.flatnonzero(self.sessions.table.active)
+            self._fan_out(everyone, envelope.kind, priority, record.value, envelope.expires_us)
+        elif destination == "client":
+            session = self.sessions.table.by_identity.get(envelope.destination.client)
+            if session is not None:
+                self._send(session, envelope.kind, priority, record.value, envelope.expires_us)
+        else:
+            raise PacketError("no-address")
+
+    def _on_area_alert(
+        self, envelope: mercury_pb2.Envelope, priority: int, body: bytes
+    ) -> None:
+        area = area_from_pb(envelope.destination.area)
+        time_us = now_us()
+        ends = [end for end in (area.valid_until_us, envelope.expires_us) if end]
+        until_us = min(ends, default=0)
+        if until_us and until_us <= time_us:
+            self.dropped["expired"] += 1
+            return
+        if self.coverage is not None and not overlaps(area, self.coverage):
+            self.dropped["outside-coverage"] += 1
+            return
+        self.counters["area_alerts"] += 1
+        table = self.sessions.table
+        if until_us:
+            alert = self.standing.add(
+                envelope.id, area, envelope.kind, priority, body, until_us
+            )
+            if alert is None:
+                self.dropped["repeated-alert"] += 1
+                return
+            slots = self.standing.newly_inside(alert, np.flatnonzero(table.active), time_us)
+            alert.looked_at_all = area.valid_from_us is None or area.valid_from_us <= time_us
+        else:
+            inside = contains(area, table.lat, table.lon, table.heading, time_us)
+            slots = np.flatnonzero(inside & table.active)
+        self._fan_out(slots, envelope.kind, priority, body, until_us)
+
+    def _send(
+        self, session: Session, kind: int, priority: int, body: bytes, expires_us: int
+    ) -> None:
+        assert self._outbound is not None
+        packet = self.sessions.packet(session, kind, priority, body, now())
+        self._outbound.put(packet, session.address, priority, expires_us)
+
+    def _fan_out(
+        self, slots: NDArray[np.intp], kind: int, priority: int, body: bytes, expires_us: int
+    ) -> None:
+        assert self._outbound is not None
+        self.counters["addressed"] += len(slots)
+        generations = self.sessions.table.generation[slots]
+        self._outbound.put_fan_out(FanOut(kind, priority, body, expires_us, slots, generations))
+
+    # By itself
+
+    async def _tend_standing(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.standing_tick_s)
+            if not len(self.standing):
+                continue
+            assert self._outbound is not None
+            begun = now()
+            for alert, slots in self.standing.due(now_us()):
+                if len(slots):
+                    self.counters["alerts_on_entry"] += len(slots)
+                    self._fan_out(slots, alert.kind, alert.priority, alert.body, alert.until_us)
+                    self._outbound.kick()
+                if now() - begun > _LONGEST_TURN_S:  # many alerts: let others have their turn
+                    await asyncio.sleep(0)
+                    begun = now()
+
+    async def _keep_house(self) -> None:
+        assert self._outbound is not None
+        while True:
+            await asyncio.sleep(_HOUSEKEEPING_S)
+            time = now()
+            for closed in self.sessions.handle_timer(time):
+                self._on_closed(closed)
+            slots = self.sessions.heartbeats_due(time)
+            if len(slots):
+                self.counters["heartbeats"] += len(slots)
+                body = self.sessions.heartbeat_body(time)
+                self.sessions.table.last_sent[slots] = time  # due again only after an interval
+                generations = self.sessions.table.generation[slots]
+                self._outbound.put_fan_out(
+                    FanOut(Kind.HEARTBEAT, Priority.BACKGROUND, body, 0, slots, generations)
+                )
+                self._outbound.kick()
+
+    async def _refresh_interests(self) -> None:
+        # Brokers forget interests that no adapter speaks for any more.
+        while True:
+            await asyncio.sleep(_INTEREST_REFRESH_S)
+            for interest, topic, text in self.interests:
+                message = Message(
+                    kind=Kind.SUBSCRIBE,
+                    source=self.address,
+                    destination=Address.broker(),
+                    payload=Subscription(interest, topic, text),
+                )
+                self.bus.append(
+                    topics.SUBSCRIPTIONS, encode(message), interest, (message_route(message),)
+                )
+
+
+def _client_topic(of: object, name: str) -> str:
+    try:
+        return of(name)  # type: ignore[operator, no-any-return]
+    except MessageError:
+        raise PacketError("bad-topic") from None

@@ -1,0 +1,95 @@
+"""Which of an adapter's clients wants which content."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mercury.geo import geodesic_m
+from mercury.model.area import Position
+from mercury.model.errors import FilterError
+from mercury.model.filter import compile_filter
+from mercury.model.interest import interest_id
+from mercury.model.message import Subscription
+from mercury.session import Session, SessionTable
+
+ANYWHERE = float("inf")
+MAX_PER_CLIENT = 256
+
+
+class Interests:
+    """The subscriptions of the clients, grouped by interest."""
+
+    def __init__(self, table: SessionTable) -> None:
+        self._table = table
+        self._wanted: dict[bytes, tuple[str, str]] = {}  # interest -> topic, filter
+        # interest -> slot -> subscription id -> how near the content must be
+        self._holders: dict[bytes, dict[int, dict[bytes, float]]] = {}
+        self._by_slot: dict[int, dict[bytes, bytes]] = {}  # slot -> subscription id -> interest
+
+    def __len__(self) -> int:
+        return sum(len(subscriptions) for subscriptions in self._by_slot.values())
+
+    def __iter__(self) -> Iterator[tuple[bytes, str, str]]:
+        for interest, (topic, text) in self._wanted.items():
+            yield interest, topic, text
+
+    def add(self, session: Session, subscription: Subscription) -> bool:
+        """Note a subscription; False if it makes no sense (the broker tells the client why)."""
+        near_m = ANYWHERE if subscription.near_m is None else subscription.near_m
+        held = self._by_slot.setdefault(session.slot, {})
+        if not near_m > 0 or len(held) >= MAX_PER_CLIENT:
+            return False
+        try:
+            content_filter = compile_filter(subscription.filter)
+        except FilterError:
+            return False
+        self.remove(session, subscription.id)
+        interest = interest_id(subscription.topic, content_filter)
+        self._wanted[interest] = (subscription.topic, content_filter.canonical)
+        holders = self._holders.setdefault(interest, {})
+        holders.setdefault(session.slot, {})[subscription.id] = near_m
+        self._by_slot.setdefault(session.slot, {})[subscription.id] = interest
+        return True
+
+    def remove(self, session: Session, subscription_id: bytes) -> None:
+        """Forget one subscription of a client."""
+        held = self._by_slot.get(session.slot, {})
+        interest = held.pop(subscription_id, None)
+        if interest is None:
+            return
+        holders = self._holders[interest]
+        del holders[session.slot][subscription_id]
+        if not holders[session.slot]:
+            del holders[session.slot]
+        if not holders:
+            del self._holders[interest], self._wanted[interest]
+
+    def closed(self, session: Session) -> None:
+        """Forget a client."""
+        for subscription_id in list(self._by_slot.get(session.slot, ())):
+            self.remove(session, subscription_id)
+        self._by_slot.pop(session.slot, None)
+
+    def recipients(
+        self, interests: Iterable[bytes], position: Position | None
+    ) -> NDArray[np.intp]:
+        """Slots of the clients that hold one of the interests, each once.
+
+        A subscription "near me" is served only with content that says where it belongs.
+        """
+        widest: dict[int, float] = {}
+        for interest in interests:
+            for slot, subscriptions in self._holders.get(interest, {}).items():
+                widest[slot] = max(widest.get(slot, 0.0), *subscriptions.values())
+        slots = np.fromiter(widest.keys(), np.intp, len(widest))
+        near_m = np.fromiter(widest.values(), np.float64, len(widest))
+        anywhere = np.isinf(near_m)
+        if position is None or anywhere.all():
+            return slots[anywhere]
+        distance = geodesic_m(
+            position.lat, position.lon, self._table.lat[slots], self._table.lon[slots]
+        )
+        return slots[anywhere | (distance <= near_m)]

@@ -1,0 +1,182 @@
+"""What waits to be sent to clients: higher priority first, in turns that never hold the loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mercury.net import UdpEndpoint
+from mercury.session import AdapterSessions
+
+PRIORITIES = 10
+
+
+@dataclass(slots=True)
+class FanOut:
+    """One body for many clients."""
+
+    kind: int
+    priority: int
+    body: bytes
+    expires_us: int  # 0: never
+    slots: NDArray[np.intp]
+    generations: NDArray[np.uint32]
+    on_sent: Callable[[int], None] | None = None  # told how many packets went out, at the end
+    done: int = 0  # slots handled
+    sent: int = field(default=0)
+
+
+@dataclass(slots=True)
+class Single:
+    """One packet for one client."""
+
+    packet: bytes
+    address: bytes
+    expires_us: int
+
+
+class Outbound:
+    """A queue per priority, served in turns of at most `chunk` packets.
+
+    Between turns the loop serves everything else, so the largest fan-out delays a report by no
+    more than one chunk, and an emergency overtakes a fan-out of lower priority in the middle.
+    """
+
+    def __init__(
+        self,
+        endpoint: UdpEndpoint,
+        sessions: AdapterSessions,
+        *,
+        now: Callable[[], float],
+        now_us: Callable[[], int],
+        chunk: int = 512,
+        max_waiting: int = 2_000_000,
+    ) -> None:
+        self.packets_sent = 0
+        self.dropped: Counter[str] = Counter()
+        self.waiting = 0  # packets queued, over all priorities
+        self._endpoint = endpoint
+        self._sessions = sessions
+        self._now = now
+        self._now_us = now_us
+        self._chunk = chunk
+        self._max_waiting = max_waiting
+        self._queues: list[deque[FanOut | Single]] = [deque() for _ in range(PRIORITIES)]
+        self._scheduled = False
+        self._loop = asyncio.get_running_loop()
+
+    def put(self, packet: bytes, address: bytes, priority: int, expires_us: int = 0) -> None:
+        """Queue one packet; `kick` sends it."""
+        if self._make_room(1, priority):
+            self._queues[priority].append(Single(packet, address, expires_us))
+            self.waiting += 1
+
+    def put_fan_out(self, job: FanOut) -> None:
+        """Queue one body for many; `kick` begins to send it."""
+        if len(job.slots) and self._make_room(len(job.slots), job.priority):
+            self._queues[job.priority].append(job)
+            self.waiting += len(job.slots)
+
+    def kick(self) -> None:
+        """Serve the queues now, unless a turn is already due."""
+        if self.waiting and not self._scheduled:
+            self._turn()
+
+    async def drained(self, timeout_s: float) -> None:
+        """Wait until everything is sent, or the time is over."""
+        deadline = self._loop.time() + timeout_s
+        while self.waiting and self._loop.time() < deadline:
+            self.kick()
+            await asyncio.sleep(0.001)
+
+    def _turn(self) -> None:
+        self._scheduled = False
+        budget, full = self._chunk, False
+        now_us = self._now_us()
+        for priority in range(PRIORITIES - 1, -1, -1):
+            queue = self._queues[priority]
+            while queue and budget > 0 and not full:
+                head = queue[0]
+                if isinstance(head, Single):
+                    handled, full = self._send_singles(queue, budget, now_us)
+                else:
+                    handled, full = self._send_part(head, budget, now_us)
+                    if head.done >= len(head.slots):
+                        queue.popleft()
+                        if head.on_sent is not None:
+                            head.on_sent(head.sent)
+                budget -= handled
+            if full or budget <= 0:
+                break
+        if self.waiting:
+            self._scheduled = True
+            if full:
+                self._endpoint.when_writable(self._turn)
+            else:
+                self._loop.call_soon(self._turn)
+
+    def _send_singles(
+        self, queue: deque[FanOut | Single], budget: int, now_us: int
+    ) -> tuple[int, bool]:
+        batch: list[Single] = []
+        taken = 0
+        while queue and taken < budget and isinstance(queue[0], Single):
+            item = queue.popleft()
+            assert isinstance(item, Single)
+            taken += 1
+            if 0 < item.expires_us <= now_us:
+                self.dropped["expired"] += 1
+            else:
+                batch.append(item)
+        handled = self._endpoint.try_send([(item.packet, item.address) for item in batch])
+        self.packets_sent += handled
+        for item in reversed(batch[handled:]):
+            queue.appendleft(item)
+        left = len(batch) - handled
+        self.waiting -= taken - left
+        return taken - left, left > 0
+
+    def _send_part(self, job: FanOut, budget: int, now_us: int) -> tuple[int, bool]:
+        slots = job.slots[job.done : job.done + budget]
+        if 0 < job.expires_us <= now_us:
+            left = len(job.slots) - job.done
+            self.dropped["expired"] += left
+            self.waiting -= left
+            job.done = len(job.slots)
+            return 0, False
+        table = self._sessions.table
+        # A session may have ended, and its slot may be another client's, since the job was made.
+        generations = job.generations[job.done : job.done + budget]
+        alive = table.active[slots] & (table.generation[slots] == generations)
+        live_slots = slots[alive]
+        heads = table.stamp(live_slots, job.kind, job.priority, len(job.body), self._now())
+        handled = self._endpoint.try_send_shared(
+            heads, job.body, table.address[live_slots], table.address_length[live_slots]
+        )
+        self.packets_sent += handled
+        job.sent += handled
+        full = handled < len(live_slots)
+        # Where the socket was full, go on at the first client that was not served.
+        advanced = int(np.flatnonzero(alive)[handled]) if full else len(slots)
+        job.done += advanced
+        self.waiting -= advanced
+        return advanced, full
+
+    def _make_room(self, wanted: int, priority: int) -> bool:
+        if self.waiting + wanted <= self._max_waiting:
+            return True
+        for queue in self._queues[:priority]:  # shed the least urgent first
+            while queue and self.waiting + wanted > self._max_waiting:
+                item = queue.pop()
+                size = 1 if isinstance(item, Single) else len(item.slots) - item.done
+                self.waiting -= size
+                self.dropped["shed"] += size
+        if self.waiting + wanted <= self._max_waiting:
+            return True
+        self.dropped["shed"] += wanted
+        return False

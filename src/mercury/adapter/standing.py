@@ -1,0 +1,111 @@
+"""Standing alerts: an area alert reaches also those who enter the area while it is valid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mercury.geo import contains
+from mercury.model.area import Area
+from mercury.session import Session, SessionTable
+
+
+@dataclass(slots=True)
+class StandingAlert:
+    """An alert and who already has it."""
+
+    id: bytes
+    area: Area
+    kind: int
+    priority: int
+    body: bytes
+    until_us: int
+    has_it: NDArray[np.bool_]  # by slot
+    departed: set[str] = field(default_factory=set)  # identities that had it when they left
+    looked_at_all: bool = False  # before that, those who do not move are looked at, too
+
+
+class StandingAlerts:
+    """Gives every client each alert once, when it is or comes inside."""
+
+    def __init__(self, table: SessionTable, max_alerts: int = 10_000) -> None:
+        self._table = table
+        self._alerts: dict[bytes, StandingAlert] = {}
+        self._max_alerts = max_alerts
+
+    def __len__(self) -> int:
+        return len(self._alerts)
+
+    def add(
+        self, id: bytes, area: Area, kind: int, priority: int, body: bytes, until_us: int
+    ) -> StandingAlert | None:
+        """Take an alert; None if it is already known."""
+        if id in self._alerts:
+            return None
+        if len(self._alerts) >= self._max_alerts:  # the one that ends first makes room
+            del self._alerts[min(self._alerts.values(), key=lambda alert: alert.until_us).id]
+        has_it = np.zeros(len(self._table.active), bool)
+        alert = StandingAlert(id, area, kind, priority, body, until_us, has_it)
+        self._alerts[id] = alert
+        return alert
+
+    def newly_inside(
+        self, alert: StandingAlert, candidates: NDArray[np.intp], now_us: int
+    ) -> NDArray[np.intp]:
+        """Return those of the candidates who are inside and had not got it; marks them."""
+        table = self._table
+        if len(alert.has_it) < len(table.active):  # the table has grown
+            alert.has_it = np.concatenate(
+                [alert.has_it, np.zeros(len(table.active) - len(alert.has_it), bool)]
+            )
+        candidates = candidates[~alert.has_it[candidates]]
+        if not len(candidates):
+            return candidates
+        inside = contains(
+            alert.area,
+            table.lat[candidates],
+            table.lon[candidates],
+            table.heading[candidates],
+            now_us,
+        )
+        found = candidates[inside]
+        alert.has_it[found] = True
+        return found
+
+    def due(self, now_us: int) -> Iterator[tuple[StandingAlert, NDArray[np.intp]]]:
+        """Yield each alert in force with the slots that came inside since the last call."""
+        self._expire(now_us)
+        table = self._table
+        moved = np.flatnonzero(table.moved & table.active)
+        table.moved[moved] = False
+        for alert in list(self._alerts.values()):
+            begun = alert.area.valid_from_us is None or alert.area.valid_from_us <= now_us
+            if not begun:
+                continue
+            candidates = moved if alert.looked_at_all else np.flatnonzero(table.active)
+            alert.looked_at_all = True
+            yield alert, self.newly_inside(alert, candidates, now_us)
+
+    def opened(self, session: Session) -> None:
+        """A client took a slot: it may have had the alert in an earlier session."""
+        for alert in self._alerts.values():
+            if session.slot < len(alert.has_it):
+                alert.has_it[session.slot] = session.identity in alert.departed
+            elif session.identity in alert.departed:
+                alert.has_it = np.concatenate(
+                    [alert.has_it, np.zeros(len(self._table.active) - len(alert.has_it), bool)]
+                )
+                alert.has_it[session.slot] = True
+
+    def closed(self, session: Session) -> None:
+        """A client left its slot: remember what it had."""
+        for alert in self._alerts.values():
+            if session.slot < len(alert.has_it) and alert.has_it[session.slot]:
+                alert.departed.add(session.identity)
+
+    def _expire(self, now_us: int) -> None:
+        for id in [id for id, alert in self._alerts.items() if alert.until_us <= now_us]:
+            del self._alerts[id]

@@ -1,0 +1,325 @@
+"""The broker: decides at once what can be decided from one message (Mercury §4.1–§4.3)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections import Counter
+
+from mercury.broker.conditions import Condition, Conditions
+from mercury.broker.emergencies import Emergencies, EmergencyRule
+from mercury.broker.interest_index import InterestIndex
+from mercury.bus import Bus, Consumer, FromTime, Record
+from mercury.config.settings import BrokerSettings
+from mercury.model import topics
+from mercury.model.area import Area, Circle, Position
+from mercury.model.errors import AreaError, FilterError, MessageError, PacketError
+from mercury.model.identity import derived_id, new_id
+from mercury.model.message import (
+    VERSION,
+    Address,
+    DeliveryPolicy,
+    Event,
+    EventKind,
+    Kind,
+    Message,
+    Priority,
+    Subscription,
+    Value,
+)
+from mercury.service import Service, Statistics, now, now_us
+from mercury.wire import decode, encode, from_envelope, mercury_pb2, parse
+from mercury.wire.areas import area_from_pb
+from mercury.wire.codec import values_from_pb, values_to_pb
+from mercury.wire.records import (
+    envelope_route,
+    interests_header,
+    message_route,
+    place_header,
+    read_place,
+    read_traffic,
+    route_header,
+)
+
+log = logging.getLogger(__name__)
+
+GROUP = "brokers"
+ECHO = "echo"
+CONDITIONS = "conditions"
+
+_EMERGENCIES = topics.EVENTS_PREFIX + EventKind.EMERGENCY
+_KNOWLEDGE_LOOKBACK_S = 24 * 3600.0
+_HOUSEKEEPING_S = 1.0
+_UNKNOWN = float("nan")
+
+
+class Broker(Service):
+    """Answers requests, turns emergencies into alerts, matches content with interests.
+
+    Any number of brokers form one consumer group. What each must know whole (interests, conditions)
+    every broker reads for itself.
+    """
+
+    part = "broker"
+
+    def __init__(self, bus: Bus, settings: BrokerSettings) -> None:
+        super().__init__(bus, Address.broker(settings.id), metrics_port=settings.metrics_port)
+        self.settings = settings
+        self.counters: Counter[str] = Counter()
+        self.dropped: Counter[str] = Counter()
+        self.interests = InterestIndex()
+        self.conditions = Conditions()
+        self.emergencies = Emergencies(
+            EmergencyRule(
+                radius_m=settings.emergency_radius_m,
+                horizon_s=settings.emergency_horizon_s,
+                max_radius_m=settings.emergency_max_radius_m,
+                merge_distance_m=settings.merge_distance_m,
+                merge_window_s=settings.merge_window_s,
+            )
+        )
+        self._work: Consumer | None = None
+        self._knowledge: Consumer | None = None
+
+    def statistics(self) -> Statistics:
+        return Statistics(
+            gauges={"interests": len(self.interests), "conditions": len(self.conditions)},
+            counters=dict(self.counters),
+            dropped=self.dropped,
+        )
+
+    async def _start(self) -> None:
+        lookback = FromTime(now_us() - int(_KNOWLEDGE_LOOKBACK_S * 1e6))
+        self._knowledge = self.bus.subscribe(
+            (topics.SUBSCRIPTIONS, topics.CONDITIONS, *topics.ALERTS), start=lookback
+        )
+        self._learn()
+        # Emergencies first, content last: a backlog of the lower never delays the higher.
+        self._work = self.bus.subscribe(
+            (_EMERGENCIES, topics.REQUESTS, topics.CONTENT_PREFIX + "*"),
+            group=GROUP,
+            start="earliest",
+        )
+        self.spawn(self._serve(self._work))
+        self.spawn(self._keep_learning(self._knowledge))
+        self.spawn(self._keep_house())
+
+    async def _stop(self) -> None:
+        for consumer in (self._work, self._knowledge):
+            if consumer is not None:
+                consumer.close()
+
+    async def _serve(self, work: Consumer) -> None:
+        while True:
+            records = await work.read()
+            learned = False
+            for record in records:
+                try:
+                    if record.topic == topics.REQUESTS:
+                        self._on_request(record)
+                    elif record.topic == _EMERGENCIES:
+                        self._on_emergency(record)
+                    else:
+                        if not learned:  # an interest confirmed before this content is known
+                            self._learn()
+                            learned = True
+                        self._on_content(record)
+                except (PacketError, AreaError, MessageError) as error:
+                    reason = error.reason if isinstance(error, PacketError) else "malformed"
+                    self.dropped[reason] += 1
+            if records:
+                work.commit()
+
+    # Requests
+
+    def _on_request(self, record: Record) -> None:
+        envelope = parse(record.value)
+        if 0 < envelope.expires_us <= now_us():
+            raise PacketError("expired")
+        client = envelope.source.client
+        if not client:
+            raise PacketError("no-address")
+        kind = envelope.kind
+        if kind == Kind.REQUEST and envelope.topic == ECHO:
+            self.counters["echoes"] += 1
+            reply = self._reply_to(envelope)
+            reply.attributes.CopyFrom(envelope.attributes)
+        elif kind == Kind.SUBSCRIBE:
+            reply = self._answer(envelope, self._subscribe(envelope))
+        elif kind == Kind.UNSUBSCRIBE:
+            reply = self._answer(envelope, {"ok": True})
+        elif kind == Kind.REQUEST and envelope.topic == CONDITIONS:
+            reply = self._answer(envelope, self._query(envelope))
+        elif kind == Kind.REQUEST:
+            reply = self._answer(envelope, {"error": f"no such request: {envelope.topic!r}"})
+        else:
+            raise PacketError("unknown-kind")
+        self.bus.append(
+            topics.REPLIES,
+            reply.SerializeToString(),
+            record.key or client.encode(),
+            (route_header(Kind.REPLY, envelope.priority, 0),),
+        )
+
+    def _reply_to(self, envelope: mercury_pb2.Envelope) -> mercury_pb2.Envelope:
+        # Built without the model's classes: echo is what every message's cost is measured by.
+        time_us = now_us()
+        reply = mercury_pb2.Envelope(
+            version=VERSION,
+            id=new_id(time_us),
+            kind=mercury_pb2.REPLY,
+            topic=envelope.topic,
+            priority=envelope.priority,
+            sent_us=time_us,
+            correlation=envelope.id,
+        )
+        reply.source.broker = self.settings.id
+        reply.destination.client = envelope.source.client
+        return reply
+
+    def _answer(
+        self, envelope: mercury_pb2.Envelope, values: dict[str, Value]
+    ) -> mercury_pb2.Envelope:
+        self.counters["requests"] += 1
+        reply = self._reply_to(envelope)
+        reply.attributes.SetInParent()
+        values_to_pb(values, reply.attributes.values)
+        return reply
+
+    def _subscribe(self, envelope: mercury_pb2.Envelope) -> dict[str, Value]:
+        wish = envelope.subscription
+        if not topics.valid_name(wish.topic):
+            return {"error": f"{wish.topic!r} is no name for a topic"}
+        if wish.HasField("near_m") and not wish.near_m > 0:
+            return {"error": f"near_m must be more than 0, not {wish.near_m:g}"}
+        try:
+            interest = self.interests.add(wish.topic, wish.filter, now())
+        except FilterError as error:
+            return {"error": f"the filter does not parse: {error}"}
+        message = Message(
+            kind=Kind.SUBSCRIBE,
+            source=self.address,
+            destination=Address.broker(),
+            payload=Subscription(interest, wish.topic, wish.filter),
+        )
+        self.bus.append(
+            topics.SUBSCRIPTIONS, encode(message), interest, (message_route(message),)
+        )
+        return {"ok": True}
+
+    def _query(self, envelope: mercury_pb2.Envelope) -> dict[str, Value]:
+        if envelope.destination.WhichOneof("target") != "area":
+            return {"error": "a query of conditions is addressed to an area"}
+        self._learn()
+        found = self.conditions.inside(area_from_pb(envelope.destination.area), now_us())
+        shown = found[:50]  # an answer is one packet
+        return {
+            "count": len(found),
+            "conditions": json.dumps([condition.to_json() for condition in shown]),
+        }
+
+    # Emergencies
+
+    def _on_emergency(self, record: Record) -> None:
+        message = decode(record.value)
+        event = message.event
+        place = read_place(record.headers)
+        position = event.position if event else None
+        if position is None and place is not None:
+            position = Position(place.lat, place.lon)
+        if event is None or position is None:
+            raise PacketError("malformed")
+        time_us = now_us()
+        until_us = record.timestamp_us + int(self.settings.emergency_validity_s * 1e6)
+        if until_us <= time_us or message.expired(time_us):
+            raise PacketError("expired")
+        self.counters["emergencies"] += 1
+        if not self.emergencies.is_new(position, record.timestamp_us / 1e6):
+            self.counters["emergencies_merged"] += 1
+            return
+        traffic_mps = read_traffic(record.headers)
+        if traffic_mps is None:
+            traffic_mps = event.speed_mps
+        radius_m = self.emergencies.rule.radius_for(traffic_mps, event.radius_m)
+        alert = Message(
+            kind=Kind.ALERT,
+            id=derived_id(message.id, "alert"),  # the same again, should this work be repeated
+            source=self.address,
+            destination=Address.to_area(
+                Area(Circle(position, radius_m), valid_until_us=until_us)
+            ),
+            priority=Priority.EMERGENCY,
+            expires_us=until_us,
+            correlation=message.id,
+            policy=DeliveryPolicy.CRITICAL,
+            payload=Event(
+                kind=event.kind,
+                position=position,
+                radius_m=radius_m,
+                text=event.text or "Emergency ahead",
+                values=event.values,
+            ),
+        )
+        self.counters["alerts"] += 1
+        self.bus.append(
+            topics.ALERTS_URGENT, encode(alert), record.key, (message_route(alert),)
+        )
+
+    # Content
+
+    def _on_content(self, record: Record) -> None:
+        envelope = parse(record.value)
+        if 0 < envelope.expires_us <= now_us():
+            raise PacketError("expired")
+        topic = record.topic.removeprefix(topics.CONTENT_PREFIX)
+        attributes = envelope.attributes
+        self.counters["content"] += 1
+        matched = self.interests.match(topic, values_from_pb(attributes.values))
+        if not matched:
+            return
+        self.counters["content_matched"] += 1
+        headers = [envelope_route(envelope), interests_header(matched)]
+        if attributes.HasField("position"):
+            position = attributes.position
+            headers.append(place_header(position.lat, position.lon, _UNKNOWN, _UNKNOWN))
+        self.bus.append(topics.MATCHES, record.value, record.key, tuple(headers))
+
+    # What every broker must know
+
+    async def _keep_learning(self, knowledge: Consumer) -> None:
+        while True:
+            self._take_in(await knowledge.read())
+
+    def _learn(self) -> None:
+        assert self._knowledge is not None
+        while records := self._knowledge.poll():
+            self._take_in(records)
+
+    def _take_in(self, records: list[Record]) -> None:
+        for record in records:
+            try:
+                message = from_envelope(parse(record.value))
+                if record.topic == topics.SUBSCRIPTIONS:
+                    wish = message.payload
+                    if isinstance(wish, Subscription):
+                        age_s = (now_us() - record.timestamp_us) / 1e6
+                        self.interests.add(wish.topic, wish.filter, now() - age_s)
+                else:
+                    self._note_condition(message)
+            except (PacketError, FilterError):
+                self.dropped["malformed"] += 1
+
+    def _note_condition(self, message: Message) -> None:
+        event, area = message.event, message.destination.area
+        if event is None or area is None:
+            return
+        until_us = area.valid_until_us or message.expires_us
+        if until_us:
+            self.conditions.put(message.id, Condition(event, area, message.sent_us, until_us))
+
+    async def _keep_house(self) -> None:
+        while True:
+            await asyncio.sleep(_HOUSEKEEPING_S)
+            self.interests.expire(now())
+            self.conditions.expire(now_us())

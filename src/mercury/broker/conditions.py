@@ -1,0 +1,65 @@
+"""What is going on where: the alerts and conditions in force, held in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mercury.geo import overlaps
+from mercury.model.area import Area
+from mercury.model.geojson import area_to_geojson
+from mercury.model.message import Event
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Something that holds in an area until a time."""
+
+    event: Event
+    area: Area
+    since_us: int
+    until_us: int
+
+    def to_json(self) -> dict[str, object]:
+        """As it stands in an answer."""
+        return {
+            "kind": self.event.kind,
+            "text": self.event.text,
+            "since_us": self.since_us,
+            "until_us": self.until_us,
+            "values": {
+                key: value for key, value in self.event.values.items()
+                if not isinstance(value, bytes)
+            },
+            "area": area_to_geojson(self.area),
+        }  # fmt: skip
+
+
+class Conditions:
+    """The latest condition under each id."""
+
+    def __init__(self, max_conditions: int = 100_000) -> None:
+        self._by_id: dict[bytes, Condition] = {}
+        self._max_conditions = max_conditions
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def put(self, id: bytes, condition: Condition) -> None:
+        """Take or replace a condition."""
+        self._by_id[id] = condition
+        if len(self._by_id) > self._max_conditions:
+            del self._by_id[next(iter(self._by_id))]
+
+    def inside(self, area: Area, now_us: int) -> list[Condition]:
+        """What holds now somewhere in the area, newest first."""
+        found = [
+            condition
+            for condition in self._by_id.values()
+            if condition.until_us > now_us and overlaps(condition.area, area)
+        ]
+        return sorted(found, key=lambda condition: -condition.since_us)
+
+    def expire(self, now_us: int) -> None:
+        """Forget what is over."""
+        for id in [id for id, condition in self._by_id.items() if condition.until_us <= now_us]:
+            del self._by_id[id]

@@ -1,0 +1,362 @@
+"""What every embedded consumer does: take its share, read in order, mark, wait."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+from mercury.bus.api import FromOffset, Record, Start
+from mercury.bus.buffering import BufferedBus
+from mercury.bus.grouping import Registry, Topic, rank_of
+
+# Offsets are counted per topic, so one number can stand for all partitions of it.
+ALL_PARTITIONS = -1
+# A wake-up that was lost (it cannot be, but machines are imaginative) costs at most this.
+SAFETY_CHECK_S = 0.5
+
+
+class TopicCursor:
+    """How far one consumer has read one topic."""
+
+    __slots__ = ("ahead", "delivered", "dirty", "marked", "owned", "position", "topic")
+
+    def __init__(self, topic: Topic, position: int) -> None:
+        self.topic = topic
+        self.position = position  # everything owned up to this offset was looked at
+        self.owned: frozenset[int] | None = None  # None: every partition
+        self.ahead: dict[int, int] = {}  # partitions that begin beyond `position`
+        self.delivered: dict[int, int] = {}  # partition -> last offset, since the last mark
+        self.marked = position
+        self.dirty = True  # something may be there to read
+
+    def position_in(self, partition: int) -> int:
+        return max(self.position, self.ahead.get(partition, 0))
+
+    def place(self, positions: Mapping[int, int]) -> None:
+        """Go on at the given position in each owned partition."""
+        self.position = min(positions.values(), default=self.position)
+        self.ahead = {part: at for part, at in positions.items() if at > self.position}
+        self.marked = self.position
+        self.delivered = {}
+        self.owned = None if len(positions) == self.topic.partitions else frozenset(positions)
+        self.dirty = True
+
+    def accept(self, found: list[Record]) -> list[Record]:
+        """Drop what lies before the position of its partition."""
+        if self.ahead:
+            ahead = self.ahead
+            found = [one for one in found if one.offset > ahead.get(one.partition, 0)]
+            self.ahead = {part: at for part, at in ahead.items() if at > self.position}
+        if self.owned is not None:
+            for one in found:
+                self.delivered[one.partition] = one.offset
+        return found
+
+    def take_marks(self) -> dict[int, int]:
+        """Positions to commit for everything delivered since the last call."""
+        marks, self.delivered = self.delivered, {}
+        if self.owned is None and self.position != self.marked:
+            marks[ALL_PARTITIONS] = self.marked = self.position
+        return marks
+
+    def unmarked(self, share: frozenset[int]) -> dict[int, int]:
+        """Positions that were delivered but not yet marked, of some partitions."""
+        if self.owned is None and self.position != self.marked:
+            return {part: self.position_in(part) for part in share}
+        return {part: at for part, at in self.delivered.items() if part in share}
+
+
+def committed_position(committed: Mapping[int, int], partition: int) -> int:
+    """Where a group stands in a partition; a topic younger than the group starts at 0."""
+    return max(committed.get(ALL_PARTITIONS, 0), committed.get(partition, 0))
+
+
+class GroupConsumer(ABC):
+    """Reads topics in their listed order; subclasses know where records and offsets are kept."""
+
+    def __init__(
+        self,
+        bus: BufferedBus,
+        listener_id: str,
+        patterns: tuple[str, ...],
+        group: str | None,
+        start: Start,
+    ) -> None:
+        self.id = listener_id
+        self.patterns = patterns
+        self.group = group
+        self.pending_marks: dict[int, dict[int, int]] = {}  # topic id -> partition -> offset
+        self.closed = False
+        self._bus = bus
+        self._late_position = start.offset - 1 if isinstance(start, FromOffset) else 0
+        self._version = -1  # of the registry the cursors belong to
+        self._unchecked = True  # look, even if no cursor is dirty: there may be new topics
+        self._cursors: list[TopicCursor] = []
+        self._cursor_of: dict[int, TopicCursor] = {}
+        self._orphaned = False  # others took us for dead; register again
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiting: set[asyncio.Future[None]] = set()
+        self._safety_timer: asyncio.TimerHandle | None = None
+
+    # What a subclass provides. All but the last two are called with the bus's mutex held.
+
+    @abstractmethod
+    def _begin(self) -> Registry:
+        """Start one consistent view and return its registry."""
+
+    @abstractmethod
+    def _end(self) -> None:
+        """End the view."""
+
+    @abstractmethod
+    def _select(self, cursor: TopicCursor, limit: int) -> list[Record]:
+        """Read owned records after the cursor, in order of offset."""
+
+    @abstractmethod
+    def _end_offset(self, topic: Topic) -> int:
+        """Offset of the newest record."""
+
+    @abstractmethod
+    def _count(self, cursor: TopicCursor) -> int:
+        """Count owned records after the cursor."""
+
+    @abstractmethod
+    def _committed(self, topic: Topic) -> dict[int, int]:
+        """Read the group's committed offsets of a topic."""
+
+    @abstractmethod
+    def _register(self) -> None:
+        """Tell the others that we are here (again)."""
+
+    @abstractmethod
+    def _leave(self) -> None:
+        """Tell the others that we are gone, writing `pending_marks` before."""
+
+    def _collect_nudges(self) -> None:  # noqa: B027
+        """Mark the cursors dirty that something was appended for."""
+
+    def _keep_alive(self) -> None:  # noqa: B027
+        """Renew the lease, and look for members whose lease ran out."""
+
+    def _attach(self, loop: asyncio.AbstractEventLoop) -> None:  # noqa: B027
+        """Let the loop watch for nudges."""
+
+    def _detach(self, loop: asyncio.AbstractEventLoop) -> None:  # noqa: B027
+        """Undo `_attach`."""
+
+    # The interface.
+
+    def poll(self, max_records: int = 512) -> list[Record]:
+        if self.closed:
+            return []
+        self._keep_alive()
+        self.check_all()
+        return self._fetch(max_records)
+
+    async def read(self, max_records: int = 512, timeout_s: float | None = None) -> list[Record]:
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop and not self.closed:
+            self._watch(loop)
+        # Also when records are waiting, so that a reader which is always behind still lets
+        # the loop flush what it appends.
+        await asyncio.sleep(0)
+        deadline = None if timeout_s is None else loop.time() + timeout_s
+        while not self.closed:
+            records = self._fetch(max_records)
+            if records:
+                return records
+            if deadline is not None and loop.time() >= deadline:
+                break
+            woken: asyncio.Future[None] = loop.create_future()
+            self._waiting.add(woken)
+            timer = None if deadline is None else loop.call_at(deadline, _wake, woken)
+            try:
+                await woken
+            finally:
+                self._waiting.discard(woken)
+                if timer is not None:
+                    timer.cancel()
+        return []
+
+    def commit(self) -> None:
+        if self.group is None or self.closed:
+            return
+        with self._bus.mutex:
+            for cursor in self._cursors:
+                marks = cursor.take_marks()
+                if marks:
+                    self.pending_marks.setdefault(cursor.topic.id, {}).update(marks)
+            if self.pending_marks:
+                self._bus.mark(self)
+
+    def lag(self) -> int:
+        if self.closed:
+            return 0
+        with self._bus.mutex:
+            registry = self._begin()
+            try:
+                self.follow(registry)
+                return sum(self._count(cursor) for cursor in self._cursors)
+            finally:
+                self._end()
+
+    def close(self) -> None:
+        with self._bus.mutex:
+            if self.closed:
+                return
+            self.closed = True
+            self._bus.unmark(self)
+            if self._safety_timer is not None:
+                self._safety_timer.cancel()
+            loop = self._loop
+            if loop is not None and not loop.is_closed():
+                self._detach(loop)
+            try:
+                self._leave()
+            finally:
+                self.wake()
+
+    # What the bus calls.
+
+    def wake(self) -> None:
+        """Let waiting reads look again; from any thread."""
+        loop = self._loop
+        if not self._waiting or loop is None or loop.is_closed():
+            return
+        try:
+            inside = asyncio.get_running_loop() is loop
+        except RuntimeError:
+            inside = False
+        if inside:
+            self._wake_waiting()
+        else:
+            loop.call_soon_threadsafe(self._wake_waiting)
+
+    def _wake_waiting(self) -> None:
+        for woken in tuple(self._waiting):
+            _wake(woken)
+
+    def distrust(self) -> None:
+        """Look at the registry again: the last one seen may have been undone."""
+        self._version = -1
+
+    def check_all(self) -> None:
+        for cursor in self._cursors:
+            cursor.dirty = True
+        self._unchecked = True
+
+    def follow(self, registry: Registry) -> None:
+        """Take in new topics and the share of each that is ours now.
+
+        Marks for partitions that are no longer ours are dropped: whoever owns them now reads
+        from what was committed before, and only the owner may move that.
+        """
+        if registry.version == self._version:
+            return
+        self._version = registry.version
+        self._orphaned = registry.listener(self.id) is None
+        if self._orphaned and self.group is not None:
+            self.pending_marks.clear()
+            self._cursors, self._cursor_of = [], {}
+            return
+        ranked: list[tuple[int, int, TopicCursor]] = []
+        for topic in registry.topics:
+            rank = rank_of(self.patterns, topic.name)
+            if rank is None:
+                continue
+            cursor = self._cursor_of.get(topic.id)
+            if cursor is None:
+                cursor = TopicCursor(topic, self._late_position)
+                if self.group is not None:
+                    cursor.owned = frozenset()
+            if self.group is not None:
+                self._take_share(cursor, registry.share(self.id, self.group, topic))
+            ranked.append((rank, topic.id, cursor))
+        ranked.sort(key=lambda entry: entry[:2])
+        self._cursors = [cursor for _, _, cursor in ranked]
+        self._cursor_of = {cursor.topic.id: cursor for cursor in self._cursors}
+
+    def _take_share(self, cursor: TopicCursor, share: frozenset[int]) -> None:
+        topic = cursor.topic
+        before = frozenset(range(topic.partitions)) if cursor.owned is None else cursor.owned
+        if share == before:
+            return
+        unmarked = cursor.unmarked(share & before)
+        committed = self._committed(topic)
+        positions = {}
+        for part in share:
+            at = committed_position(committed, part)
+            # A partition that stayed ours goes on where we are: what we hold is in good hands.
+            positions[part] = max(at, cursor.position_in(part)) if part in before else at
+        cursor.place(positions)
+        cursor.delivered = unmarked
+        marks = self.pending_marks.pop(topic.id, None)
+        if marks is not None:
+            kept = {part: committed_position(marks, part) for part in share & before}
+            kept = {part: at for part, at in kept.items() if at}
+            if kept:
+                self.pending_marks[topic.id] = kept
+
+    def _fetch(self, max_records: int) -> list[Record]:
+        records = self._fetch_once(max_records)
+        if self._orphaned and not self.closed:
+            self._register()
+            self.distrust()
+            records += self._fetch_once(max_records - len(records))
+        return records
+
+    def _fetch_once(self, max_records: int) -> list[Record]:
+        records: list[Record] = []
+        with self._bus.mutex:
+            if self.closed:
+                return records
+            self._collect_nudges()
+            if not self._unchecked and not any(cursor.dirty for cursor in self._cursors):
+                return records
+            self._unchecked = False
+            registry = self._begin()
+            try:
+                self.follow(registry)
+                for cursor in self._cursors:
+                    while cursor.dirty and len(records) < max_records:
+                        self._read_some(cursor, max_records - len(records), records)
+            finally:
+                self._end()
+        return records
+
+    def _read_some(self, cursor: TopicCursor, limit: int, records: list[Record]) -> None:
+        owned = cursor.owned
+        if owned is not None and not owned:
+            cursor.dirty = False
+            return
+        # A member with a quiet share must not look through the others' records again and again.
+        end = 0 if owned is None else self._end_offset(cursor.topic)
+        found = self._select(cursor, limit)
+        if found:
+            cursor.position = found[-1].offset
+        if len(found) < limit:
+            cursor.dirty = False
+            cursor.position = max(cursor.position, end)
+        records += cursor.accept(found)
+
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Move to the loop that reads now."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._detach(self._loop)
+        self._loop = loop
+        self._attach(loop)
+        self._safety_check()
+
+    def _safety_check(self) -> None:
+        if self.closed or self._loop is None or self._loop.is_closed():
+            return
+        self._safety_timer = self._loop.call_later(SAFETY_CHECK_S, self._safety_check)
+        self._keep_alive()
+        self.check_all()
+        self.wake()
+
+
+def _wake(woken: asyncio.Future[None]) -> None:
+    if not woken.done():
+        woken.set_result(None)

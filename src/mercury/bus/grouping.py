@@ -1,0 +1,106 @@
+"""Who reads what: topic patterns, the partition of a key, the shares of a group's members.
+
+Pure functions and values, the same for every embedded bus.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
+
+from mercury.model.errors import BusError
+
+_TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")  # what Kafka allows, so that names are portable
+
+
+class Topic(NamedTuple):
+    """A topic in the catalogue; ids grow in the order of creation and are never reused."""
+
+    id: int
+    name: str
+    partitions: int
+
+
+class Listener(NamedTuple):
+    """An open consumer as others see it; with a group it is a member of that group."""
+
+    id: str
+    address: str
+    patterns: tuple[str, ...]
+    group: str | None
+
+
+@lru_cache(maxsize=4096)
+def check_topic(name: str) -> str:
+    """Return the name, or say why it cannot be a topic."""
+    if not _TOPIC_NAME.fullmatch(name):
+        raise BusError(f"{name!r} is not a topic name: use letters, digits, '.', '_' and '-'")
+    return name
+
+
+def check_patterns(patterns: Sequence[str]) -> tuple[str, ...]:
+    """Return the patterns of a subscription, or say what is wrong with them."""
+    if isinstance(patterns, str) or not patterns:
+        raise BusError(f"subscribe to a list of topics, not to {patterns!r}")
+    for pattern in patterns:
+        check_topic(pattern.removesuffix("*") if pattern.endswith(".*") else pattern)
+    return tuple(patterns)
+
+
+@lru_cache(maxsize=4096)
+def rank_of(patterns: tuple[str, ...], topic: str) -> int | None:
+    """Position of the first pattern that takes in the topic: lower is served first."""
+    for rank, pattern in enumerate(patterns):
+        if topic == pattern or (pattern.endswith(".*") and topic.startswith(pattern[:-1])):
+            return rank
+    return None
+
+
+def partition_of(key: bytes, partitions: int) -> int:
+    """Partition of a key, the same in every process and on every machine."""
+    return zlib.crc32(key) % partitions
+
+
+def share_of(member: str, members: Iterable[str], partitions: int) -> frozenset[int]:
+    """Partitions that belong to one member; each partition belongs to exactly one of `members`."""
+    ordered = sorted(members)
+    if member not in ordered:
+        return frozenset()
+    return frozenset(range(ordered.index(member), partitions, len(ordered)))
+
+
+@dataclass(slots=True)
+class Registry:
+    """All topics and listeners as of one version; replaced as a whole when that changes."""
+
+    version: int
+    topics: tuple[Topic, ...] = ()
+    listeners: tuple[Listener, ...] = ()
+    by_name: dict[str, Topic] = field(init=False)
+    _audience: dict[str, tuple[Listener, ...]] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.by_name = {topic.name: topic for topic in self.topics}
+
+    def listener(self, listener_id: str) -> Listener | None:
+        return next((one for one in self.listeners if one.id == listener_id), None)
+
+    def audience(self, topic: str) -> tuple[Listener, ...]:
+        """Listeners that want to know about records of a topic."""
+        found = self._audience.get(topic)
+        if found is None:
+            found = tuple(one for one in self.listeners if rank_of(one.patterns, topic) is not None)
+            self._audience[topic] = found
+        return found
+
+    def members(self, group: str) -> tuple[Listener, ...]:
+        return tuple(one for one in self.listeners if one.group == group)
+
+    def share(self, listener_id: str, group: str, topic: Topic) -> frozenset[int]:
+        """Partitions of a topic that a member owns; only members that want the topic count."""
+        wanting = (one.id for one in self.audience(topic.name) if one.group == group)
+        return share_of(listener_id, wanting, topic.partitions)

@@ -1,0 +1,261 @@
+"""The embedded bus: one SQLite file that any number of processes append to and read.
+
+Appends go through a write-ahead log and survive the death of the process; checkpoints happen
+in a thread; a datagram wakes the readers. After `fork`, open a bus of your own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TypeVar
+
+from mercury.bus.api import Headers, Retention, Start
+from mercury.bus.buffering import RECORD_OVERHEAD_BYTES, Batch, BufferedBus
+from mercury.bus.consumer import GroupConsumer
+from mercury.bus.grouping import Registry, check_patterns, partition_of
+from mercury.bus.headers import encode_headers
+from mercury.bus.sqlite_consumer import LEASE_S, SqliteConsumer
+from mercury.bus.sqlite_schema import LOCK_TIMEOUT_S, PAGE_SIZE, BusFile
+from mercury.bus.sqlite_upkeep import Upkeep
+from mercury.bus.wakeup import REGISTRY_CHANGED, Nudger
+from mercury.model.errors import BusError
+
+T = TypeVar("T")
+
+
+class SqliteBus(BufferedBus):
+    """One connection to a bus file."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        retention: Retention,
+        partitions: int = 16,
+        lease_s: float = LEASE_S,
+        lock_timeout_s: float = LOCK_TIMEOUT_S,
+        max_file_bytes: int | None = None,
+    ) -> None:
+        self.path = Path(path).absolute()
+        super().__init__(f"the bus file {self.path}")
+        self._partitions = partitions
+        self._lease_s = lease_s
+        self._registry = Registry(version=-1)
+        self._spread = itertools.count()  # partitions for records without a key
+        self._last_us = 0  # time stamps never go back
+        self._consumers: set[SqliteConsumer] = set()
+        self._file = BusFile(
+            self.path, lock_timeout_s=lock_timeout_s, max_file_bytes=max_file_bytes
+        )
+        try:
+            self._upkeep = Upkeep(self.path, retention, lock_timeout_s)
+        except BaseException:
+            self._file.close()
+            raise
+        self._nudger = Nudger()
+
+    # Writing.
+
+    def _pack_headers(self, headers: Headers) -> bytes:
+        return encode_headers(headers)
+
+    def write(self, work: Callable[[], T]) -> T:
+        """Run `work` in a write transaction."""
+        with self.mutex:
+            try:
+                return self._file.write(work)
+            except BaseException:
+                self._registry = Registry(version=-1)  # may have seen what was undone
+                raise
+
+    def refreshed(self) -> Registry:
+        """The registry as of the running transaction."""
+        self._registry = self._file.registry(self._registry)
+        return self._registry
+
+    def _write(self, batch: Batch, marking: set[GroupConsumer]) -> None:
+        try:
+            size, registry = self.write(lambda: self._write_inside(batch, marking))
+        except BaseException:
+            for consumer in marking:
+                consumer.distrust()
+            raise
+        for consumer in marking:
+            consumer.pending_marks.clear()
+        self._upkeep.wrote(size)
+        self._nudge_audience(registry, batch)
+
+    def _write_inside(self, batch: Batch, marking: set[GroupConsumer]) -> tuple[int, Registry]:
+        registry = self.refreshed()
+        new = [name for name in batch if name not in registry.by_name]
+        if new:
+            for name in new:
+                self._file.create_topic(name, self._partitions)
+            self._file.bump_registry()
+            registry = self.refreshed()
+        self._last_us = now_us = max(self._last_us, time.time_ns() // 1000)
+        size = 0
+        for name, pending in batch.items():
+            topic = registry.by_name[name]
+            partitions = topic.partitions
+            rows = []
+            for key, headers, value in pending:
+                part = partition_of(key, partitions) if key else next(self._spread) % partitions
+                rows.append((part, now_us, key, headers or b"", value))
+                size += len(value) + RECORD_OVERHEAD_BYTES
+            statement = (
+                f"INSERT INTO topic_{topic.id} (partition, timestamp_us, key, headers, value)"
+                " VALUES (?, ?, ?, ?, ?)"
+            )
+            if len(rows) == 1:
+                self._file.execute(statement, rows[0])
+            else:
+                self._file.executemany(statement, rows)
+        for consumer in marking:
+            self.write_marks(consumer, registry)
+        # Each transaction rewrites the last page of each topic and of the marks.
+        return size + PAGE_SIZE * (len(batch) + bool(marking)), registry
+
+    def write_marks(self, consumer: GroupConsumer, registry: Registry) -> None:
+        """Move the group's offsets, only in partitions that are the consumer's as of now."""
+        consumer.follow(registry)
+        rows = [
+            (consumer.group, topic_id, part, offset)
+            for topic_id, marks in consumer.pending_marks.items()
+            for part, offset in marks.items()
+        ]
+        statement = (
+            "INSERT INTO committed VALUES (?, ?, ?, ?)"
+            " ON CONFLICT DO UPDATE SET offset = max(offset, excluded.offset)"
+        )
+        if len(rows) == 1:
+            self._file.execute(statement, rows[0])
+        elif rows:
+            self._file.executemany(statement, rows)
+
+    # Waking others.
+
+    def _nudge_audience(self, registry: Registry, batch: Iterable[str]) -> None:
+        news: dict[str, list[int]] = {}  # address -> topics
+        for name in batch:
+            for listener in registry.audience(name):
+                news.setdefault(listener.address, []).append(registry.by_name[name].id)
+        self._nudge(news)
+
+    def nudge_group(self, group: str) -> None:
+        """Tell the members of a group that their shares have changed."""
+        with self.mutex:
+            members = self._registry.members(group)
+            self._nudge({member.address: [REGISTRY_CHANGED] for member in members})
+
+    def _nudge(self, news: dict[str, list[int]]) -> None:
+        nudge = self._nudger.nudge
+        gone = [address for address, topics in news.items() if not nudge(address, topics)]
+        if gone:
+            self._remove_listeners(gone)
+
+    def _remove_listeners(self, addresses: Sequence[str]) -> None:
+        """Unregister listeners whose process died; their partitions go to the others at once."""
+        gone = [one for one in self._registry.listeners if one.address in addresses]
+
+        def remove() -> None:
+            self._file.executemany(
+                "DELETE FROM listeners WHERE id = ?", [(one.id,) for one in gone]
+            )
+            self._file.bump_registry()
+            self.refreshed()
+
+        try:
+            self.write(remove)
+        except BusError:
+            return  # the records are safe; whoever comes next removes the dead
+        for group in {one.group for one in gone if one.group is not None}:
+            self.nudge_group(group)
+
+    # Members.
+
+    def renew(self, consumer: SqliteConsumer, now_us: int, lease_us: int) -> None:
+        """Renew a lease, and remove listeners whose lease ran out."""
+
+        def beat() -> list[str]:
+            self._file.execute(
+                "UPDATE listeners SET seen_us = ? WHERE id = ?", (now_us, consumer.id)
+            )
+            # The clock counts from the start of the machine: a time to come is from before that.
+            return [
+                address
+                for (address,) in self._file.execute(
+                    "SELECT address FROM listeners WHERE seen_us NOT BETWEEN ? AND ?",
+                    (now_us - lease_us, now_us + lease_us),
+                )
+            ]
+
+        with self.mutex:
+            lapsed = self.write(beat)
+            if lapsed:
+                self._file.execute("BEGIN")
+                try:
+                    self.refreshed()
+                finally:
+                    self._file.rollback()
+                self._remove_listeners(lapsed)
+
+    def leave(self, consumer: SqliteConsumer) -> None:
+        """Write what is waiting and the consumer's marks, and hand its share over."""
+
+        def go() -> None:
+            self.write_marks(consumer, self.refreshed())
+            self._file.execute("DELETE FROM listeners WHERE id = ?", (consumer.id,))
+            self._file.bump_registry()
+            self.refreshed()
+
+        with self.mutex:
+            self._consumers.discard(consumer)
+            self._flush()  # before the marks
+            self.write(go)
+            consumer.pending_marks.clear()
+            if consumer.group is not None:
+                self.nudge_group(consumer.group)
+
+    # The rest of the interface.
+
+    def subscribe(
+        self, topics: Sequence[str], *, group: str | None = None, start: Start = "latest"
+    ) -> SqliteConsumer:
+        with self.mutex:
+            self.flush_now()  # what was appended before is not "after"
+            consumer = SqliteConsumer(
+                self, self._file, check_patterns(topics), group, start, self._lease_s
+            )
+            self._consumers.add(consumer)
+            return consumer
+
+    def topics(self) -> list[str]:
+        with self.mutex:
+            self._check_open()
+            return [topic.name for topic in self._file.registry(Registry(version=-1)).topics]
+
+    def enforce_retention(self) -> int:
+        self._check_open()
+        return self._upkeep.enforce()
+
+    def close(self) -> None:
+        with self.mutex:
+            if self.closed:
+                return
+            with ExitStack() as closing:  # each step runs, whatever fails before it
+                closing.callback(self._nudger.close)
+                closing.callback(self._file.close)
+                closing.callback(self._upkeep.close)
+                closing.callback(self._finish)
+                for consumer in self._consumers:
+                    closing.callback(consumer.close)
+                self._flush()
+
+    def _finish(self) -> None:
+        self.closed = True
+        self._abandon_waiting()

@@ -1,0 +1,66 @@
+"""A lock between processes that hands over within microseconds."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from typing import TYPE_CHECKING
+
+from mercury.model.errors import BusUnavailableError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# A commit takes tens of microseconds: try that long without sleeping, because SQLite's own
+# busy handler, and any sleep, would add a multiple of it.
+SPIN_S = 150e-6
+FIRST_SLEEP_S = 20e-6
+LONGEST_SLEEP_S = 1e-3
+
+
+class WriteLock:
+    """Serialises the writers of one bus file; the kernel releases it when its holder dies."""
+
+    def __init__(self, path: Path, timeout_s: float) -> None:
+        self._path = path
+        self._timeout_s = timeout_s
+        try:
+            self._fd = os.open(f"{path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise BusUnavailableError(
+                f"cannot write beside the bus file {path}: {error.strerror}"
+            ) from error
+
+    def acquire(self) -> None:
+        fd = self._fd
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            pass
+        begun = time.monotonic()
+        sleep_s = FIRST_SLEEP_S
+        while True:
+            waited = time.monotonic() - begun
+            if waited < SPIN_S:
+                os.sched_yield()
+            elif waited < self._timeout_s:
+                time.sleep(sleep_s)
+                sleep_s = min(2 * sleep_s, LONGEST_SLEEP_S)
+            else:
+                raise BusUnavailableError(
+                    f"the bus file {self._path} is locked: another process has been writing to it "
+                    f"for more than {self._timeout_s:g} s"
+                )
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                continue
+
+    def release(self) -> None:
+        fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        os.close(self._fd)

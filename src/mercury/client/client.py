@@ -1,0 +1,517 @@
+"""The client: the endpoint on the vehicle or device (Mercury §4.6), as a library."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import random
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from mercury.client.inbox import Inbox
+from mercury.client.relay import Relay
+from mercury.client.subscriptions import ContentStream, Handler, satisfies
+from mercury.geo import contains_point
+from mercury.model.area import Area, Circle, Position
+from mercury.model.errors import NotConnectedError, RequestError, SessionRefusedError
+from mercury.model.filter import compile_filter
+from mercury.model.identity import new_id
+from mercury.model.message import (
+    Address,
+    Attributes,
+    Event,
+    Kind,
+    Message,
+    Payload,
+    Priority,
+    Subscription,
+    Telemetry,
+    Values,
+)
+from mercury.net import Packets, UdpEndpoint, bind_udp, parse_udp_uri, resolve
+from mercury.service.clock import epoch_us, now, now_us
+from mercury.session import (
+    ClientSession,
+    Delivered,
+    Established,
+    Lost,
+    Refused,
+    SessionSettings,
+    SessionState,
+)
+
+log = logging.getLogger(__name__)
+
+_REMEMBERED_IDS = 4096
+_RETRY_S = 0.5
+_SOCKET_BUFFER_BYTES = 256 * 1024
+
+Place = Position | tuple[float, float]
+AnyHandler = TypeVar("AnyHandler", bound=Handler)
+
+
+class Client:
+    """A session with an adapter, and everything an application does with it.
+
+    Iterating over the client yields what is addressed to it: alerts for where it is, broadcasts,
+    messages to it alone. Content arrives at the subscription that asked for it.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        *,
+        identity: str,
+        position: Place | None,
+        heading_deg: float | None = None,
+        speed_mps: float | None = None,
+        settings: SessionSettings | None = None,
+        relay_port: int | None = None,
+        connect_timeout_s: float = 10.0,
+        seed: int | None = None,
+    ) -> None:
+        self.identity = identity
+        self.address = Address.client(identity)
+        self.counters: Counter[str] = Counter()
+        self.dropped: Counter[str] = Counter()
+        self.relay: Relay | None = None
+        self._uri = uri
+        self._relay_port = relay_port
+        self._connect_timeout_s = connect_timeout_s
+        telemetry = None
+        if position is not None:
+            telemetry = Telemetry(as_position(position), heading_deg, speed_mps, time_us=now_us())
+        self.session = ClientSession(
+            identity,
+            settings or SessionSettings(),
+            random.Random(os.urandom(8) if seed is None else seed),
+            telemetry=telemetry,
+            epoch_us=epoch_us(),
+        )
+        self.inbox = Inbox()
+        self._handlers: list[tuple[Kind | None, Handler]] = []
+        self._streams: dict[bytes, ContentStream] = {}
+        self._replies: dict[bytes, asyncio.Future[Message]] = {}
+        self._seen: set[bytes] = set()
+        self._seen_order: deque[bytes] = deque()
+        self._established = asyncio.Event()
+        self._refusal: str | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._endpoint: UdpEndpoint | None = None
+        self._adapter = b""
+
+    # Life
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        try:
+            await self.connected(self._connect_timeout_s)
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Begin to seek a session, without waiting for it."""
+        host, port = parse_udp_uri(self._uri)
+        family, self._adapter = resolve(host, port)
+        any_host = "::" if ":" in host or family.name == "AF_INET6" else "0.0.0.0"
+        local = {"127.0.0.1": "127.0.0.1", "localhost": any_host}.get(host, any_host)
+        sock = bind_udp(local, 0, buffer_bytes=_SOCKET_BUFFER_BYTES)
+        self._endpoint = UdpEndpoint(sock, self._on_packets)
+        if self._relay_port is not None:
+            self.relay = Relay(self, self._relay_port)
+            self.relay.open()
+        self.session.start(now())
+        self.after_session()
+
+    async def connected(self, timeout_s: float | None = None) -> None:
+        """Wait until there is a session."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._established.wait()
+        except TimeoutError:
+            if self._refusal is not None:
+                raise SessionRefusedError(self._refusal) from None
+            raise NotConnectedError(
+                f"no answer from the adapter at {self._uri} within {timeout_s:g} s"
+            ) from None
+
+    async def close(self) -> None:
+        """Say goodbye and let go."""
+        if self._endpoint is None:
+            return
+        if self.relay is not None:
+            self.relay.close()
+        self.session.close(now())
+        self.after_session()
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._endpoint.close()
+        self._endpoint = None
+        self.inbox.close()
+        for stream in self._streams.values():
+            stream.inbox.close()
+        for reply in self._replies.values():
+            reply.cancel()
+
+    # Where it is
+
+    @property
+    def position(self) -> Position | None:
+        """Where the client says it is."""
+        telemetry = self.session.telemetry
+        return telemetry.position if telemetry else None
+
+    def move(
+        self,
+        lat: float,
+        lon: float,
+        *,
+        heading_deg: float | None = None,
+        speed_mps: float | None = None,
+        accuracy_m: float | None = None,
+        altitude_m: float | None = None,
+        report: bool = False,
+    ) -> None:
+        """Say where the client is now; it goes out with the next report, or at once."""
+        self.session.telemetry = Telemetry(
+            Position(lat, lon), heading_deg, speed_mps, accuracy_m, altitude_m, now_us()
+        )
+        if report:
+            if self.session.state is not SessionState.ESTABLISHED:
+                raise NotConnectedError(f"{self.identity} has no session now")
+            self.session.report(now())
+            self.after_session()
+
+    # What it says
+
+    async def publish(
+        self,
+        topic: str,
+        values: Values,
+        *,
+        position: Place | None = None,
+        priority: int = Priority.CONTENT,
+        expires_in_s: float | None = None,
+    ) -> Message:
+        """Publish content under a topic; `position` ties it to a place."""
+        place = None if position is None else as_position(position)
+        return await self._say(
+            Kind.CONTENT, topic, Attributes(dict(values), place), priority, expires_in_s
+        )
+
+    async def sense(
+        self,
+        kind: str,
+        *,
+        position: Place | None = None,
+        radius_m: float | None = None,
+        text: str = "",
+        values: Values | None = None,
+        priority: int = Priority.WARNING,
+        expires_in_s: float | None = None,
+    ) -> Message:
+        """Publish an event that was sensed, by default where the client is."""
+        place = self.position if position is None else as_position(position)
+        telemetry = self.session.telemetry
+        speed = telemetry.speed_mps if telemetry else None
+        event = Event(kind, place, radius_m, speed, text, dict(values or {}))
+        return await self._say(Kind.EVENT, "", event, priority, expires_in_s)
+
+    async def subscribe(
+        self,
+        topic: str,
+        *,
+        where: str = "",
+        near_m: float | None = None,
+        handler: Handler | None = None,
+        timeout_s: float = 5.0,
+    ) -> ContentStream:
+        """Ask for content of a topic: those whose values satisfy `where`, near me if `near_m`.
+
+        Raises FilterError for a filter that does not parse and RequestError when refused.
+        """
+        content_filter = compile_filter(where)
+        wish = Subscription(new_id(), topic, where, near_m)
+        stream = ContentStream(wish, content_filter, self._unsubscribe, handler)
+        self._streams[wish.id] = stream
+        try:
+            await self._confirm(self._message(Kind.SUBSCRIBE, topic, wish), timeout_s)
+        except BaseException:
+            self._streams.pop(wish.id, None)
+            raise
+        return stream
+
+    async def query(
+        self, place: Area | Place, radius_m: float = 1000.0, timeout_s: float = 5.0
+    ) -> list[dict[str, Any]]:
+        """Ask what is going on in an area, or around a place."""
+        area = place if isinstance(place, Area) else Area(Circle(as_position(place), radius_m))
+        message = self._message(Kind.REQUEST, "conditions", Attributes())
+        message = replace(message, destination=Address.to_area(area))
+        values = (await self._confirm(message, timeout_s)).values
+        found: list[dict[str, Any]] = json.loads(str(values["conditions"]))
+        return found
+
+    async def echo(self, timeout_s: float = 5.0) -> float:
+        """Send a message to the broker and back; returns the round trip in seconds."""
+        begun = now()
+        await self.request("echo", {}, timeout_s=timeout_s)
+        return now() - begun
+
+    async def request(
+        self, topic: str, values: Values, *, timeout_s: float = 5.0, retry_s: float | None = None
+    ) -> Message:
+        """Send a request to the brokers and wait for the reply."""
+        message = self._message(Kind.REQUEST, topic, Attributes(dict(values)))
+        return await self._ask(message, timeout_s, retry_s)
+
+    async def send(self, message: Message) -> None:
+        """Send a message as it is, once there is a session."""
+        await self._established.wait()
+        self.session.send(message)
+        self.counters["sent"] += 1
+        self.after_session()
+
+    # What it hears
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return self.inbox.__aiter__()
+
+    def on(self, kind: Kind | None = None) -> Callable[[AnyHandler], AnyHandler]:
+        """Decorate a function, plain or async, that is to be called with messages of a kind."""
+
+        def register(handler: AnyHandler) -> AnyHandler:
+            self._handlers.append((kind, handler))
+            return handler
+
+        return register
+
+    # Inside
+
+    async def _say(
+        self, kind: Kind, topic: str, payload: Payload, priority: int, expires_in_s: float | None
+    ) -> Message:
+        message = self._message(kind, topic, payload, priority, expires_in_s)
+        await self.send(message)
+        return message
+
+    def _message(
+        self,
+        kind: Kind,
+        topic: str,
+        payload: Payload,
+        priority: int = Priority.NORMAL,
+        expires_in_s: float | None = None,
+    ) -> Message:
+        time_us = now_us()
+        return Message(
+            kind=kind,
+            source=self.address,
+            destination=Address.broker(),
+            topic=topic,
+            payload=payload,
+            priority=priority,
+            id=new_id(time_us),
+            sent_us=time_us,
+            expires_us=0 if expires_in_s is None else time_us + int(expires_in_s * 1e6),
+        )
+
+    async def _confirm(self, message: Message, timeout_s: float) -> Message:
+        reply = await self._ask(message, timeout_s, _RETRY_S)
+        if "error" in reply.values:
+            raise RequestError(str(reply.values["error"]))
+        return reply
+
+    async def _ask(self, message: Message, timeout_s: float, retry_s: float | None) -> Message:
+        reply: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._replies[message.id] = reply
+        try:
+            async with asyncio.timeout(timeout_s):
+                while True:
+                    await self.send(message)
+                    done, _ = await asyncio.wait([reply], timeout=retry_s)
+                    if done:
+                        return reply.result()
+        except TimeoutError:
+            what = message.topic or message.kind.name.lower()
+            raise RequestError(f"no reply to {what!r} within {timeout_s:g} s") from None
+        finally:
+            self._replies.pop(message.id, None)
+
+    async def _unsubscribe(self, wish: Subscription) -> None:
+        if self._streams.pop(wish.id, None) and self.session.state is SessionState.ESTABLISHED:
+            await self.send(self._message(Kind.UNSUBSCRIBE, wish.topic, wish))
+
+    def _on_packets(self, packets: Packets) -> None:
+        time = now()
+        for data, _address in packets:
+            self.session.receive(data, time)
+        self.after_session()
+
+    def after_session(self) -> None:
+        """Do what the core decided: send, tell, set the timer."""
+        session = self.session
+        while session.events:
+            event = session.events.popleft()
+            match event:
+                case Delivered():
+                    self._deliver(event)
+                case Established():
+                    self._refusal = None
+                    self._established.set()
+                    self._renew_subscriptions()
+                case Lost():
+                    log.info("%s lost its session (%s)", self.identity, event.reason)
+                    self._established.clear()
+                case Refused():
+                    self._refusal = event.reason
+        if session.outbox and self._endpoint is not None:
+            self._endpoint.send([(packet, self._adapter) for packet in session.outbox])
+            session.outbox.clear()
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        due = self.session.next_timer()
+        if self._timer is not None:
+            if due is not None and not self._timer.cancelled() and self._timer.when() <= due:
+                return  # wakes early enough, and then sets the timer anew
+            self._timer.cancel()
+            self._timer = None
+        if due is not None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_at(loop.time() + (due - now()), self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.session.handle_timer(now())
+        self.after_session()
+
+    def _renew_subscriptions(self) -> None:
+        wishes = [stream.wish for stream in self._streams.values()]
+        if self.relay is not None:
+            wishes += self.relay.wishes()
+        for wish in wishes:
+            self.session.send(self._message(Kind.SUBSCRIBE, wish.topic, wish))
+
+    def _deliver(self, delivered: Delivered) -> None:
+        message = delivered.message
+        if self._was_seen(message.id):
+            self.dropped["repeated"] += 1
+            return
+        time_us = now_us()
+        if message.expired(time_us):
+            self.dropped["expired"] += 1
+            return
+        if message.destination.area is not None and not self._concerns_me(
+            message.destination.area, time_us
+        ):
+            self.dropped["outside-area"] += 1
+            return
+        self.counters["received"] += 1
+        if self.relay is not None:
+            self.relay.deliver(message, delivered.body)
+        if message.kind is Kind.REPLY:
+            waiting = self._replies.get(message.correlation)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(message)
+        elif message.kind is Kind.CONTENT:
+            for stream in self._streams.values():
+                if satisfies(message, stream.wish, stream.filter, self.position):
+                    if stream.handler is not None:
+                        self._call(stream.handler, message)
+                    else:
+                        stream.inbox.put(message)
+        else:
+            self.inbox.put(message)
+        for kind, handler in self._handlers:
+            if kind is None or kind is message.kind:
+                self._call(handler, message)
+
+    def _concerns_me(self, area: Area, time_us: int) -> bool:
+        # Mercury §4.2: the endpoint checks its own position against the area.
+        telemetry = self.session.telemetry
+        if telemetry is None:
+            return True
+        here = telemetry.position
+        return contains_point(area, here.lat, here.lon, telemetry.heading_deg, time_us)
+
+    def _was_seen(self, id: bytes) -> bool:
+        if id in self._seen:
+            return True
+        self._seen.add(id)
+        self._seen_order.append(id)
+        if len(self._seen_order) > _REMEMBERED_IDS:
+            self._seen.discard(self._seen_order.popleft())
+        return False
+
+    def _call(self, handler: Handler, message: Message) -> None:
+        try:
+            result = handler(message)
+        except Exception:
+            log.exception("a handler of %s failed", self.identity)
+            return
+        if result is not None:
+            task = asyncio.ensure_future(self._guard(result))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _guard(self, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except Exception:
+            log.exception("a handler of %s failed", self.identity)
+
+
+def as_position(place: Place) -> Position:
+    """Accept a Position or a (lat, lon) pair."""
+    return place if isinstance(place, Position) else Position(*place)
+
+
+def connect(
+    uri: str,
+    *,
+    identity: str,
+    position: Place | None = None,
+    heading_deg: float | None = None,
+    speed_mps: float | None = None,
+    settings: SessionSettings | None = None,
+    relay_port: int | None = None,
+    connect_timeout_s: float = 10.0,
+) -> Client:
+    """Connect to an adapter, or to a client's relay: `async with connect(...) as client`.
+
+    Arguments:
+        uri: the adapter, `udp://host:port`.
+        identity: the client's name, unique among all clients.
+        position: where it is, a Position or (lat, lon). An application behind a relay has none.
+        relay_port: listen there on loopback for local applications; 0 takes a free port.
+    """
+    return Client(
+        uri,
+        identity=identity,
+        position=position,
+        heading_deg=heading_deg,
+        speed_mps=speed_mps,
+        settings=settings,
+        relay_port=relay_port,
+        connect_timeout_s=connect_timeout_s,
+    )

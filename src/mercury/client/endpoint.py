@@ -1,0 +1,151 @@
+"""A service endpoint: a central service that speaks to the bus directly (Mercury §3.1.4)."""
+
+from __future__ import annotations
+
+
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Self
+
+from mercury.bus import Bus, Start, open_bus
+from mercury.client.client import Place, as_position
+from mercury.model import topics
+from mercury.model.area import Area, Circle
+from mercury.model.errors import MessageTooLargeError, PacketError
+from mercury.model.message import (
+    Address,
+    Attributes,
+    DeliveryPolicy,
+    Event,
+    Kind,
+    Message,
+    Priority,
+    Values,
+)
+from mercury.service.clock import now_us
+from mercury.wire import MAX_BODY_BYTES, decode, encode
+from mercury.wire.records import Headers, message_route, place_header
+
+_UNKNOWN = float("nan")
+
+
+class ServiceEndpoint:
+    """Publishes content and alerts, and reads topics."""
+
+    def __init__(self, bus: Bus | str, name: str) -> None:
+        self.name = name
+        self.address = Address.service(name)
+        self.unreadable = 0  # records that were not messages
+        self._owns_bus = isinstance(bus, str)
+        self.bus = open_bus(bus) if isinstance(bus, str) else bus
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.bus.flush()
+        if self._owns_bus:
+            self.bus.close()
+
+    async def publish(
+        self,
+        topic: str,
+        values: Values,
+        *,
+        position: Place | None = None,
+        priority: int = Priority.CONTENT,
+        expires_in_s: float | None = None,
+    ) -> Message:
+        """Publish content; returns when the bus has it."""
+        place = None if position is None else as_position(position)
+        time_us = now_us()
+        message = Message(
+            kind=Kind.CONTENT,
+            source=self.address,
+            destination=Address.broker(),
+            topic=topic,
+            payload=Attributes(dict(values), place),
+            priority=priority,
+            sent_us=time_us,
+            expires_us=0 if expires_in_s is None else time_us + int(expires_in_s * 1e6),
+        )
+        headers: Headers = (message_route(message),)
+        if place is not None:
+            headers = (*headers, place_header(place.lat, place.lon, _UNKNOWN, _UNKNOWN))
+        await self._append(topics.content_topic(topic), message, self.name.encode(), headers)
+        return message
+
+    async def alert(
+        self,
+        to: Area | Address | Place,
+        *,
+        kind: str = "notice",
+        text: str = "",
+        radius_m: float = 500.0,
+        validity_s: float | None = 60.0,
+        priority: int = Priority.WARNING,
+        policy: DeliveryPolicy = DeliveryPolicy.CRITICAL,
+        values: Values | None = None,
+    ) -> Message:
+        """Alert everyone in an area, around a place, or at an address; returns when the bus has it.
+
+        With a validity, also those are told who enter the area before it ends.
+        """
+        time_us = now_us()
+        until_us = None if validity_s is None else time_us + int(validity_s * 1e6)
+        place = None
+        if isinstance(to, Address):
+            destination = to
+        else:
+            if not isinstance(to, Area):
+                place = as_position(to)
+                to = Area(Circle(place, radius_m), valid_until_us=until_us)
+            elif to.valid_until_us is None and until_us is not None:
+                to = Area(to.shape, to.heading, to.valid_from_us, until_us)
+            destination = Address.to_area(to)
+            # A validity that the area itself carries may outlast the default.
+            until_us = to.valid_until_us
+        message = Message(
+            kind=Kind.ALERT,
+            source=self.address,
+            destination=destination,
+            priority=priority,
+            policy=policy,
+            sent_us=time_us,
+            expires_us=until_us or 0,
+            payload=Event(kind=kind, position=place, text=text, values=dict(values or {})),
+        )
+        await self._append(
+            topics.alerts_topic(priority), message, message.id, (message_route(message),)
+        )
+        return message
+
+    async def listen(
+        self, *names: str, group: str | None = None, start: Start = "latest"
+    ) -> AsyncIterator[Message]:
+        """Yield the messages of bus topics; with a group, share them with its other members."""
+        consumer = self.bus.subscribe(names, group=group, start=start)
+        try:
+            while True:
+                for record in await consumer.read():
+                    try:
+                        yield decode(record.value)
+                    except PacketError:
+                        self.unreadable += 1
+                consumer.commit()
+        finally:
+            consumer.close()
+
+    async def _append(
+        self, topic: str, message: Message, key: bytes, headers: Headers
+    ) -> None:
+        body = encode(message)
+        if len(body) > MAX_BODY_BYTES:
+            raise MessageTooLargeError(len(body), MAX_BODY_BYTES)
+        self.bus.append(topic, body, key, headers)
+        await self.bus.flush()

@@ -1,0 +1,158 @@
+"""A client's door for applications on the same device (Mercury §4.6).
+
+Applications speak to the client over loopback what the client speaks to the adapter over the
+network, so `connect` opens either. What they publish goes out in the client's name; alerts reach
+all of them, replies the one that asked, content those whose subscription it satisfies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections import OrderedDict
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mercury.client.subscriptions import satisfies
+from mercury.model.errors import FilterError, NotConnectedError, PacketError
+from mercury.model.filter import Filter, compile_filter
+from mercury.model.message import Kind, Message, Priority, Subscription
+from mercury.net import Packets, UdpEndpoint, bind_udp
+from mercury.service.clock import epoch_us, now
+from mercury.session import AdapterSessions, Closed, Received, Session, SessionSettings
+from mercury.wire import encode, from_envelope
+from mercury.wire.packet import TOKEN_BYTES
+
+if TYPE_CHECKING:
+    from mercury.client.client import Client
+
+log = logging.getLogger(__name__)
+
+_TICK_S = 0.1
+_MAX_OPEN_REQUESTS = 10_000
+
+
+class Relay:
+    """Sessions with local applications, on behalf of one client."""
+
+    def __init__(self, client: Client, port: int) -> None:
+        self._client = client
+        self._port = port
+        settings = SessionSettings(require_telemetry=False, max_sessions=1000)
+        self.sessions = AdapterSessions(
+            client.identity, settings, lambda: secrets.token_bytes(TOKEN_BYTES), epoch_us=epoch_us()
+        )
+        self._endpoint: UdpEndpoint | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        # message id -> the application that waits for the reply
+        self._requests: OrderedDict[bytes, str] = OrderedDict()
+        self._wishes: dict[str, dict[bytes, tuple[Subscription, Filter]]] = {}
+
+    @property
+    def port(self) -> int:
+        """The loopback port applications connect to."""
+        assert self._endpoint is not None
+        return self._endpoint.address[1]
+
+    def open(self) -> None:
+        """Listen on loopback."""
+        self._endpoint = UdpEndpoint(bind_udp("127.0.0.1", self._port), self._on_packets)
+        self._tick()
+
+    def close(self) -> None:
+        """Stop listening."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._endpoint is not None:
+            self._endpoint.close()
+            self._endpoint = None
+
+    def wishes(self) -> list[Subscription]:
+        """What the applications have subscribed to."""
+        return [wish for wishes in self._wishes.values() for wish, _ in wishes.values()]
+
+    def deliver(self, message: Message, body: bytes) -> None:
+        """Pass a message of the client on to the applications it is for."""
+        table = self.sessions.table
+        if message.kind is Kind.REPLY:
+            app = self._requests.pop(message.correlation, None)
+            sessions = [table.by_identity.get(app)] if app is not None else []
+        elif message.kind is Kind.CONTENT:
+            here = self._client.position
+            sessions = [
+                table.by_identity.get(app)
+                for app, wishes in self._wishes.items()
+                if any(satisfies(message, wish, wanted, here) for wish, wanted in wishes.values())
+            ]
+        else:
+            sessions = list(table)
+        time = now()
+        self._send(
+            [
+                (
+                    self.sessions.packet(session, message.kind, message.priority, body, time),
+                    session.address,
+                )
+                for session in sessions
+                if session is not None
+            ]
+        )
+
+    def _on_packets(self, packets: Packets) -> None:
+        time = now()
+        for data, address in packets:
+            event = self.sessions.receive(data, address, time)
+            try:
+                if isinstance(event, Received):
+                    self._pass_on(event.session, from_envelope(event.envelope))
+                elif isinstance(event, Closed):
+                    self._wishes.pop(event.session.identity, None)
+            except (PacketError, FilterError, NotConnectedError) as error:
+                reason = error.reason if isinstance(error, PacketError) else "not-connected"
+                self.sessions.dropped[reason] += 1
+        self._flush()
+
+    def _pass_on(self, session: Session, message: Message) -> None:
+        app = session.identity
+        if message.kind in (Kind.REQUEST, Kind.SUBSCRIBE, Kind.UNSUBSCRIBE):
+            self._requests[message.id] = app
+            if len(self._requests) > _MAX_OPEN_REQUESTS:
+                self._requests.popitem(last=False)
+        wish = message.payload
+        if isinstance(wish, Subscription):
+            wishes = self._wishes.setdefault(app, {})
+            if message.kind is Kind.UNSUBSCRIBE:
+                wishes.pop(wish.id, None)
+            else:
+                wishes[wish.id] = (wish, compile_filter(wish.filter))
+        # The adapter knows the client, not the application behind it.
+        mine = replace(message, source=self._client.address, session=b"")
+        self._client.session.send_body(mine.kind, mine.priority, encode(mine))
+        self._client.counters["relayed"] += 1
+        self._client.after_session()
+
+    def _tick(self) -> None:
+        time = now()
+        for closed in self.sessions.handle_timer(time):
+            self._wishes.pop(closed.session.identity, None)
+        due = self.sessions.heartbeats_due(time)
+        if len(due):
+            body = self.sessions.heartbeat_body(time)
+            for slot in due:
+                session = self.sessions.table.at(int(slot))
+                if session is not None:
+                    packet = self.sessions.packet(
+                        session, Kind.HEARTBEAT, Priority.BACKGROUND, body, time
+                    )
+                    self._send([(packet, session.address)])
+        self._flush()
+        self._timer = asyncio.get_running_loop().call_later(_TICK_S, self._tick)
+
+    def _flush(self) -> None:
+        self._send(list(self.sessions.outbox))
+        self.sessions.outbox.clear()
+
+    def _send(self, packets: Packets) -> None:
+        if packets and self._endpoint is not None:
+            self._endpoint.send(packets)

@@ -1,0 +1,205 @@
+"""Whether two areas have a point in common.
+
+Adapters drop area messages that lie outside their coverage, so a miss must never happen, while a
+false alarm costs only a little work. Quick tests settle most pairs. For the rest both edges are
+followed in steps, in the plane of azimuth and distance about the smaller shape; a step's
+neighbourhood surely holds the true edge. Only steps that come close to the other shape's are cut
+further, until a point of one shape is found in the other or no two steps are close any more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import shapely
+
+from mercury.geo.arrays import BoolArray, FloatArray, GeometryArray, IntArray
+from mercury.geo.boundary import Boundary, boundary
+from mercury.geo.box import Box
+from mercury.geo.containment import contains_point
+from mercury.geo.distance import WGS84, geodesic_inverse
+from mercury.geo.frame import EDGE_M
+from mercury.geo.outline import bounding_circle
+from mercury.geo.prepared import prepare
+from mercury.model.area import Area, Circle, Corridor, Ellipse, Polygon, Position, Rectangle, Shape
+
+_FIRST_STEPS = 64
+_CUTS = 4  # parts a step is cut into
+_ROUNDS = 12
+_MOST_STEPS = 20_000
+# Shapes that touch to within this part of the smaller one's size count as overlapping.
+_TOUCHING = 1e-7
+# About a center, directions lose their meaning near its antipode. Two shapes that both reach this
+# far round the Earth are taken to overlap.
+_FARTHEST_M = 15_000_000.0
+
+
+def overlaps(a: Area | Shape, b: Area | Shape) -> bool:
+    """Whether the areas have a place, and a time of validity, in common; touching counts.
+
+    Heading sectors are not compared: a coverage has no heading, and vehicles going either way may
+    be in it.
+    """
+    if isinstance(a, Area) and isinstance(b, Area) and not _share_time(a, b):
+        return False
+    first = a.shape if isinstance(a, Area) else a
+    second = b.shape if isinstance(b, Area) else b
+    return _shapes_overlap(first, second)
+
+
+def _share_time(a: Area, b: Area) -> bool:
+    return all(
+        x.valid_from_us is None or y.valid_until_us is None or x.valid_from_us < y.valid_until_us
+        for x, y in ((a, b), (b, a))
+    )
+
+
+def _shapes_overlap(a: Shape, b: Shape) -> bool:
+    if isinstance(a, Rectangle) and isinstance(b, Rectangle):
+        return Box.of_rectangle(a).overlaps(Box.of_rectangle(b))
+    around_a, around_b = bounding_circle(a), bounding_circle(b)
+    apart_m = _apart_m(around_a.center, around_b.center)
+    if apart_m > around_a.radius_m + around_b.radius_m + EDGE_M:
+        return False
+    if isinstance(a, Circle) and isinstance(b, Circle):
+        return True
+    some_a, some_b = _some_point(a), _some_point(b)
+    if contains_point(a, some_b.lat, some_b.lon) or contains_point(b, some_a.lat, some_a.lon):
+        return True
+    if around_a.radius_m > around_b.radius_m:
+        a, b, around_a = b, a, around_b
+    if around_a.radius_m > _FARTHEST_M:
+        return True
+    return _edges_meet(a, b, around_a)
+
+
+def _apart_m(a: Position, b: Position) -> float:
+    return float(WGS84.inv(a.lon, a.lat, b.lon, b.lat)[2])
+
+
+def _some_point(shape: Shape) -> Position:
+    """A position in the shape, the more in its middle the better."""
+    match shape:
+        case Circle() | Ellipse():
+            return shape.center
+        case Rectangle():
+            lon = shape.west + Box.of_rectangle(shape).width_deg / 2.0
+            return Position((shape.south + shape.north) / 2.0, lon - 360.0 if lon > 180.0 else lon)
+        case Polygon():
+            return shape.exterior[0]
+        case Corridor():
+            return shape.line[len(shape.line) // 2]
+
+
+def _edges_meet(small: Shape, large: Shape, around: Circle) -> bool:
+    small_steps = _Steps.first(boundary(small), around)
+    large_steps = _Steps.first(boundary(large), around)
+    for _ in range(_ROUNDS):
+        if small_steps.any_point_in(large) or large_steps.any_point_in(small):
+            return True
+        close_small, close_large = _close_pairs(small_steps, large_steps)
+        if not close_small.any():
+            return False
+        small_steps, large_steps = small_steps.chosen(close_small), large_steps.chosen(close_large)
+        touching_m = _TOUCHING * around.radius_m
+        if max(small_steps.error_m.max(), large_steps.error_m.max()) < touching_m:
+            return True
+        if max(small_steps.arcs.size, large_steps.arcs.size) * _CUTS > _MOST_STEPS:
+            return True
+        small_steps, large_steps = small_steps.cut(), large_steps.cut()
+    return True
+
+
+def _close_pairs(a: _Steps, b: _Steps) -> tuple[BoolArray, BoolArray]:
+    close_a = np.zeros(a.arcs.size, dtype=np.bool_)
+    close_b = np.zeros(b.arcs.size, dtype=np.bool_)
+    if close_a.size and close_b.size:
+        tree = shapely.STRtree(a.lines)
+        reach_m = b.error_m + a.error_m.max()
+        index_b, index_a = tree.query(b.lines, predicate="dwithin", distance=reach_m)
+        close_a[index_a] = True
+        close_b[index_b] = True
+    return close_a, close_b
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """Pieces of an edge as short lines in the plane about a circle's center."""
+
+    edge: Boundary
+    around: Circle
+    arcs: IntArray
+    starts: FloatArray
+    ends: FloatArray
+    lats: FloatArray  # of _CUTS + 1 positions along each step
+    lons: FloatArray
+    lines: GeometryArray  # shapely's, through these positions
+    error_m: FloatArray  # how far the true edge may be from its line
+
+    @classmethod
+    def first(cls, edge: Boundary, around: Circle) -> _Steps:
+        return cls.of(edge, around, *edge.steps(_FIRST_STEPS))
+
+    @classmethod
+    def of(
+        cls, edge: Boundary, around: Circle, arcs: IntArray, starts: FloatArray, ends: FloatArray
+    ) -> _Steps:
+        along = np.linspace(0.0, 1.0, _CUTS + 1)
+        fractions = starts[:, None] * (1.0 - along) + ends[:, None] * along
+        lats, lons = edge.at(np.repeat(arcs, along.size), fractions.ravel())
+        distance_m, azimuth_deg = geodesic_inverse(around.center.lat, around.center.lon, lats, lons)
+        azimuth = np.radians(azimuth_deg)
+        plane = np.stack([np.sin(azimuth), np.cos(azimuth)], axis=-1) * distance_m[:, None]
+        plane = plane.reshape(arcs.size, along.size, 2)
+        lines = _linestrings(plane)
+        chords = _linestrings(plane[:, [0, -1]])
+        bulge_m = shapely.distance(chords[:, None], shapely.points(plane[:, 1:-1])).max(axis=1)
+        length_m = np.hypot(*np.diff(plane, axis=1).transpose(2, 0, 1)).sum(axis=1)
+        # Through four times as many points, a smooth curve bulges a sixteenth; a fourth is safe.
+        steps = cls(
+            edge,
+            around,
+            arcs,
+            starts,
+            ends,
+            lats.reshape(fractions.shape),
+            lons.reshape(fractions.shape),
+            lines,
+            bulge_m / 4.0 + EDGE_M,
+        )
+        # Steps out of the smaller shape's reach cannot meet it.
+        nearest_m = distance_m.reshape(fractions.shape).min(axis=1)
+        return steps.chosen(nearest_m <= around.radius_m + length_m + bulge_m)
+
+    def chosen(self, chosen: BoolArray) -> _Steps:
+        return _Steps(
+            self.edge,
+            self.around,
+            self.arcs[chosen],
+            self.starts[chosen],
+            self.ends[chosen],
+            self.lats[chosen],
+            self.lons[chosen],
+            self.lines[chosen],
+            self.error_m[chosen],
+        )
+
+    def cut(self) -> _Steps:
+        """The same part of the edge in steps a fourth as long."""
+        along = np.linspace(0.0, 1.0, _CUTS + 1)
+        fractions = self.starts[:, None] * (1.0 - along) + self.ends[:, None] * along
+        return _Steps.of(
+            self.edge,
+            self.around,
+            np.repeat(self.arcs, _CUTS),
+            fractions[:, :-1].ravel(),
+            fractions[:, 1:].ravel(),
+        )
+
+    def any_point_in(self, shape: Shape) -> bool:
+        return bool(prepare(shape).contains(self.lats.ravel(), self.lons.ravel()).any())
+
+
+def _linestrings(plane: FloatArray) -> GeometryArray:
+    return np.asarray(shapely.linestrings(plane), dtype=np.object_)

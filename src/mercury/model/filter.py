@@ -1,0 +1,270 @@
+"""The content filter: which messages somebody wants, by the key/value pairs they carry.
+
+    fuel_price < 1.6 and brand == "X"
+    station.brand in ("X", "Y") or not closed exists or `opening hours` == "always"
+
+A key is compared with a number, a string, true or false. Where the key is missing, or its value
+is of another type than the literal, the comparison is false, whatever the operator: `!=` finds
+those that say something else, `not … == …` also those that say nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, NoReturn
+
+from mercury.model import filter_tree as tree
+from mercury.model.errors import FilterError
+from mercury.model.filter_tree import Literal, Predicate, Value
+
+__all__ = ["MAX_LENGTH", "MAX_NESTING", "Filter", "Value", "compile_filter"]
+
+MAX_LENGTH = 4096
+MAX_NESTING = 50
+
+_MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_TOKEN = re.compile(
+    rf"""
+      (?P<space>\s+)
+    | (?P<number>[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)(?![\w.])
+    | (?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
+    | (?P<quoted>`(?:[^`\\]|\\.)*`)
+    | (?P<word>{tree.BARE_KEY})
+    | (?P<symbol>[=!<>]=|[<>(),])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_ESCAPED = {"\\": "\\", '"': '"', "'": "'", "`": "`", "n": "\n", "r": "\r", "t": "\t"}
+
+
+class Filter:
+    """A compiled filter; two filters are equal when their canonical text is.
+
+    `canonical` is an identity, not a shorter way to write the filter: it can be longer than
+    `text`, so it is `text` that travels and is stored.
+    """
+
+    __slots__ = ("_predicate", "canonical", "text")
+
+    def __init__(self, text: str, canonical: str, predicate: Predicate) -> None:
+        self.text = text
+        self.canonical = canonical
+        self._predicate = predicate
+
+    def matches(self, values: Mapping[str, Value]) -> bool:
+        """Whether these key/value pairs are wanted."""
+        return self._predicate(values)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Filter) and self.canonical == other.canonical
+
+    def __hash__(self) -> int:
+        return hash(self.canonical)
+
+    def __repr__(self) -> str:
+        return f"compile_filter({self.text!r})"
+
+    def __reduce__(self) -> tuple[Callable[[str], Filter], tuple[str]]:
+        # Closures cannot be pickled; another process compiles the text again.
+        return compile_filter, (self.text,)
+
+
+def compile_filter(text: str) -> Filter:
+    """Compile a filter, or raise FilterError; an empty text matches everything."""
+    if not isinstance(text, str):
+        raise FilterError(f"expected a filter as text, not {type(text).__name__}")
+    if len(text) > MAX_LENGTH:
+        too_long = f"the filter has {len(text)} characters, at most {MAX_LENGTH} are allowed"
+        raise FilterError(too_long, MAX_LENGTH + 1)
+    if surrogate := _SURROGATE.search(text):  # no UTF-8, and so no message, can carry one
+        column = surrogate.start() + 1
+        raise FilterError(f"half a character at column {column}", column)
+    tokens = _tokenize(text)
+    if tokens[0].kind == "end":
+        return Filter(text, "", lambda values: True)
+    root = _Parser(tokens).parse()
+    return Filter(text, root.canonical, root.predicate())
+
+
+class _Token(NamedTuple):
+    kind: str  # number, string, key, keyword, symbol or end
+    text: str  # as written; a keyword in lower case
+    column: int
+    value: Literal = ""
+
+
+def _tokenize(text: str) -> list[_Token]:
+    tokens = []
+    position = 0
+    while position < len(text):
+        column = position + 1
+        match = _TOKEN.match(text, position)
+        if match is None:
+            raise _unreadable(text[position], column)
+        kind, written = match.lastgroup, match[0]
+        if kind == "number":
+            tokens.append(_Token("number", written, column, _number(written, column)))
+        elif kind == "string":
+            tokens.append(_Token("string", written, column, _unescape(written, column)))
+        elif kind == "quoted":
+            tokens.append(_Token("key", written, column, _unescape(written, column)))
+        elif kind == "word" and (word := written.lower()) in tree.KEYWORDS:
+            tokens.append(_Token("keyword", word, column))
+        elif kind == "word":
+            tokens.append(_Token("key", written, column, written))
+        elif kind == "symbol":
+            tokens.append(_Token("symbol", written, column))
+        position = match.end()
+    tokens.append(_Token("end", "", len(text) + 1))
+    return tokens
+
+
+def _unreadable(character: str, column: int) -> FilterError:
+    if character in "\"'`":
+        return FilterError(f"the {character} at column {column} is not closed", column)
+    if character in "0123456789.+-":
+        return FilterError(f"malformed number at column {column}", column)
+    hint = ", equality is written '=='" if character == "=" else ""
+    return FilterError(f"unexpected {character!r} at column {column}{hint}", column)
+
+
+def _number(written: str, column: int) -> int | float:
+    if written.lstrip("+-").isdigit():
+        try:
+            return int(written)
+        except ValueError as error:  # the interpreter can be told to refuse many digits
+            raise FilterError(f"the number at column {column} is too long", column) from error
+    number = float(written)
+    if math.isinf(number):
+        raise FilterError(f"the number at column {column} is too large", column)
+    # 1, 1.0 and 1e0 are one number, so they get one canonical text.
+    return int(number) if number.is_integer() and abs(number) < 1e15 else number
+
+
+def _unescape(written: str, column: int) -> str:
+    def replace(match: re.Match[str]) -> str:
+        code = match[1]
+        plain = chr(int(code[1:], 16)) if len(code) == 5 else _ESCAPED.get(code)
+        if plain is None or _SURROGATE.match(plain):
+            at = column + match.start()
+            raise FilterError(f"unknown escape {match[0]!r} at column {at}", at)
+        return plain
+
+    return _ESCAPE.sub(replace, written)[1:-1]
+
+
+class _Parser:
+    """Recursive descent: `or` binds weakest, then `and`, then `not`."""
+
+    def __init__(self, tokens: list[_Token]) -> None:
+        self._tokens = tokens
+        self._next = 0
+        self._nesting = 0
+
+    def parse(self) -> tree.Node:
+        node = self._or()
+        if self._peek().kind != "end":
+            self._fail("'and', 'or' or the end")
+        return node
+
+    def _or(self) -> tree.Node:
+        operands = [self._and()]
+        while self._take("or"):
+            operands.append(self._and())
+        return tree.join("or", operands)
+
+    def _and(self) -> tree.Node:
+        operands = [self._not()]
+        while self._take("and"):
+            operands.append(self._not())
+        return tree.join("and", operands)
+
+    def _not(self) -> tree.Node:
+        opening = self._peek()
+        if not (self._take("not") or self._take("(")):
+            return self._test()
+        self._nesting += 1
+        if self._nesting > MAX_NESTING:
+            too_deep = f"nested more than {MAX_NESTING} deep at column {opening.column}"
+            raise FilterError(too_deep, opening.column)
+        if opening.text == "not":
+            node = tree.negate(self._not())
+        else:
+            node = self._or()
+            if not self._take(")"):
+                self._fail("'and', 'or' or ')'")
+        self._nesting -= 1
+        return node
+
+    def _test(self) -> tree.Node:
+        if self._peek().kind != "key":
+            if not self._at_literal():
+                self._fail("a comparison")
+            literal = self._literal()
+            mirrored = _MIRRORED[self._comparison_operator("an operator such as '=='")]
+            return tree.Comparison(self._key(), mirrored, literal)
+        key = self._key()
+        if self._take("exists"):
+            return tree.Exists(key)
+        if self._take("in"):
+            return tree.one_of(key, self._literals())
+        symbol = self._comparison_operator("an operator such as '==', 'in' or 'exists'")
+        return tree.Comparison(key, symbol, self._literal())
+
+    def _comparison_operator(self, expected: str) -> str:
+        symbol = self._peek().text
+        if self._peek().kind != "symbol" or symbol not in _MIRRORED:
+            self._fail(expected)
+        self._next += 1
+        return symbol
+
+    def _key(self) -> str:
+        token = self._peek()
+        if token.kind != "key":
+            self._fail("a key")
+        self._next += 1
+        return str(token.value)
+
+    def _literals(self) -> list[Literal]:
+        if not self._take("("):
+            self._fail("'('")
+        literals = [self._literal()]
+        while self._take(","):
+            literals.append(self._literal())
+        if not self._take(")"):
+            self._fail("',' or ')'")
+        return literals
+
+    def _at_literal(self) -> bool:
+        token = self._peek()
+        return token.kind in ("number", "string") or token.text in ("true", "false")
+
+    def _literal(self) -> Literal:
+        token = self._peek()
+        if not self._at_literal():
+            self._fail("a value")
+        self._next += 1
+        return token.value if token.kind != "keyword" else token.text == "true"
+
+    def _peek(self) -> _Token:
+        return self._tokens[self._next]
+
+    def _take(self, text: str) -> bool:
+        """Step over a keyword or symbol if it is what comes next."""
+        token = self._peek()
+        if token.kind not in ("keyword", "symbol") or token.text != text:
+            return False
+        self._next += 1
+        return True
+
+    def _fail(self, expected: str) -> NoReturn:
+        column = self._peek().column
+        after = ""
+        if self._next:
+            before = self._tokens[self._next - 1].text
+            after = f" after '{before if len(before) <= 40 else before[:37] + '...'}'"
+        raise FilterError(f"expected {expected}{after} at column {column}", column)

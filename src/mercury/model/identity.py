@@ -1,0 +1,48 @@
+"""Message ids: UUIDv7 (RFC 9562 §5.7), so that ids sort by time of creation."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import time
+
+# Ids must be unique, not secret: a generator seeded from the system is enough and costs no syscall.
+_random = random.Random(os.urandom(32))
+if hasattr(os, "register_at_fork"):  # a forked process must not repeat its parent's ids
+    os.register_at_fork(after_in_child=lambda: _random.seed(os.urandom(32)))
+
+_VERSION_7 = 0x7 << 76
+_VARIANT_RFC = 0x2 << 62
+
+
+def new_id(now_us: int | None = None) -> bytes:
+    """Return a fresh 16-byte UUIDv7."""
+    if now_us is None:
+        now_us = time.time_ns() // 1000
+    bits = _random.getrandbits(74)
+    milliseconds = (now_us // 1000) & 0xFFFF_FFFF_FFFF
+    return (
+        (milliseconds << 80)
+        | _VERSION_7
+        | ((bits >> 62) << 64)
+        | _VARIANT_RFC
+        | (bits & 0x3FFF_FFFF_FFFF_FFFF)
+    ).to_bytes(16, "big")
+
+
+def derived_id(parent: bytes, purpose: str) -> bytes:
+    """Return an id that follows from `parent` alone.
+
+    Work that is done again after a crash yields the same id, and recipients drop the double.
+    The time part is kept, so that derived ids sort with their parents.
+    """
+    digest = hashlib.blake2b(parent, digest_size=10, person=purpose.encode()[:16]).digest()
+    low = int.from_bytes(digest, "big")
+    return (
+        (int.from_bytes(parent[:6].ljust(6, b"\0"), "big") << 80)
+        | _VERSION_7
+        | ((low >> 62 & 0xFFF) << 64)
+        | _VARIANT_RFC
+        | (low & 0x3FFF_FFFF_FFFF_FFFF)
+    ).to_bytes(16, "big")

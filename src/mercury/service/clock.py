@@ -1,0 +1,17 @@
+"""The two clocks of a service: one for intervals, one for time stamps."""
+
+from __future__ import annotations
+
+import time
+
+now = time.monotonic  # for intervals: never jumps
+
+
+def now_us() -> int:
+    """Microseconds since the epoch, for time stamps and expiry."""
+    return time.time_ns() // 1000
+
+
+def epoch_us() -> int:
+    """The wall clock when `now()` was zero."""
+    return now_us() - int(now() * 1e6)

@@ -1,0 +1,88 @@
+"""`/metrics` for Prometheus and `/healthz`, on the service's own event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+from collections.abc import Callable, Iterable
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from mercury.model.errors import AddressInUseError
+from mercury.service.statistics import Statistics
+
+_TIMEOUT_S = 5.0
+
+
+class MetricsServer:
+    """A very small HTTP server for two read-only pages."""
+
+    def __init__(self, part: str, statistics: Callable[[], Statistics]) -> None:
+        self._part = part
+        self._statistics = statistics
+        self._registry = CollectorRegistry()
+        self._registry.register(_ServiceCollector(part, statistics))
+        self._server: asyncio.Server | None = None
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen; port 0 picks a free one."""
+        try:
+            self._server = await asyncio.start_server(self._handle, host, port)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            raise AddressInUseError(
+                f"TCP port {port} on {host}, for metrics, is in use: is another Mercury there?"
+            ) from None
+
+    @property
+    def port(self) -> int:
+        """The port listened on."""
+        assert self._server is not None
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        if self._server is not None:
+            self._server.close()
+            await self._server.wait_closed()
+
+    async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                request = (await reader.readline()).decode("latin-1").split()
+                while (await reader.readline()).strip():
+                    pass
+                status, kind, body = self._answer(request)
+                writer.write(
+                    f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\n"
+                    f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
+                )
+                await writer.drain()
+        except (OSError, ValueError, TimeoutError):
+            pass  # a broken or slow reader is its own loss
+        finally:
+            writer.close()
+
+    def _answer(self, request: list[str]) -> tuple[str, str, bytes]:
+        if len(request) < 2 or request[0] not in ("GET", "HEAD"):
+            return "405 Method Not Allowed", "text/plain", b"GET only\n"
+        match request[1].split("?")[0]:
+            case "/metrics":
+                return "200 OK", "text/plain; version=0.0.4", generate_latest(self._registry)
+            case "/healthz":
+                health = {"status": "ok", "part": self._part, **self._statistics().gauges}
+                return "200 OK", "application/json", json.dumps(health).encode() + b"\n"
+        return "404 Not Found", "text/plain", b"/metrics or /healthz\n"
+
+
+class _ServiceCollector(Collector):
+    def __init__(self, part: str, statistics: Callable[[], Statistics]) -> None:
+        self._part = part
+        self._statistics = statistics
+
+    def collect(self) -> Iterable[Metric]:
+        return self._statistics().metrics(self._part)

@@ -1,0 +1,300 @@
+"""The adapter's side of sessions (Mercury §4.5): packets and time in, events and packets out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mercury.model.errors import PacketError
+from mercury.model.identity import new_id
+from mercury.model.message import Address, Attributes, Grant, Kind, Message, Priority
+from mercury.session.settings import SessionSettings
+from mercury.session.table import Session, SessionTable
+from mercury.wire import mercury_pb2 as pb
+from mercury.wire.codec import encode, parse
+from mercury.wire.packet import HEADER_BYTES, NO_TOKEN, TOKEN_BYTES, pack, unpack
+
+MAX_IDENTITY_BYTES = 128
+
+# What a client may send within a session; alerts and replies come from the other side only.
+_FROM_CLIENTS = frozenset(
+    int(kind)
+    for kind in (Kind.EVENT, Kind.REQUEST, Kind.CONTENT, Kind.SUBSCRIBE, Kind.UNSUBSCRIBE)
+)
+_INIT, _REPORT, _CLOSE = int(Kind.INIT), int(Kind.REPORT), int(Kind.CLOSE)
+# An unknown session is told so, that it may start anew; a storm of such packets is not answered.
+_MAX_REFUSALS_PER_S = 1000.0
+
+
+@dataclass(slots=True)
+class Opened:
+    """A client opened a session; its INIT carries the first report."""
+
+    session: Session
+    envelope: pb.Envelope
+    body: bytes
+
+
+@dataclass(slots=True)
+class Reported:
+    """A client sent a report; its columns in the table are up to date."""
+
+    session: Session
+    envelope: pb.Envelope
+    body: bytes
+
+
+@dataclass(slots=True)
+class Received:
+    """A client sent something that is not about the session."""
+
+    session: Session
+    envelope: pb.Envelope
+    body: bytes
+
+
+@dataclass(slots=True)
+class Closed:
+    """A session ended."""
+
+    session: Session
+    reason: str  # "closed", "silent" or "replaced"
+
+
+SessionEvent = Opened | Reported | Received | Closed
+
+
+class AdapterSessions:
+    """Decides what the packets of clients mean.
+
+    `outbox` collects packets to send as (packet, address); `dropped` counts what was not
+    accepted, by reason.
+    """
+
+    def __init__(
+        self,
+        adapter: str,
+        settings: SessionSettings,
+        new_token: Callable[[], bytes],
+        *,
+        epoch_us: int = 0,
+    ) -> None:
+        self.settings = settings
+        self.table = SessionTable()
+        self.outbox: list[tuple[bytes, bytes]] = []
+        self.dropped: Counter[str] = Counter()
+        self.address_changes = 0
+        self._adapter = Address.adapter(adapter)
+        self._new_token = new_token
+        self._epoch_us = epoch_us  # wall clock at now = 0, for time stamps
+        self._refusals_left = _MAX_REFUSALS_PER_S
+        self._refusals_time = 0.0
+
+    def receive(self, data: bytes, address: bytes, now: float) -> SessionEvent | None:
+        """Take one packet; never raises, whatever it holds."""
+        try:
+            kind, _priority, token, sequence = unpack(data)
+            if kind == _INIT:
+                return self._init(data, address, sequence, now)
+            session = self.table.by_token.get(token)
+            if session is None:
+                self._refuse(token, sequence, address, "unknown-session", now)
+                raise PacketError("unknown-session")
+            newest = sequence > session.replay.highest
+            if not session.replay.accept(sequence):
+                raise PacketError("replayed")
+            self._check_flood(session, now)
+            body = data[HEADER_BYTES:]
+            envelope = parse(body)
+            if envelope.kind != kind:
+                raise PacketError("malformed")
+            if envelope.source.client != session.identity:
+                raise PacketError("forged-source")
+            if len(envelope.id) != 16:
+                raise PacketError("malformed")
+        except PacketError as error:
+            self.dropped[error.reason] += 1
+            return None
+
+        if newest and address != session.address:
+            # Only the newest packet moves the mapping: a late one shows where the client was.
+            self.table.set_address(session, address)
+            self.address_changes += 1
+        session.last_message = now
+        session.messages += 1
+        if kind == _REPORT:
+            if not self._apply_telemetry(session, envelope, now):
+                self.dropped["bad-coordinates"] += 1
+                return None
+            session.reports += 1
+            return Reported(session, envelope, body)
+        if kind in _FROM_CLIENTS:
+            return Received(session, envelope, body)
+        if kind == _CLOSE:
+            self.table.remove(session)
+            return Closed(session, "closed")
+        self.dropped["not-allowed"] += 1
+        return None
+
+    def handle_timer(self, now: float) -> list[Closed]:
+        """Prune silent sessions (Mercury §4.5: three report intervals without a report)."""
+        settings = self.settings
+        deadline = now - settings.missed_reports * settings.report_interval_s
+        closed = []
+        silent = self.table.active & (self.table.last_report < deadline)
+        for slot in np.flatnonzero(silent):
+            session = self.table.at(int(slot))
+            assert session is not None
+            self.table.remove(session)
+            closed.append(Closed(session, "silent"))
+        return closed
+
+    def heartbeats_due(self, now: float) -> NDArray[np.intp]:
+        """Slots of the sessions that heard nothing for a heartbeat interval."""
+        table = self.table
+        quiet = table.last_sent <= now - self.settings.heartbeat_interval_s
+        return np.flatnonzero(table.active & quiet)
+
+    def heartbeat_body(self, now: float) -> bytes:
+        """The Envelope of a HEARTBEAT."""
+        return self._session_message(Kind.HEARTBEAT, Address.everyone(), None, now)
+
+    def packet(self, session: Session, kind: int, priority: int, body: bytes, now: float) -> bytes:
+        """Return the packet that takes a body to one client."""
+        table, slot = self.table, session.slot
+        sequence = int(table.sequence[slot]) + 1
+        table.sequence[slot] = sequence
+        table.last_sent[slot] = now
+        return pack(kind, priority, session.token, sequence, body)
+
+    def validate(self) -> None:
+        """Check the invariants; for tests."""
+        self.table.validate()
+        for session in self.table:
+            assert len(session.token) == TOKEN_BYTES
+            assert session.token != NO_TOKEN
+
+    def _init(
+        self, data: bytes, address: bytes, incarnation: int, now: float
+    ) -> SessionEvent | None:
+        envelope = parse(data[HEADER_BYTES:])
+        identity = envelope.source.client
+        if envelope.kind != _INIT or not 0 < len(identity.encode()) <= MAX_IDENTITY_BYTES:
+            raise PacketError("bad-identity")
+        table = self.table
+        session = table.by_identity.get(identity)
+        if session is not None:
+            if incarnation < session.incarnation:
+                raise PacketError("stale-init")  # a late packet of an earlier life
+            if incarnation == session.incarnation:
+                # The ACKNOWLEDGE was lost or is under way: the same answer again.
+                self.dropped["repeated-init"] += 1
+                self._grant(session, address, now)
+                return None
+        elif len(table) >= self.settings.max_sessions:
+            self._refuse(NO_TOKEN, incarnation, address, "sessions-full", now)
+            raise PacketError("sessions-full")
+        has_telemetry = envelope.WhichOneof("payload") == "telemetry"
+        if self.settings.require_telemetry and not has_telemetry:
+            self._refuse(NO_TOKEN, incarnation, address, "no-telemetry", now)
+            raise PacketError("no-telemetry")
+        if has_telemetry and not _on_earth(envelope.telemetry.lat, envelope.telemetry.lon):
+            self._refuse(NO_TOKEN, incarnation, address, "bad-coordinates", now)
+            raise PacketError("bad-coordinates")
+        if session is not None:
+            table.remove(session)
+        session = table.add(identity, self._new_token(), incarnation, address, now)
+        if has_telemetry:
+            self._apply_telemetry(session, envelope, now)
+        self._grant(session, address, now)
+        return Opened(session, envelope, data[HEADER_BYTES:])
+
+    def _grant(self, session: Session, address: bytes, now: float) -> None:
+        settings = self.settings
+        grant = Grant(
+            token=session.token,
+            incarnation=session.incarnation,
+            heartbeat_interval_s=settings.heartbeat_interval_s,
+            report_interval_s=settings.report_interval_s,
+            adapter=self._adapter.name,
+        )
+        body = self._session_message(
+            Kind.ACKNOWLEDGE, Address.client(session.identity), grant, now
+        )
+        # Sequence 0: an ACKNOWLEDGE opens the session, the replay window begins behind it.
+        packet = pack(Kind.ACKNOWLEDGE, Priority.REPLY, session.token, 0, body)
+        self.outbox.append((packet, address))
+
+    def _refuse(
+        self, token: bytes, sequence: int, address: bytes, reason: str, now: float
+    ) -> None:
+        elapsed = max(0.0, now - self._refusals_time)
+        self._refusals_time = now
+        self._refusals_left = min(
+            _MAX_REFUSALS_PER_S, self._refusals_left + elapsed * _MAX_REFUSALS_PER_S
+        )
+        if self._refusals_left < 1.0:
+            return
+        self._refusals_left -= 1.0
+        # The token and sequence come back, so that only who saw the packet can forge this.
+        body = self._session_message(
+            Kind.REFUSE, Address.everyone(), Attributes({"reason": reason}), now
+        )
+        self.outbox.append((pack(Kind.REFUSE, Priority.REPLY, token, sequence, body), address))
+
+    def _session_message(
+        self, kind: Kind, destination: Address, payload: Grant | Attributes | None, now: float
+    ) -> bytes:
+        now_us = self._epoch_us + int(now * 1e6)
+        return encode(
+            Message(
+                kind=kind,
+                source=self._adapter,
+                destination=destination,
+                payload=payload,
+                id=new_id(now_us),
+                sent_us=now_us,
+            )
+        )
+
+    def _check_flood(self, session: Session, now: float) -> None:
+        settings = self.settings
+        level = session.flood_level + (now - session.flood_time) * settings.flood_rate_per_s
+        if level > settings.flood_burst:
+            level = settings.flood_burst
+        session.flood_time = now
+        if level < 1.0:
+            session.flood_level = level
+            raise PacketError("flood")
+        session.flood_level = level - 1.0
+
+    def _apply_telemetry(self, session: Session, envelope: pb.Envelope, now: float) -> bool:
+        if envelope.WhichOneof("payload") != "telemetry":
+            # A relay's clients have no position of their own; their reports just say "alive".
+            if self.settings.require_telemetry:
+                return False
+            self.table.last_report[session.slot] = now
+            return True
+        telemetry = envelope.telemetry
+        lat, lon = telemetry.lat, telemetry.lon
+        if not _on_earth(lat, lon):
+            return False
+        table, slot = self.table, session.slot
+        table.lat[slot] = lat
+        table.lon[slot] = lon
+        table.heading[slot] = (
+            telemetry.heading_deg if telemetry.HasField("heading_deg") else np.nan
+        )
+        table.speed[slot] = telemetry.speed_mps if telemetry.HasField("speed_mps") else np.nan
+        table.moved[slot] = True
+        table.last_report[slot] = now
+        return True
+
+
+def _on_earth(lat: float, lon: float) -> bool:
+    # Comparisons with NaN are false, so NaN is not on Earth.
+    return -90.0 <= lat <= 90.0 and -180.0 <= lon <= 180.0

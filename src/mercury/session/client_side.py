@@ -1,0 +1,255 @@
+"""The client's side of a session (Mercury §4.6): packets and time in, events and packets out."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, deque
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mercury.model.errors import NotConnectedError, PacketError
+from mercury.model.identity import new_id
+from mercury.model.message import Address, Attributes, Grant, Kind, Message, Priority, Telemetry
+from mercury.session.replay import ReplayWindow
+from mercury.session.settings import SessionSettings
+from mercury.wire.codec import decode, encode
+from mercury.wire.packet import HEADER_BYTES, NO_TOKEN, pack, unpack
+
+_FROM_ADAPTER = frozenset(int(kind) for kind in (Kind.ALERT, Kind.REPLY, Kind.CONTENT))
+
+
+class SessionState(StrEnum):
+    """Where a client's session stands."""
+
+    IDLE = "idle"
+    CONNECTING = "connecting"
+    ESTABLISHED = "established"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Established:
+    """The adapter granted a session."""
+
+    grant: Grant
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The session is gone; a new one is being sought."""
+
+    reason: str  # "silent" or "unknown-session"
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The adapter will not grant a session now; the client goes on trying."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """A message came for the application."""
+
+    message: Message
+    body: bytes
+
+
+ClientEvent = Established | Lost | Refused | Delivered
+
+
+class ClientSession:
+    """Opens a session, keeps it alive and opens it again when it is lost.
+
+    `outbox` collects packets for the adapter, `events` what happened, and `dropped` counts what
+    was not accepted, by reason.
+    """
+
+    def __init__(
+        self,
+        identity: str,
+        settings: SessionSettings,
+        rng: random.Random,
+        *,
+        telemetry: Telemetry | None = None,
+        epoch_us: int = 0,
+    ) -> None:
+        self.identity = identity
+        self.settings = settings
+        self.telemetry = telemetry  # what the next report says
+        self.state = SessionState.IDLE
+        self.outbox: list[bytes] = []
+        self.events: deque[ClientEvent] = deque()
+        self.dropped: Counter[str] = Counter()
+        self.token = NO_TOKEN
+        self.incarnation = 0  # which life of this client the session belongs to
+        self.sessions_opened = 0
+        self._address = Address.client(identity)
+        self._rng = rng
+        self._epoch_us = epoch_us  # wall clock at now = 0, for time stamps
+        self._attempts = 0  # INITs sent in a row without an answer
+        self._sequence = 0
+        self._replay = ReplayWindow()
+        self._heartbeat_interval_s = settings.heartbeat_interval_s
+        self._report_interval_s = settings.report_interval_s
+        self._next_init: float | None = None
+        self._next_report: float | None = None
+        self._silent_at: float | None = None  # when the adapter is given up
+
+    def start(self, now: float) -> None:
+        """Begin to seek a session."""
+        if self.state is SessionState.IDLE:
+            self._connect(now)
+
+    def receive(self, data: bytes, now: float) -> None:
+        """Take one packet; never raises, whatever it holds."""
+        try:
+            kind, _priority, token, sequence = unpack(data)
+            if kind == Kind.ACKNOWLEDGE:
+                self._acknowledged(decode(data[HEADER_BYTES:]), token, now)
+                return
+            if kind == Kind.REFUSE:
+                self._refused(decode(data[HEADER_BYTES:]), token, sequence, now)
+                return
+            if self.state is not SessionState.ESTABLISHED or token != self.token:
+                raise PacketError("unknown-session")
+            if not self._replay.accept(sequence):
+                raise PacketError("replayed")
+            self._heard(now)
+            if kind == Kind.HEARTBEAT:
+                return
+            if kind not in _FROM_ADAPTER:
+                raise PacketError("not-allowed")
+            body = data[HEADER_BYTES:]
+            message = decode(body)
+            if message.kind != kind:
+                raise PacketError("malformed")
+        except PacketError as error:
+            self.dropped[error.reason] += 1
+            return
+        self.events.append(Delivered(message, body))
+
+    def send(self, message: Message) -> None:
+        """Send a message to the adapter; raises NotConnectedError without a session."""
+        self.send_body(message.kind, message.priority, encode(message))
+
+    def send_body(self, kind: int, priority: int, body: bytes) -> None:
+        """Send an encoded Envelope to the adapter."""
+        if self.state is not SessionState.ESTABLISHED:
+            raise NotConnectedError(f"{self.identity} has no session now")
+        self._sequence += 1
+        self.outbox.append(pack(kind, priority, self.token, self._sequence, body))
+
+    def report(self, now: float) -> None:
+        """Send a report at once; the next one by itself is due an interval later."""
+        self._send_session_message(Kind.REPORT, self.telemetry, now)
+        self._next_report = now + self._report_interval_s
+
+    def close(self, now: float) -> None:
+        """Say goodbye and stop."""
+        if self.state is SessionState.ESTABLISHED:
+            self._send_session_message(Kind.CLOSE, None, now)
+        self.state = SessionState.CLOSED
+        self._next_init = self._next_report = self._silent_at = None
+
+    def next_timer(self) -> float | None:
+        """When `handle_timer` wants to be called."""
+        times = [
+            at for at in (self._next_init, self._next_report, self._silent_at) if at is not None
+        ]
+        return min(times, default=None)
+
+    def handle_timer(self, now: float) -> None:
+        """Do what is due: retry INIT, report, give a silent adapter up."""
+        if self._next_init is not None and now >= self._next_init:
+            self._send_init(now)
+        if self._silent_at is not None and now >= self._silent_at:
+            self.events.append(Lost("silent"))
+            self._connect(now)
+        if self._next_report is not None and now >= self._next_report:
+            self.report(now)
+
+    def validate(self) -> None:
+        """Check the invariants; for tests."""
+        established = self.state is SessionState.ESTABLISHED
+        assert (self.token != NO_TOKEN) == established or self.state is SessionState.CLOSED
+        assert (self._silent_at is not None) == established
+        assert (self._next_report is not None) == established
+        assert (self._next_init is not None) == (self.state is SessionState.CONNECTING)
+        if self.state in (SessionState.IDLE, SessionState.CLOSED):
+            assert self.next_timer() is None
+
+    def _connect(self, now: float) -> None:
+        self.state = SessionState.CONNECTING
+        self.token = NO_TOKEN
+        self.incarnation = max(self.incarnation + 1, self._epoch_us + int(now * 1e6))
+        self._attempts = 0
+        self._next_report = self._silent_at = None
+        self._send_init(now)
+
+    def _send_init(self, now: float) -> None:
+        self._attempts += 1
+        body = self._session_body(Kind.INIT, self.telemetry, now)
+        self.outbox.append(pack(Kind.INIT, Priority.NORMAL, NO_TOKEN, self.incarnation, body))
+        # Mercury §4.6: linear back-off with jitter, so that clients do not come back in step.
+        settings = self.settings
+        wait_s = min(self._attempts * settings.init_retry_s, settings.init_retry_max_s)
+        self._next_init = now + wait_s * self._spread()
+
+    def _acknowledged(self, message: Message, token: bytes, now: float) -> None:
+        grant = message.payload
+        if not isinstance(grant, Grant) or grant.token != token or token == NO_TOKEN:
+            raise PacketError("malformed")
+        if not (grant.heartbeat_interval_s > 0 and grant.report_interval_s > 0):
+            raise PacketError("malformed")
+        if self.state is not SessionState.CONNECTING or grant.incarnation != self.incarnation:
+            raise PacketError("repeated-acknowledge")
+        self.state = SessionState.ESTABLISHED
+        self.token = token
+        self.sessions_opened += 1
+        self._sequence = 0
+        self._replay = ReplayWindow()
+        self._next_init = None
+        self._heartbeat_interval_s = grant.heartbeat_interval_s
+        # Reporting more rarely than the adapter expects would end the session.
+        self._report_interval_s = min(self.settings.report_interval_s, grant.report_interval_s)
+        # Mercury §4.6: the first report is spread over the interval, later ones keep that phase.
+        self._next_report = now + self._report_interval_s * self._rng.random()
+        self._heard(now)
+        self.events.append(Established(grant))
+
+    def _refused(self, message: Message, token: bytes, sequence: int, now: float) -> None:
+        payload = message.payload
+        reason = payload.values.get("reason") if isinstance(payload, Attributes) else None
+        if not isinstance(reason, str):
+            raise PacketError("malformed")
+        if self.state is SessionState.ESTABLISHED and token == self.token:
+            self.events.append(Lost(reason))
+            self._connect(now)
+        elif self.state is SessionState.CONNECTING and sequence == self.incarnation:
+            self.events.append(Refused(reason))
+        else:
+            raise PacketError("unknown-session")
+
+    def _heard(self, now: float) -> None:
+        self._silent_at = now + self.settings.missed_heartbeats * self._heartbeat_interval_s
+
+    def _send_session_message(self, kind: Kind, payload: Telemetry | None, now: float) -> None:
+        self.send_body(kind, Priority.NORMAL, self._session_body(kind, payload, now))
+
+    def _session_body(self, kind: Kind, payload: Telemetry | None, now: float) -> bytes:
+        now_us = self._epoch_us + int(now * 1e6)
+        return encode(
+            Message(
+                kind=kind,
+                source=self._address,
+                destination=Address.adapter("any"),
+                payload=payload,
+                id=new_id(now_us),
+                sent_us=now_us,
+            )
+        )
+
+    def _spread(self) -> float:
+        return 1.0 + self.settings.jitter * self._rng.uniform(-1.0, 1.0)

@@ -1,0 +1,174 @@
+"""All sessions of an adapter: one object each, and their numbers in columns.
+
+The columns (position, address, token, sequence, times) are NumPy arrays indexed by the session's
+slot, so that "who is inside this area", "who needs a heartbeat" and "write these headers" are
+single array operations over all sessions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mercury.session.replay import ReplayWindow
+from mercury.wire.packet import TOKEN_BYTES, headers
+
+ADDRESS_BYTES = 28  # a sockaddr_in6; a sockaddr_in needs 16
+
+_FIRST_CAPACITY = 1024
+
+
+class Session:
+    """What an adapter keeps of one client (Mercury §4.5)."""
+
+    __slots__ = (
+        "address",
+        "flood_level",
+        "flood_time",
+        "identity",
+        "incarnation",
+        "last_message",
+        "messages",
+        "opened",
+        "replay",
+        "reports",
+        "slot",
+        "token",
+    )
+
+    def __init__(
+        self, slot: int, identity: str, token: bytes, incarnation: int, address: bytes, now: float
+    ) -> None:
+        self.slot = slot  # index into the table's columns
+        self.identity = identity
+        self.token = token
+        self.incarnation = incarnation  # which life of the client opened this session
+        self.address = address  # the raw sockaddr the client was last heard from
+        self.opened = now
+        self.last_message = now
+        self.messages = 0  # packets accepted
+        self.reports = 0  # of which telemetry reports
+        self.replay = ReplayWindow()
+        self.flood_level = math.inf  # clipped to the burst at first use
+        self.flood_time = now
+
+
+class SessionTable:
+    """Sessions by token, by identity and by slot."""
+
+    def __init__(self) -> None:
+        self.by_token: dict[bytes, Session] = {}
+        self.by_identity: dict[str, Session] = {}
+        self._by_slot: list[Session | None] = []
+        self._free: list[int] = []
+        self._allocate(_FIRST_CAPACITY)
+
+    def _allocate(self, capacity: int) -> None:
+        self.active: NDArray[np.bool_] = np.zeros(capacity, bool)
+        # How often the slot was taken: tells a client from the one that had its slot before.
+        self.generation: NDArray[np.uint32] = np.zeros(capacity, np.uint32)
+        self.lat: NDArray[np.float64] = np.full(capacity, np.nan)
+        self.lon: NDArray[np.float64] = np.full(capacity, np.nan)
+        self.heading: NDArray[np.float64] = np.full(capacity, np.nan)
+        self.speed: NDArray[np.float64] = np.full(capacity, np.nan)
+        self.moved: NDArray[np.bool_] = np.zeros(capacity, bool)  # reported since last looked at
+        self.last_report: NDArray[np.float64] = np.zeros(capacity)
+        self.last_sent: NDArray[np.float64] = np.zeros(capacity)
+        self.token: NDArray[np.uint8] = np.zeros((capacity, TOKEN_BYTES), np.uint8)
+        self.sequence: NDArray[np.uint64] = np.zeros(capacity, np.uint64)
+        self.address: NDArray[np.uint8] = np.zeros((capacity, ADDRESS_BYTES), np.uint8)
+        self.address_length: NDArray[np.uint32] = np.zeros(capacity, np.uint32)
+
+    _COLUMNS = (
+        "active", "generation", "lat", "lon", "heading", "speed", "moved", "last_report", "last_sent",
+        "token", "sequence", "address", "address_length",
+    )  # fmt: skip
+
+    def __len__(self) -> int:
+        return len(self.by_token)
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(self.by_token.values())
+
+    def at(self, slot: int) -> Session | None:
+        """The session in a slot."""
+        return self._by_slot[slot] if slot < len(self._by_slot) else None
+
+    def add(
+        self, identity: str, token: bytes, incarnation: int, address: bytes, now: float
+    ) -> Session:
+        """Open a session; the identity must not have one."""
+        if self._free:
+            slot = self._free.pop()
+        else:
+            slot = len(self._by_slot)
+            self._by_slot.append(None)
+            if slot >= len(self.active):
+                self._grow()
+        session = Session(slot, identity, token, incarnation, address, now)
+        self._by_slot[slot] = session
+        self.by_token[token] = session
+        self.by_identity[identity] = session
+        self.active[slot] = True
+        self.generation[slot] += np.uint32(1)
+        self.lat[slot] = self.lon[slot] = self.heading[slot] = self.speed[slot] = math.nan
+        self.moved[slot] = False
+        self.last_report[slot] = self.last_sent[slot] = now
+        self.token[slot] = np.frombuffer(token, np.uint8)
+        self.sequence[slot] = 0
+        self.set_address(session, address)
+        return session
+
+    def remove(self, session: Session) -> None:
+        """Close a session and free its slot."""
+        del self.by_token[session.token]
+        del self.by_identity[session.identity]
+        self._by_slot[session.slot] = None
+        self.active[session.slot] = False
+        self.lat[session.slot] = math.nan  # NaN is inside no area
+        self._free.append(session.slot)
+
+    def set_address(self, session: Session, address: bytes) -> None:
+        """Follow a client to its new network address."""
+        session.address = address
+        self.address[session.slot, : len(address)] = np.frombuffer(address, np.uint8)
+        self.address_length[session.slot] = len(address)
+
+    def stamp(
+        self, slots: NDArray[np.intp], kind: int, priority: int, body_length: int, now: float
+    ) -> NDArray[np.void]:
+        """Return the packet headers of one body for the sessions in `slots`, each once."""
+        self.sequence[slots] += np.uint64(1)
+        self.last_sent[slots] = now
+        return headers(kind, priority, body_length, self.token[slots], self.sequence[slots])
+
+    def _grow(self) -> None:
+        old = {name: getattr(self, name) for name in self._COLUMNS}
+        size = len(self.active)
+        self._allocate(size * 2)
+        for name, column in old.items():
+            getattr(self, name)[:size] = column
+
+    def validate(self) -> None:
+        """Check the invariants; for tests."""
+        sessions = [session for session in self._by_slot if session is not None]
+        assert len(sessions) == len(self.by_token) == len(self.by_identity)
+        assert int(self.active.sum()) == len(sessions)
+        assert len(set(self._free)) == len(self._free)
+        assert len(self._free) + len(sessions) == len(self._by_slot)
+        for session in sessions:
+            slot = session.slot
+            assert self._by_slot[slot] is session
+            assert self.by_token[session.token] is session
+            assert self.by_identity[session.identity] is session
+            assert self.active[slot]
+            assert self.token[slot].tobytes() == session.token
+            length = int(self.address_length[slot])
+            assert self.address[slot, :length].tobytes() == session.address
+        for slot in self._free:
+            assert self._by_slot[slot] is None
+            assert not self.active[slot]
+            assert math.isnan(self.lat[slot])

@@ -1,0 +1,152 @@
+"""A network that loses, repeats, delays and damages packets, the same way for the same seed.
+
+It has no sockets and no clock: `send` takes packets in, `due` hands out those whose time has come.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+Address = TypeVar("Address", bound=Hashable)
+
+
+class Datagram(NamedTuple, Generic[Address]):
+    """A packet as it arrives."""
+
+    data: bytes
+    source: Address
+    destination: Address
+
+
+@dataclass(slots=True)
+class NetworkStatistics:
+    """What became of the packets; a packet that was repeated can be delivered twice."""
+
+    sent: int = 0
+    delivered: int = 0
+    dropped: int = 0
+    duplicated: int = 0
+    delayed: int = 0
+    corrupted: int = 0
+    cut_off: int = 0  # lost because an end was cut, on sending or on arrival
+
+
+class HostileNetwork(Generic[Address]):
+    """Each packet meets one fate: delivered, dropped, duplicated or delayed, by these shares.
+
+    A packet takes `latency_s`; a delayed one, and the second copy of a duplicate, up to
+    `max_delay_s` more, so that later packets overtake it. Apart from that, the share `corrupt` of
+    all copies arrives damaged. The seed stands in the repr: have a failing test show it.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        deliver: float = 0.7,
+        drop: float = 0.1,
+        duplicate: float = 0.1,
+        delay: float = 0.1,
+        corrupt: float = 0.0,
+        latency_s: float = 0.01,
+        max_delay_s: float = 1.0,
+    ) -> None:
+        shares = {"deliver": deliver, "drop": drop, "duplicate": duplicate, "delay": delay}
+        for name, share in {**shares, "corrupt": corrupt}.items():
+            if not 0 <= share <= 1:
+                raise ValueError(f"{name} is a share between 0 and 1, not {share}")
+        if not math.isclose(sum(shares.values()), 1):
+            raise ValueError(f"the shares {shares} add up to {sum(shares.values()):g}, not to 1")
+        if not (latency_s >= 0 and max_delay_s >= 0):
+            raise ValueError(f"times are not negative: {latency_s=}, {max_delay_s=}")
+        self.seed = seed
+        self.shares = shares
+        self.corrupt = corrupt
+        self.latency_s = latency_s
+        self.max_delay_s = max_delay_s
+        self.statistics = NetworkStatistics()
+        self._random = random.Random(seed)
+        self._cut: set[Address] = set()
+        # Ordered by time of arrival, then by order of sending.
+        self._queue: list[tuple[float, int, Datagram[Address]]] = []
+        self._enqueued = 0
+
+    def send(self, data: bytes, source: Address, destination: Address, now: float) -> None:
+        """Put a packet on its way, or lose it."""
+        self.statistics.sent += 1
+        if self._is_cut(source, destination):
+            self.statistics.cut_off += 1
+            return
+        [fate] = self._random.choices(list(self.shares), list(self.shares.values()))
+        late = now + self.latency_s + self._random.uniform(0, self.max_delay_s)
+        packet = Datagram(bytes(data), source, destination)
+        if fate == "drop":
+            self.statistics.dropped += 1
+        elif fate == "delay":
+            self.statistics.delayed += 1
+            self._enqueue(late, packet)
+        else:
+            self._enqueue(now + self.latency_s, packet)
+        if fate == "duplicate":
+            self.statistics.duplicated += 1
+            self._enqueue(late, packet)
+
+    def due(self, now: float) -> list[Datagram[Address]]:
+        """Hand out what has arrived by now, in order of arrival."""
+        arrived = []
+        while self._queue and self._queue[0][0] <= now:
+            packet = heapq.heappop(self._queue)[2]
+            if self._is_cut(packet.source, packet.destination):
+                self.statistics.cut_off += 1
+            else:
+                self.statistics.delivered += 1
+                arrived.append(packet)
+        return arrived
+
+    def next_due(self) -> float | None:
+        """When the next packet arrives, or None when none is in flight."""
+        return self._queue[0][0] if self._queue else None
+
+    def cut(self, address: Address) -> None:
+        """Black out an address: nothing leaves it or arrives there until it is healed."""
+        self._cut.add(address)
+
+    def heal(self, address: Address) -> None:
+        """End the blackout of an address."""
+        self._cut.discard(address)
+
+    @property
+    def in_flight(self) -> int:
+        """Number of packets on their way."""
+        return len(self._queue)
+
+    def __repr__(self) -> str:
+        shares = ", ".join(f"{name}={share}" for name, share in self.shares.items())
+        return (
+            f"HostileNetwork(seed={self.seed}, {shares}, corrupt={self.corrupt}, "
+            f"latency_s={self.latency_s}, max_delay_s={self.max_delay_s})"
+        )
+
+    def _is_cut(self, source: Address, destination: Address) -> bool:
+        return source in self._cut or destination in self._cut
+
+    def _enqueue(self, time: float, packet: Datagram[Address]) -> None:
+        if packet.data and self._random.random() < self.corrupt:
+            self.statistics.corrupted += 1
+            packet = packet._replace(data=self._damage(packet.data))
+        self._enqueued += 1
+        heapq.heappush(self._queue, (time, self._enqueued, packet))
+
+    def _damage(self, data: bytes) -> bytes:
+        if self._random.random() < 0.5:
+            return data[: self._random.randrange(len(data))]
+        damaged = bytearray(data)
+        hits = self._random.randint(1, min(3, len(data)))
+        for position in self._random.sample(range(len(data)), hits):
+            damaged[position] ^= self._random.randint(1, 255)
+        return bytes(damaged)

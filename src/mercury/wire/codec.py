@@ -1,0 +1,276 @@
+"""Between the model's Message and the bytes of an Envelope."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from mercury.model.errors import AreaError, MessageError, PacketError
+from mercury.model.message import (
+    VERSION,
+    Address,
+    AddressKind,
+    Attributes,
+    DeliveryPolicy,
+    Event,
+    Grant,
+    Kind,
+    Message,
+    Payload,
+    Subscription,
+    Telemetry,
+    Value,
+    Values,
+)
+from mercury.wire import mercury_pb2 as pb
+from mercury.wire.areas import area_from_pb, area_to_pb, position_from_pb, position_to_pb
+
+_SIMPLE_ADDRESSES = frozenset({"client", "service", "broker", "adapter", "group"})
+
+
+def encode(message: Message) -> bytes:
+    """Return the Envelope's bytes."""
+    return to_envelope(message).SerializeToString()
+
+
+def decode(data: bytes) -> Message:
+    """Read an Envelope; raises PacketError with the reason to count it under."""
+    return from_envelope(parse(data))
+
+
+def parse(data: bytes) -> pb.Envelope:
+    """Parse without building a Message: for paths that read a few fields and pass the bytes on."""
+    try:
+        envelope = pb.Envelope.FromString(data)
+    except DecodeError:
+        raise PacketError("malformed") from None
+    if envelope.version != VERSION:
+        raise PacketError("version")
+    return envelope
+
+
+def to_envelope(message: Message) -> pb.Envelope:
+    """Return the Envelope of a message."""
+    # The fields of a newer version come first, so that what we know and changed wins.
+    envelope = pb.Envelope.FromString(message.unknown) if message.unknown else pb.Envelope()
+    envelope.version = message.version
+    envelope.id = message.id
+    envelope.kind = cast("pb.Kind", int(message.kind))
+    _set_address(envelope.source, message.source)
+    _set_address(envelope.destination, message.destination)
+    envelope.priority = message.priority
+    envelope.sent_us = message.sent_us
+    if message.session:
+        envelope.session = message.session
+    if message.topic:
+        envelope.topic = message.topic
+    if message.expires_us:
+        envelope.expires_us = message.expires_us
+    if message.correlation:
+        envelope.correlation = message.correlation
+    if message.policy:
+        envelope.policy = cast("pb.DeliveryPolicy", int(message.policy))
+    if message.sequence:
+        envelope.sequence = message.sequence
+    if message.auth:
+        envelope.auth = message.auth
+    _set_payload(envelope, message.payload)
+    return envelope
+
+
+def from_envelope(envelope: pb.Envelope) -> Message:
+    """Return the Message of an Envelope; raises PacketError where it makes no sense."""
+    try:
+        return Message(
+            version=envelope.version,
+            id=envelope.id,
+            session=envelope.session,
+            kind=Kind(envelope.kind),
+            source=_address(envelope.source),
+            destination=_address(envelope.destination),
+            topic=envelope.topic,
+            priority=envelope.priority,
+            sent_us=envelope.sent_us,
+            expires_us=envelope.expires_us,
+            correlation=envelope.correlation,
+            policy=DeliveryPolicy(envelope.policy),
+            sequence=envelope.sequence,
+            auth=envelope.auth,
+            payload=_payload(envelope),
+            unknown=_unknown_fields(envelope),
+        )
+    except AreaError:
+        raise PacketError("bad-coordinates") from None
+    except MessageError:
+        raise PacketError("malformed") from None
+    except ValueError:  # an enum's number that this version does not know
+        raise PacketError("unknown-kind") from None
+
+
+def _set_address(target: pb.Address, address: Address) -> None:
+    if address.kind is AddressKind.AREA:
+        assert address.area is not None
+        area_to_pb(address.area, target.area)
+    elif address.kind is AddressKind.EVERYONE:
+        target.everyone = True
+    else:
+        setattr(target, address.kind.value, address.name)
+
+
+def _address(address: pb.Address) -> Address:
+    which = address.WhichOneof("target")
+    if which == "area":
+        return Address.to_area(area_from_pb(address.area))
+    if which == "everyone":
+        return Address.everyone()
+    if which in _SIMPLE_ADDRESSES:
+        return Address(AddressKind(which), getattr(address, which))
+    raise PacketError("no-address")
+
+
+def _set_payload(envelope: pb.Envelope, payload: Payload) -> None:
+    match payload:
+        case Telemetry():
+            telemetry_to_pb(payload, envelope.telemetry)
+        case Event():
+            event = envelope.event
+            event.kind = payload.kind
+            event.text = payload.text
+            if payload.position is not None:
+                position_to_pb(payload.position, event.position)
+            if payload.radius_m is not None:
+                event.radius_m = payload.radius_m
+            if payload.speed_mps is not None:
+                event.speed_mps = payload.speed_mps
+            values_to_pb(payload.values, event.values)
+        case Attributes():
+            attributes = envelope.attributes
+            attributes.SetInParent()
+            if payload.position is not None:
+                position_to_pb(payload.position, attributes.position)
+            values_to_pb(payload.values, attributes.values)
+        case Subscription():
+            subscription = envelope.subscription
+            subscription.id = payload.id
+            subscription.topic = payload.topic
+            subscription.filter = payload.filter
+            if payload.near_m is not None:
+                subscription.near_m = payload.near_m
+        case Grant():
+            grant = envelope.grant
+            grant.token = payload.token
+            grant.incarnation = payload.incarnation
+            grant.heartbeat_interval_s = payload.heartbeat_interval_s
+            grant.report_interval_s = payload.report_interval_s
+            grant.adapter = payload.adapter
+
+
+def _payload(envelope: pb.Envelope) -> Payload:
+    match envelope.WhichOneof("payload"):
+        case "telemetry":
+            return telemetry_from_pb(envelope.telemetry)
+        case "event":
+            event = envelope.event
+            return Event(
+                kind=event.kind,
+                position=position_from_pb(event.position) if event.HasField("position") else None,
+                radius_m=event.radius_m if event.HasField("radius_m") else None,
+                speed_mps=event.speed_mps if event.HasField("speed_mps") else None,
+                text=event.text,
+                values=values_from_pb(event.values),
+            )
+        case "attributes":
+            attributes = envelope.attributes
+            return Attributes(
+                values=values_from_pb(attributes.values),
+                position=position_from_pb(attributes.position)
+                if attributes.HasField("position")
+                else None,
+            )
+        case "subscription":
+            subscription = envelope.subscription
+            return Subscription(
+                id=subscription.id,
+                topic=subscription.topic,
+                filter=subscription.filter,
+                near_m=subscription.near_m if subscription.HasField("near_m") else None,
+            )
+        case "grant":
+            grant = envelope.grant
+            return Grant(
+                token=grant.token,
+                incarnation=grant.incarnation,
+                heartbeat_interval_s=grant.heartbeat_interval_s,
+                report_interval_s=grant.report_interval_s,
+                adapter=grant.adapter,
+            )
+    return None
+
+
+def telemetry_to_pb(telemetry: Telemetry, target: pb.Telemetry) -> None:
+    """Write telemetry into a Protocol Buffers message."""
+    target.lat = telemetry.position.lat
+    target.lon = telemetry.position.lon
+    if telemetry.heading_deg is not None:
+        target.heading_deg = telemetry.heading_deg
+    if telemetry.speed_mps is not None:
+        target.speed_mps = telemetry.speed_mps
+    if telemetry.accuracy_m is not None:
+        target.accuracy_m = telemetry.accuracy_m
+    if telemetry.altitude_m is not None:
+        target.altitude_m = telemetry.altitude_m
+    target.time_us = telemetry.time_us
+
+
+def telemetry_from_pb(source: pb.Telemetry) -> Telemetry:
+    """Read telemetry; raises AreaError for a position that is not on Earth."""
+    return Telemetry(
+        position=position_from_pb(source),
+        heading_deg=source.heading_deg if source.HasField("heading_deg") else None,
+        speed_mps=source.speed_mps if source.HasField("speed_mps") else None,
+        accuracy_m=source.accuracy_m if source.HasField("accuracy_m") else None,
+        altitude_m=source.altitude_m if source.HasField("altitude_m") else None,
+        time_us=source.time_us,
+    )
+
+
+def values_to_pb(values: Values, target: object) -> None:
+    """Write key/value pairs."""
+    fields = cast("dict[str, pb.Value]", target)
+    for key, value in values.items():
+        if isinstance(value, bool):  # before int: a bool is one
+            fields[key].boolean = value
+        elif isinstance(value, int):
+            if not -(2**63) <= value < 2**63:
+                raise MessageError(f"the value of {key!r} does not fit in 64 bits")
+            fields[key].integer = value
+        elif isinstance(value, float):
+            fields[key].real = value
+        elif isinstance(value, str):
+            fields[key].text = value
+        elif isinstance(value, bytes):
+            fields[key].blob = value
+        else:
+            raise MessageError(f"the value of {key!r} is a {type(value).__name__}, not a plain one")
+
+
+def values_from_pb(source: object) -> dict[str, Value]:
+    """Read key/value pairs; a value of a type this version does not know is left out."""
+    result: dict[str, Value] = {}
+    for key, value in cast("dict[str, pb.Value]", source).items():
+        which = value.WhichOneof("value")
+        if which is not None:
+            result[key] = getattr(value, which)
+    return result
+
+
+def _unknown_fields(envelope: pb.Envelope) -> bytes:
+    if not len(UnknownFieldSet(envelope)):  # type: ignore[no-untyped-call]
+        return b""
+    rest = pb.Envelope()
+    rest.CopyFrom(envelope)
+    for field in pb.Envelope.DESCRIPTOR.fields:
+        rest.ClearField(field.name)  # type: ignore[arg-type]
+    return rest.SerializeToString()

@@ -1,0 +1,8 @@
+"""Makes the tests' own modules importable as `session.world` and the like."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
-from geographiclib.geodesic import Geodesic
+from geographiclib.geodesic import Geodesic  # type: ignore[import-untyped]
 
 from mercury.model.area import Circle, Corridor, Ellipse, Polygon, Position, Rectangle, Shape
 
@@ -32,7 +33,7 @@ def ellipse_size(shape: Ellipse, p: Position) -> float:
 
 
 def distance_to_line_m(line: Sequence[Position], p: Position) -> float:
-    return min(_distance_to_segment_m(a, b, p) for a, b in zip(line, line[1:], strict=False))
+    return min(_distance_to_segment_m(a, b, p) for a, b in pairwise(line))
 
 
 def _distance_to_segment_m(a: Position, b: Position, p: Position) -> float:
@@ -49,7 +50,7 @@ def _distance_to_segment_m(a: Position, b: Position, p: Position) -> float:
     golden = (math.sqrt(5.0) - 1.0) / 2.0
     left, right = high - golden * (high - low), low + golden * (high - low)
     at_left, at_right = at(left), at(right)
-    while high - low > 0.05:
+    while high - low > 1e-3:
         if at_left < at_right:
             high, right, at_right = right, left, at_left
             left = high - golden * (high - low)
@@ -85,6 +86,19 @@ def ring_contains(ring: Sequence[Position], p: Position) -> bool:
     if abs(turn) > 180.0 and sum(q.lat for q in ring) < 0.0:
         return not odd
     return odd
+
+
+def distance_to_ring_deg(ring: Sequence[Position], p: Position) -> float:
+    """How far the point is from the nearest edge, in degrees as if on a plane."""
+    nearest = math.inf
+    for a, b in zip(ring, (*ring[1:], ring[0]), strict=True):
+        dx, dy = math.remainder(b.lon - a.lon, 360.0), b.lat - a.lat
+        for shift in (-360.0, 0.0, 360.0):
+            x, y = p.lon + shift - a.lon, p.lat - a.lat
+            part = (x * dx + y * dy) / max(dx * dx + dy * dy, 1e-30)
+            part = min(max(part, 0.0), 1.0)
+            nearest = min(nearest, math.hypot(x - part * dx, y - part * dy))
+    return nearest
 
 
 def polygon_contains(shape: Polygon, p: Position) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-
 import secrets
 from collections import Counter
 
@@ -23,6 +22,8 @@ from mercury.model.errors import AreaError, BusError, MessageError, PacketError
 from mercury.model.message import Address, Kind, Message, Priority, Subscription
 from mercury.net import Packets, UdpEndpoint, bind_udp
 from mercury.service import Service, Statistics, epoch_us, now, now_us
+from mercury.service.stall import WINDOW_S as STALL_WINDOW_S
+from mercury.service.stall import StallMeter
 from mercury.session import (
     AdapterSessions,
     Closed,
@@ -32,7 +33,7 @@ from mercury.session import (
     Session,
     SessionSettings,
 )
-from mercury.wire import encode, mercury_pb2, parse
+from mercury.wire import MAX_BODY_BYTES, encode, mercury_pb2, parse
 from mercury.wire.areas import area_from_pb
 from mercury.wire.packet import TOKEN_BYTES
 from mercury.wire.records import (
@@ -77,6 +78,7 @@ class Adapter(Service):
         self.dropped: Counter[str] = Counter()
         self.interests = Interests(self.sessions.table)
         self.standing = StandingAlerts(self.sessions.table)
+        self._stalls = StallMeter(settings.stall_probe_s)
         self._endpoint: UdpEndpoint | None = None
         self._outbound: Outbound | None = None
         self._consumers: list[Consumer] = []
@@ -102,6 +104,8 @@ class Adapter(Service):
                 "standing_alerts": len(self.standing),
                 "subscriptions": len(self.interests),
                 "packets_waiting": self._outbound.waiting if self._outbound else 0,
+                "loop_stall_s": self._stalls.longest_s,
+                "loop_stall_window_s": STALL_WINDOW_S,
             },
             counters=counters,
             dropped=dropped,
@@ -123,6 +127,7 @@ class Adapter(Service):
         self.spawn(self._consume(alerts))
         self.spawn(self._consume(answers))
         self.spawn(self._tend_standing())
+        self.spawn(self._stalls.run())
         self.spawn(self._keep_house())
         self.spawn(self._refresh_interests())
 
@@ -176,9 +181,7 @@ class Adapter(Service):
         self.standing.closed(event.session)
         self.interests.closed(event.session)
 
-    def _on_report(
-        self, session: Session, body: bytes, envelope: mercury_pb2.Envelope
-    ) -> None:
+    def _on_report(self, session: Session, body: bytes, envelope: mercury_pb2.Envelope) -> None:
         self.counters["reports"] += 1
         self.bus.append(
             topics.REPORTS,
@@ -187,12 +190,10 @@ class Adapter(Service):
             (envelope_route(envelope), self._place(session)),
         )
 
-    def _on_message(
-        self, session: Session, body: bytes, envelope: mercury_pb2.Envelope
-    ) -> None:
+    def _on_message(self, session: Session, body: bytes, envelope: mercury_pb2.Envelope) -> None:
         if 0 < envelope.expires_us <= now_us():
             raise PacketError("expired")
-        kind = envelope.kind
+        kind = int(envelope.kind)
         key = session.identity.encode()
         headers: Headers = (envelope_route(envelope), self._place(session))
         if kind == Kind.EVENT:
@@ -248,7 +249,9 @@ class Adapter(Service):
 
     def _place(self, session: Session) -> tuple[str, bytes]:
         table, slot = self.sessions.table, session.slot
-        return place_header(table.lat[slot], table.lon[slot], table.heading[slot], table.speed[slot])
+        return place_header(
+            table.lat[slot], table.lon[slot], table.heading[slot], table.speed[slot]
+        )
 
     # From the bus to the clients
 
@@ -261,6 +264,8 @@ class Adapter(Service):
         assert self._outbound is not None
         for record in records:
             try:
+                if len(record.value) > MAX_BODY_BYTES:
+                    raise PacketError("oversized")
                 if record.topic == topics.REPLIES:
                     self._on_reply(record)
                 elif record.topic == topics.MATCHES:
@@ -296,7 +301,7 @@ class Adapter(Service):
     def _on_alert(self, record: Record) -> None:
         envelope = parse(record.value)
         destination = envelope.destination.WhichOneof("target")
-        priority = min(envelope.priority, 9)
+        priority = envelope.priority
         if destination == "area":
             self._on_area_alert(envelope, priority, record.value)
         elif destination == "everyone":
@@ -309,9 +314,7 @@ class Adapter(Service):
         else:
             raise PacketError("no-address")
 
-    def _on_area_alert(
-        self, envelope: mercury_pb2.Envelope, priority: int, body: bytes
-    ) -> None:
+    def _on_area_alert(self, envelope: mercury_pb2.Envelope, priority: int, body: bytes) -> None:
         area = area_from_pb(envelope.destination.area)
         time_us = now_us()
         ends = [end for end in (area.valid_until_us, envelope.expires_us) if end]
@@ -325,9 +328,7 @@ class Adapter(Service):
         self.counters["area_alerts"] += 1
         table = self.sessions.table
         if until_us:
-            alert = self.standing.add(
-                envelope.id, area, envelope.kind, priority, body, until_us
-            )
+            alert = self.standing.add(envelope.id, area, envelope.kind, priority, body, until_us)
             if alert is None:
                 self.dropped["repeated-alert"] += 1
                 return

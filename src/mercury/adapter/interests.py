@@ -13,6 +13,7 @@ from mercury.model.errors import FilterError
 from mercury.model.filter import compile_filter
 from mercury.model.interest import interest_id
 from mercury.model.message import Subscription
+from mercury.model.topics import valid_name
 from mercury.session import Session, SessionTable
 
 ANYWHERE = float("inf")
@@ -39,8 +40,9 @@ class Interests:
     def add(self, session: Session, subscription: Subscription) -> bool:
         """Note a subscription; False if it makes no sense (the broker tells the client why)."""
         near_m = ANYWHERE if subscription.near_m is None else subscription.near_m
-        held = self._by_slot.setdefault(session.slot, {})
-        if not near_m > 0 or len(held) >= MAX_PER_CLIENT:
+        held = self._by_slot.get(session.slot, {})
+        full = len(held) >= MAX_PER_CLIENT and subscription.id not in held
+        if full or not near_m > 0 or not valid_name(subscription.topic):
             return False
         try:
             content_filter = compile_filter(subscription.filter)
@@ -48,7 +50,7 @@ class Interests:
             return False
         self.remove(session, subscription.id)
         interest = interest_id(subscription.topic, content_filter)
-        self._wanted[interest] = (subscription.topic, content_filter.canonical)
+        self._wanted[interest] = (subscription.topic, content_filter.text)
         holders = self._holders.setdefault(interest, {})
         holders.setdefault(session.slot, {})[subscription.id] = near_m
         self._by_slot.setdefault(session.slot, {})[subscription.id] = interest
@@ -73,9 +75,7 @@ class Interests:
             self.remove(session, subscription_id)
         self._by_slot.pop(session.slot, None)
 
-    def recipients(
-        self, interests: Iterable[bytes], position: Position | None
-    ) -> NDArray[np.intp]:
+    def recipients(self, interests: Iterable[bytes], position: Position | None) -> NDArray[np.intp]:
         """Slots of the clients that hold one of the interests, each once.
 
         A subscription "near me" is served only with content that says where it belongs.

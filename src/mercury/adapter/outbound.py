@@ -170,7 +170,8 @@ class Outbound:
     def _make_room(self, wanted: int, priority: int) -> bool:
         if self.waiting + wanted <= self._max_waiting:
             return True
-        for queue in self._queues[:priority]:  # shed the least urgent first
+        # Shed the least urgent first, but nothing for what can never fit.
+        for queue in self._queues[:priority] if wanted <= self._max_waiting else ():
             while queue and self.waiting + wanted > self._max_waiting:
                 item = queue.pop()
                 size = 1 if isinstance(item, Single) else len(item.slots) - item.done

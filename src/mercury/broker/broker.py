@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections import Counter
+from dataclasses import replace
 
 from mercury.broker.conditions import Condition, Conditions
 from mercury.broker.emergencies import Emergencies, EmergencyRule
@@ -29,7 +30,7 @@ from mercury.model.message import (
     Value,
 )
 from mercury.service import Service, Statistics, now, now_us
-from mercury.wire import decode, encode, from_envelope, mercury_pb2, parse
+from mercury.wire import MAX_BODY_BYTES, decode, encode, from_envelope, mercury_pb2, parse
 from mercury.wire.areas import area_from_pb
 from mercury.wire.codec import values_from_pb, values_to_pb
 from mercury.wire.records import (
@@ -52,6 +53,7 @@ _EMERGENCIES = topics.EVENTS_PREFIX + EventKind.EMERGENCY
 _KNOWLEDGE_LOOKBACK_S = 24 * 3600.0
 _HOUSEKEEPING_S = 1.0
 _UNKNOWN = float("nan")
+_BRIEF = "Emergency ahead"
 
 
 class Broker(Service):
@@ -140,7 +142,7 @@ class Broker(Service):
         client = envelope.source.client
         if not client:
             raise PacketError("no-address")
-        kind = envelope.kind
+        kind = int(envelope.kind)
         if kind == Kind.REQUEST and envelope.topic == ECHO:
             self.counters["echoes"] += 1
             reply = self._reply_to(envelope)
@@ -155,9 +157,13 @@ class Broker(Service):
             reply = self._answer(envelope, {"error": f"no such request: {envelope.topic!r}"})
         else:
             raise PacketError("unknown-kind")
+        body = reply.SerializeToString()
+        if len(body) > MAX_BODY_BYTES:
+            error = f"the answer would be {len(body)} bytes, one packet carries {MAX_BODY_BYTES}"
+            body = self._answer(envelope, {"error": error}).SerializeToString()
         self.bus.append(
             topics.REPLIES,
-            reply.SerializeToString(),
+            body,
             record.key or client.encode(),
             (route_header(Kind.REPLY, envelope.priority, 0),),
         )
@@ -203,9 +209,7 @@ class Broker(Service):
             destination=Address.broker(),
             payload=Subscription(interest, wish.topic, wish.filter),
         )
-        self.bus.append(
-            topics.SUBSCRIPTIONS, encode(message), interest, (message_route(message),)
-        )
+        self.bus.append(topics.SUBSCRIPTIONS, encode(message), interest, (message_route(message),))
         return {"ok": True}
 
     def _query(self, envelope: mercury_pb2.Envelope) -> dict[str, Value]:
@@ -246,9 +250,7 @@ class Broker(Service):
             kind=Kind.ALERT,
             id=derived_id(message.id, "alert"),  # the same again, should this work be repeated
             source=self.address,
-            destination=Address.to_area(
-                Area(Circle(position, radius_m), valid_until_us=until_us)
-            ),
+            destination=Address.to_area(Area(Circle(position, radius_m), valid_until_us=until_us)),
             priority=Priority.EMERGENCY,
             expires_us=until_us,
             correlation=message.id,
@@ -257,14 +259,16 @@ class Broker(Service):
                 kind=event.kind,
                 position=position,
                 radius_m=radius_m,
-                text=event.text or "Emergency ahead",
+                text=event.text or _BRIEF,
                 values=event.values,
             ),
         )
+        body = encode(alert)
+        if len(body) > MAX_BODY_BYTES:  # what happened and where matters more than the details
+            brief = replace(alert, payload=Event(event.kind, position, radius_m, text=_BRIEF))
+            body = encode(brief)
         self.counters["alerts"] += 1
-        self.bus.append(
-            topics.ALERTS_URGENT, encode(alert), record.key, (message_route(alert),)
-        )
+        self.bus.append(topics.ALERTS_URGENT, body, record.key, (message_route(alert),))
 
     # Content
 

@@ -20,9 +20,7 @@ class EmergencyRule:
 
     def radius_for(self, traffic_mps: float | None, event_radius_m: float | None) -> float:
         """The radius to alert: by setting, by the speed of traffic, by the event's own size."""
-        wanted = max(
-            self.radius_m, (traffic_mps or 0.0) * self.horizon_s, event_radius_m or 0.0
-        )
+        wanted = max(self.radius_m, (traffic_mps or 0.0) * self.horizon_s, event_radius_m or 0.0)
         return min(wanted, self.max_radius_m)
 
 

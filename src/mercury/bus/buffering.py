@@ -20,6 +20,7 @@ BATCH_BYTES = 8 * 1024**2
 # What may wait in memory while the bus cannot be written, before append refuses.
 BUFFER_BYTES = 64 * 1024**2
 RETRY_S = 0.25
+MARK_DELAY_S = 0.005
 RECORD_OVERHEAD_BYTES = 64
 
 
@@ -47,7 +48,7 @@ class BufferedBus(ABC):
         self._marking: set[GroupConsumer] = set()  # consumers with marks to write
         self._scheduled_in: asyncio.AbstractEventLoop | None = None
         self._waiting: list[asyncio.Future[None]] = []  # flush() calls
-        self._retry: asyncio.TimerHandle | None = None
+        self._later_in: asyncio.AbstractEventLoop | None = None  # has a timer to flush
         self._failure: BusError | None = None  # of a flush that nobody waited for
 
     @abstractmethod
@@ -106,11 +107,15 @@ class BufferedBus(ABC):
         await done
 
     def mark(self, consumer: GroupConsumer) -> None:
-        """Write the marks of a consumer with the next flush."""
+        """Write the marks of a consumer with the next flush.
+
+        Marks alone can wait a little for records to go with: a transaction costs the same for
+        both, and losing a mark means no more than reading again.
+        """
         with self.mutex:
             self._marking.add(consumer)
             if self._scheduled_in is None or self._scheduled_in.is_closed():
-                self._schedule()
+                self._schedule_later(MARK_DELAY_S)
 
     def unmark(self, consumer: GroupConsumer) -> None:
         with self.mutex:
@@ -127,7 +132,7 @@ class BufferedBus(ABC):
     def _turn(self) -> None:
         """Flush on behalf of everybody who appended during the last turn of the loop."""
         with self.mutex:
-            loop, self._scheduled_in = self._scheduled_in, None
+            self._scheduled_in = None
             waiting, self._waiting = self._waiting, []
             failure: BusError | None = None
             if not self.closed:
@@ -138,15 +143,24 @@ class BufferedBus(ABC):
                     failure = error
                     if all(one.done() for one in waiting):
                         self._failure = failure
-                    if loop is not None and self._retry is None:
-                        # Without further appends nobody else would try again.
-                        self._retry = loop.call_later(RETRY_S, self._try_again)
+                    # Without further appends nobody else would try again.
+                    self._schedule_later(RETRY_S)
         for one in waiting:
             _settle(one, failure)
 
-    def _try_again(self) -> None:
-        self._retry = None
-        if self._scheduled_in is None and not self.closed:
+    def _schedule_later(self, delay_s: float) -> None:
+        if self._later_in is not None and not self._later_in.is_closed():
+            return
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        self._later_in = loop
+        loop.call_later(delay_s, self._later)
+
+    def _later(self) -> None:
+        self._later_in = None
+        if self._scheduled_in is None and (self._batch or self._marking) and not self.closed:
             self._schedule()
 
     def _flush_full_batch(self) -> None:

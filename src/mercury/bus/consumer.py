@@ -90,7 +90,8 @@ class GroupConsumer(ABC):
         self.closed = False
         self._bus = bus
         self._late_position = start.offset - 1 if isinstance(start, FromOffset) else 0
-        self._version = -1  # of the registry the cursors belong to
+        self._registry: Registry | None = None  # what the cursors belong to
+        self._version = -1  # of that
         self._unchecked = True  # look, even if no cursor is dirty: there may be new topics
         self._cursors: list[TopicCursor] = []
         self._cursor_of: dict[int, TopicCursor] = {}
@@ -108,6 +109,10 @@ class GroupConsumer(ABC):
     @abstractmethod
     def _end(self) -> None:
         """End the view."""
+
+    @abstractmethod
+    def _changed(self) -> bool:
+        """Whether the registry changed since `follow`, as far as anything read until now shows."""
 
     @abstractmethod
     def _select(self, cursor: TopicCursor, limit: int) -> list[Record]:
@@ -239,7 +244,7 @@ class GroupConsumer(ABC):
 
     def distrust(self) -> None:
         """Look at the registry again: the last one seen may have been undone."""
-        self._version = -1
+        self._registry, self._version = None, -1
 
     def check_all(self) -> None:
         for cursor in self._cursors:
@@ -252,9 +257,9 @@ class GroupConsumer(ABC):
         Marks for partitions that are no longer ours are dropped: whoever owns them now reads
         from what was committed before, and only the owner may move that.
         """
-        if registry.version == self._version:
+        if registry is self._registry:
             return
-        self._version = registry.version
+        self._registry, self._version = registry, registry.version
         self._orphaned = registry.listener(self.id) is None
         if self._orphaned and self.group is not None:
             self.pending_marks.clear()
@@ -311,34 +316,46 @@ class GroupConsumer(ABC):
         with self._bus.mutex:
             if self.closed:
                 return records
-            self._collect_nudges()
-            if not self._unchecked and not any(cursor.dirty for cursor in self._cursors):
-                return records
-            self._unchecked = False
-            registry = self._begin()
-            try:
-                self.follow(registry)
-                for cursor in self._cursors:
-                    while cursor.dirty and len(records) < max_records:
-                        self._read_some(cursor, max_records - len(records), records)
-            finally:
-                self._end()
-        return records
+            if self._loop is None:  # else the loop collects them as they come
+                self._collect_nudges()
+            while True:
+                if self._unchecked or self._changed():
+                    self._unchecked = False
+                    registry = self._begin()
+                    try:
+                        self.follow(registry)
+                    finally:
+                        self._end()
+                if self._read_dirty(max_records, records):
+                    return records
 
-    def _read_some(self, cursor: TopicCursor, limit: int, records: list[Record]) -> None:
+    def _read_dirty(self, max_records: int, records: list[Record]) -> bool:
+        """Read what is there, in order; False if our share changed before we were through."""
+        for cursor in self._cursors:
+            while cursor.dirty and len(records) < max_records:
+                found = self._read_some(cursor, max_records - len(records))
+                if found is None:
+                    return False
+                records += found
+        return True
+
+    def _read_some(self, cursor: TopicCursor, limit: int) -> list[Record] | None:
         owned = cursor.owned
         if owned is not None and not owned:
             cursor.dirty = False
-            return
+            return []
         # A member with a quiet share must not look through the others' records again and again.
         end = 0 if owned is None else self._end_offset(cursor.topic)
         found = self._select(cursor, limit)
+        # Whoever took over some of our share starts with what came after that: not ours to read.
+        if self.group is not None and self._changed():
+            return None
         if found:
             cursor.position = found[-1].offset
         if len(found) < limit:
             cursor.dirty = False
             cursor.position = max(cursor.position, end)
-        records += cursor.accept(found)
+        return cursor.accept(found)
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
         """Move to the loop that reads now."""

@@ -240,6 +240,9 @@ class MemoryConsumer(GroupConsumer):
     def _end(self) -> None:
         pass
 
+    def _changed(self) -> bool:
+        return self._log.registry.version != self._version
+
     def _select(self, cursor: TopicCursor, limit: int) -> list[Record]:
         log = self._log.topics[cursor.topic.id]
         first = log.after(cursor.position)

@@ -63,11 +63,11 @@ class SqliteBus(BufferedBus):
     def _pack_headers(self, headers: Headers) -> bytes:
         return encode_headers(headers)
 
-    def write(self, work: Callable[[], T]) -> T:
+    def write(self, work: Callable[[], T], *, single: bool = False) -> T:
         """Run `work` in a write transaction."""
         with self.mutex:
             try:
-                return self._file.write(work)
+                return self._file.write(work, single=single)
             except BaseException:
                 self._registry = Registry(version=-1)  # may have seen what was undone
                 raise
@@ -78,8 +78,9 @@ class SqliteBus(BufferedBus):
         return self._registry
 
     def _write(self, batch: Batch, marking: set[GroupConsumer]) -> None:
+        single = not marking and len(batch) == 1 and all(len(rows) == 1 for rows in batch.values())
         try:
-            size, registry = self.write(lambda: self._write_inside(batch, marking))
+            size, registry = self.write(lambda: self._write_inside(batch, marking), single=single)
         except BaseException:
             for consumer in marking:
                 consumer.distrust()
@@ -93,9 +94,9 @@ class SqliteBus(BufferedBus):
         registry = self.refreshed()
         new = [name for name in batch if name not in registry.by_name]
         if new:
+            self._file.begin()
             for name in new:
                 self._file.create_topic(name, self._partitions)
-            self._file.bump_registry()
             registry = self.refreshed()
         self._last_us = now_us = max(self._last_us, time.time_ns() // 1000)
         size = 0
@@ -107,10 +108,7 @@ class SqliteBus(BufferedBus):
                 part = partition_of(key, partitions) if key else next(self._spread) % partitions
                 rows.append((part, now_us, key, headers or b"", value))
                 size += len(value) + RECORD_OVERHEAD_BYTES
-            statement = (
-                f"INSERT INTO topic_{topic.id} (partition, timestamp_us, key, headers, value)"
-                " VALUES (?, ?, ?, ?, ?)"
-            )
+            statement = f"INSERT INTO topic_{topic.id} VALUES (NULL, ?, ?, ?, ?, ?)"
             if len(rows) == 1:
                 self._file.execute(statement, rows[0])
             else:
@@ -166,7 +164,7 @@ class SqliteBus(BufferedBus):
             self._file.executemany(
                 "DELETE FROM listeners WHERE id = ?", [(one.id,) for one in gone]
             )
-            self._file.bump_registry()
+            self._file.lock.count_change()
             self.refreshed()
 
         try:
@@ -196,12 +194,13 @@ class SqliteBus(BufferedBus):
 
         with self.mutex:
             lapsed = self.write(beat)
+            # Look at the tables now and then even if nobody announced a change: somebody may
+            # have removed the lock file, and the counter with it.
+            self._registry = self._file.registry(Registry(version=-1))
+            if consumer.group is not None:
+                peers = self._registry.members(consumer.group)
+                lapsed += [one.address for one in peers if not self._nudger.alive(one.address)]
             if lapsed:
-                self._file.execute("BEGIN")
-                try:
-                    self.refreshed()
-                finally:
-                    self._file.rollback()
                 self._remove_listeners(lapsed)
 
     def leave(self, consumer: SqliteConsumer) -> None:
@@ -210,7 +209,7 @@ class SqliteBus(BufferedBus):
         def go() -> None:
             self.write_marks(consumer, self.refreshed())
             self._file.execute("DELETE FROM listeners WHERE id = ?", (consumer.id,))
-            self._file.bump_registry()
+            self._file.lock.count_change()
             self.refreshed()
 
         with self.mutex:

@@ -87,7 +87,7 @@ class SqliteConsumer(GroupConsumer):
             "INSERT OR REPLACE INTO listeners VALUES (?, ?, ?, ?, ?)",
             (self.id, self.doorbell.address, " ".join(self.patterns), self.group, self._seen_us),
         )
-        file.bump_registry()
+        file.lock.count_change()
         return starts
 
     def _register(self) -> None:
@@ -149,6 +149,9 @@ class SqliteConsumer(GroupConsumer):
         except sqlite3.Error as error:
             self._file.rollback()
             raise bus_error(error, self._file.path) from error
+
+    def _changed(self) -> bool:
+        return self._file.lock.changes() != self._version
 
     def _end(self) -> None:
         self._file.rollback()  # nothing was written, and this works after an error too

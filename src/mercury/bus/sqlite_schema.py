@@ -25,8 +25,8 @@ CACHE_KIB = 8192
 TOMBSTONE = -1
 
 _SCHEMA = f"""
-CREATE TABLE meta (schema_version INTEGER NOT NULL, registry_version INTEGER NOT NULL);
-INSERT INTO meta VALUES ({SCHEMA_VERSION}, 1);
+CREATE TABLE meta (schema_version INTEGER NOT NULL);
+INSERT INTO meta VALUES ({SCHEMA_VERSION});
 CREATE TABLE topics (
     id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, partitions INTEGER NOT NULL
 );
@@ -116,13 +116,19 @@ class BusFile:
         finally:
             self.lock.release()
 
-    def write(self, work: Callable[[], T]) -> T:
-        """Run `work` in a transaction that is durable when this returns, or undone if it raises."""
+    def write(self, work: Callable[[], T], *, single: bool = False) -> T:
+        """Run `work` in a transaction that is durable when this returns, or undone if it raises.
+
+        A single statement is a transaction by itself, without the cost of BEGIN and COMMIT; if
+        it turns out to be more, `work` calls `begin`.
+        """
         self.lock.acquire()
         try:
-            self.execute("BEGIN IMMEDIATE")
+            if not single:
+                self.begin()
             result = work()
-            self.execute("COMMIT")
+            if self.connection.in_transaction:
+                self.execute("COMMIT")
             return result
         except BaseException as error:
             self.rollback()
@@ -131,6 +137,10 @@ class BusFile:
             raise
         finally:
             self.lock.release()
+
+    def begin(self) -> None:
+        if not self.connection.in_transaction:
+            self.execute("BEGIN IMMEDIATE")
 
     def rollback(self) -> None:
         if self.connection.in_transaction:
@@ -146,7 +156,7 @@ class BusFile:
 
     def registry(self, known: Registry) -> Registry:
         """Return `known` if it is still up to date, or what holds now."""
-        (version,) = self.execute("SELECT registry_version FROM meta").fetchone()
+        version = self.lock.changes()
         if version == known.version:
             return known
         topics = self.execute("SELECT id, name, partitions FROM topics ORDER BY id")
@@ -160,14 +170,12 @@ class BusFile:
             ),
         )
 
-    def bump_registry(self) -> None:
-        self.execute("UPDATE meta SET registry_version = registry_version + 1")
-
     def create_topic(self, name: str, partitions: int) -> None:
         made = self.execute(
             "INSERT INTO topics (name, partitions) VALUES (?, ?)", (name, partitions)
         )
         self.execute(_TOPIC_TABLE.format(id=made.lastrowid))
+        self.lock.count_change()
 
 
 def _check_place(path: Path) -> None:

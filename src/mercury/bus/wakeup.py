@@ -19,6 +19,7 @@ from pathlib import Path
 _ABSTRACT = sys.platform == "linux"
 _TOPIC = struct.Struct("<I")
 _NUDGE_BYTES = 4096
+_TARGETS = 1024
 REGISTRY_CHANGED = 0  # stands where a topic id would
 
 
@@ -93,16 +94,12 @@ class Nudger:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
         self._here = here()
+        self._targets: dict[str, str] = {}  # address -> socket name
 
     def nudge(self, address: str, topics: Iterable[int]) -> bool:
         """Wake one listener; False if it is certainly gone."""
-        place, at, name = address.partition("@")
-        if at:
-            target = f"\0{name}"
-        else:
-            place, slash, name = address.partition("/")
-            target = slash + name
-        if place != self._here:
+        target = self._target(address)
+        if target is None:
             return True  # cannot be reached from here; it has its safety check
         # A list too long for the reader's buffer arrives cut short, hence the limit.
         payload = b"".join(map(_TOPIC.pack, topics))
@@ -115,6 +112,37 @@ class Nudger:
         except OSError:
             pass  # its queue is full: it is awake, and will look everywhere
         return True
+
+    def alive(self, address: str) -> bool:
+        """Whether a listener may still be there; does not wake it."""
+        target = self._target(address)
+        if target is None:
+            return True
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.connect(target)
+            except (ConnectionRefusedError, FileNotFoundError):
+                return False
+            except OSError:
+                pass
+        return True
+
+    def _target(self, address: str) -> str | None:
+        """The socket's name, or None if it has none in this place."""
+        target = self._targets.get(address)
+        if target is None:
+            place, at, name = address.partition("@")
+            if at:
+                target = f"\0{name}"
+            else:
+                place, slash, name = address.partition("/")
+                target = slash + name
+            if place != self._here:
+                return None
+            if len(self._targets) >= _TARGETS:
+                self._targets.clear()
+            self._targets[address] = target
+        return target
 
     def close(self) -> None:
         with contextlib.suppress(OSError):

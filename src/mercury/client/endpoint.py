@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Self
@@ -141,9 +140,7 @@ class ServiceEndpoint:
         finally:
             consumer.close()
 
-    async def _append(
-        self, topic: str, message: Message, key: bytes, headers: Headers
-    ) -> None:
+    async def _append(self, topic: str, message: Message, key: bytes, headers: Headers) -> None:
         body = encode(message)
         if len(body) > MAX_BODY_BYTES:
             raise MessageTooLargeError(len(body), MAX_BODY_BYTES)

@@ -143,7 +143,10 @@ class AdapterSettings(Section):
         description="TCP port of metrics and health; none serves neither",
     )
     traffic_radius_m: float = Field(
-        default=1000.0, gt=0, description="Radius around a client within which traffic is summed up"
+        default=1000.0, gt=0, description="Traffic speed is measured so far around an emergency"
+    )
+    stall_probe_s: float = Field(
+        default=0.05, gt=0, description="The event loop is probed for stalls so often"
     )
 
 

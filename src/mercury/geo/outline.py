@@ -15,6 +15,7 @@ from mercury.geo.corridor import cut_line
 from mercury.geo.distance import (
     SPHERE_ERROR,
     destination,
+    destination_and_azimuth,
     geodesic_inverse,
     geodesic_m,
     haversine_m,
@@ -134,18 +135,17 @@ def _corridor_outline(shape: Corridor, points: int) -> tuple[FloatArray, FloatAr
     middle = bounding_circle(shape).center
     length_m = max(sum(2.0 * cut_line(shape, HALF_MERIDIAN_M).half_lengths_m), 1e-3)
     pieces = cut_line(shape, max(length_m / max(points // 4, 1), half_width_m / 4.0))
-    round_deg = np.linspace(-90.0, 90.0, max(points // 8, 8))
+    round_deg = np.linspace(-90.0, 90.0, max(points // 4, 8))
     capsules = []
     for lat, lon, azimuth_deg, half_m in zip(*(c.tolist() for c in pieces), strict=True):
-        ends_lat, ends_lon = destination(
-            lat, lon, [azimuth_deg, azimuth_deg + 180.0], [half_m, half_m]
+        # Azimuths change along a geodesic: a round end looks the way its own end does.
+        end_lats, end_lons, outward_deg = destination_and_azimuth(
+            lat, lon, [azimuth_deg, azimuth_deg + 180.0], half_m
         )
         rim_lats, rim_lons = destination(
-            np.repeat(ends_lat, round_deg.size),
-            np.repeat(ends_lon, round_deg.size),
-            np.concatenate([azimuth_deg + round_deg, azimuth_deg + 180.0 + round_deg]),
-            half_width_m,
+            end_lats[:, None], end_lons[:, None], outward_deg[:, None] + round_deg, half_width_m
         )
+        rim_lats, rim_lons = rim_lats.ravel(), rim_lons.ravel()
         distance_m, direction_deg = geodesic_inverse(middle.lat, middle.lon, rim_lats, rim_lons)
         direction = np.radians(direction_deg)
         plane = np.column_stack([np.sin(direction), np.cos(direction)]) * distance_m[:, None]
@@ -153,7 +153,9 @@ def _corridor_outline(shape: Corridor, points: int) -> tuple[FloatArray, FloatAr
     union = shapely.union_all(capsules)
     if not isinstance(union, shapely.Polygon):
         union = max(shapely.get_parts(union), key=lambda part: float(part.area))
-    ring = shapely.get_coordinates(shapely.orient_polygons(union).exterior)[:-1]
+    # Where the round ends of two pieces meet on one line, the union has crumbs.
+    union = shapely.orient_polygons(shapely.simplify(union, half_width_m * 1e-3))
+    ring = shapely.get_coordinates(union.exterior)[:-1]
     return destination(
         middle.lat,
         middle.lon,

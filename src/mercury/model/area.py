@@ -95,8 +95,8 @@ class Polygon:
 
     Between neighbouring points the shorter way round is meant. A ring that goes round a pole
     encloses the pole it is nearer to. Rings may be given open or closed and in either direction;
-    they are stored open, the exterior counterclockwise and holes clockwise. Where a ring crosses
-    itself, the even-odd rule says what is inside.
+    they are stored open and without repeated neighbours, the exterior counterclockwise and holes
+    clockwise. Where a ring crosses itself, the even-odd rule says what is inside.
     """
 
     exterior: tuple[Position, ...]
@@ -233,9 +233,11 @@ def _positions(points: Iterable[Position], name: str) -> tuple[Position, ...]:
 
 def _ring(points: Iterable[Position], name: str, *, counterclockwise: bool) -> tuple[Position, ...]:
     ring = _positions(points, name)
+    # Without repeated neighbours a ring has one form, open or closed, whichever way it runs.
+    ring = tuple(p for i, p in enumerate(ring) if i == 0 or p != ring[i - 1])
     if len(ring) > 1 and ring[0] == ring[-1]:
         ring = ring[:-1]
-    distinct = len({(p.lat, -180.0 if p.lon == 180.0 else p.lon) for p in ring})
+    distinct = len(set(ring))
     if distinct < 3:
         raise AreaError(f"{name} needs at least 3 distinct points, not {distinct}")
     area = signed_area_deg2([p.lat for p in ring], [p.lon for p in ring])

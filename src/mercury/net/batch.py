@@ -65,8 +65,8 @@ class BatchReceiver:
         self._lengths = self._headers["length"]
         self._batch = batch
         self._headers_address = self._headers.ctypes.data
-        self._data = memoryview(self._buffer.reshape(-1))
-        self._name_data = memoryview(self._names.reshape(-1))
+        self._data = memoryview(self._buffer.reshape(-1))  # type: ignore[arg-type]
+        self._name_data = memoryview(self._names.reshape(-1))  # type: ignore[arg-type]
 
     def receive(self, fd: int) -> list[tuple[bytes, bytes]]:
         """Return what waits on a socket, as (packet, sender's sockaddr); does not block."""

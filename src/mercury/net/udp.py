@@ -109,10 +109,7 @@ class UdpEndpoint:
             self._fd = -1
 
     def _readable(self) -> None:
-        if batch.available:
-            packets = _receiver().receive(self._fd)
-        else:
-            packets = self._receive_singly()
+        packets = _receiver().receive(self._fd) if batch.available else self._receive_singly()
         if packets:
             self._on_packets(packets)
 

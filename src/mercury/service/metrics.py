@@ -59,7 +59,8 @@ class MetricsServer:
                 status, kind, body = self._answer(request)
                 writer.write(
                     f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\n"
-                    f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
+                    f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
+                    + body
                 )
                 await writer.drain()
         except (OSError, ValueError, TimeoutError):

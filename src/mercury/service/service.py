@@ -31,7 +31,9 @@ class Service(ABC):
     def __init__(self, bus: Bus, address: Address, *, metrics_port: int | None = None) -> None:
         self.bus = bus
         self.address = address
-        self.metrics = MetricsServer(self.part, self.statistics) if metrics_port is not None else None
+        self.metrics = (
+            MetricsServer(self.part, self.statistics) if metrics_port is not None else None
+        )
         self._metrics_port = metrics_port
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None

@@ -35,5 +35,6 @@ __all__ = [
     "Session",
     "SessionEvent",
     "SessionSettings",
+    "SessionState",
     "SessionTable",
 ]

@@ -22,8 +22,7 @@ MAX_IDENTITY_BYTES = 128
 
 # What a client may send within a session; alerts and replies come from the other side only.
 _FROM_CLIENTS = frozenset(
-    int(kind)
-    for kind in (Kind.EVENT, Kind.REQUEST, Kind.CONTENT, Kind.SUBSCRIBE, Kind.UNSUBSCRIBE)
+    int(kind) for kind in (Kind.EVENT, Kind.REQUEST, Kind.CONTENT, Kind.SUBSCRIBE, Kind.UNSUBSCRIBE)
 )
 _INIT, _REPORT, _CLOSE = int(Kind.INIT), int(Kind.REPORT), int(Kind.CLOSE)
 # An unknown session is told so, that it may start anew; a storm of such packets is not answered.
@@ -222,16 +221,12 @@ class AdapterSessions:
             report_interval_s=settings.report_interval_s,
             adapter=self._adapter.name,
         )
-        body = self._session_message(
-            Kind.ACKNOWLEDGE, Address.client(session.identity), grant, now
-        )
+        body = self._session_message(Kind.ACKNOWLEDGE, Address.client(session.identity), grant, now)
         # Sequence 0: an ACKNOWLEDGE opens the session, the replay window begins behind it.
         packet = pack(Kind.ACKNOWLEDGE, Priority.REPLY, session.token, 0, body)
         self.outbox.append((packet, address))
 
-    def _refuse(
-        self, token: bytes, sequence: int, address: bytes, reason: str, now: float
-    ) -> None:
+    def _refuse(self, token: bytes, sequence: int, address: bytes, reason: str, now: float) -> None:
         elapsed = max(0.0, now - self._refusals_time)
         self._refusals_time = now
         self._refusals_left = min(
@@ -286,9 +281,7 @@ class AdapterSessions:
         table, slot = self.table, session.slot
         table.lat[slot] = lat
         table.lon[slot] = lon
-        table.heading[slot] = (
-            telemetry.heading_deg if telemetry.HasField("heading_deg") else np.nan
-        )
+        table.heading[slot] = telemetry.heading_deg if telemetry.HasField("heading_deg") else np.nan
         table.speed[slot] = telemetry.speed_mps if telemetry.HasField("speed_mps") else np.nan
         table.moved[slot] = True
         table.last_report[slot] = now

@@ -83,8 +83,8 @@ class SessionTable:
         self.address_length: NDArray[np.uint32] = np.zeros(capacity, np.uint32)
 
     _COLUMNS = (
-        "active", "generation", "lat", "lon", "heading", "speed", "moved", "last_report", "last_sent",
-        "token", "sequence", "address", "address_length",
+        "active", "generation", "lat", "lon", "heading", "speed", "moved", "last_report",
+        "last_sent", "token", "sequence", "address", "address_length",
     )  # fmt: skip
 
     def __len__(self) -> int:

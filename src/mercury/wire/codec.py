@@ -26,8 +26,10 @@ from mercury.model.message import (
 )
 from mercury.wire import mercury_pb2 as pb
 from mercury.wire.areas import area_from_pb, area_to_pb, position_from_pb, position_to_pb
+from mercury.wire.packet import MAX_PRIORITY
 
 _SIMPLE_ADDRESSES = frozenset({"client", "service", "broker", "adapter", "group"})
+_KNOWN_KINDS = frozenset(int(kind) for kind in Kind)
 
 
 def encode(message: Message) -> bytes:
@@ -48,6 +50,11 @@ def parse(data: bytes) -> pb.Envelope:
         raise PacketError("malformed") from None
     if envelope.version != VERSION:
         raise PacketError("version")
+    # Whoever passes bytes on relies on these two: they pick queues and fit in one byte each.
+    if envelope.kind not in _KNOWN_KINDS:
+        raise PacketError("unknown-kind")
+    if envelope.priority > MAX_PRIORITY:
+        raise PacketError("malformed")
     return envelope
 
 
@@ -267,10 +274,10 @@ def values_from_pb(source: object) -> dict[str, Value]:
 
 
 def _unknown_fields(envelope: pb.Envelope) -> bytes:
-    if not len(UnknownFieldSet(envelope)):  # type: ignore[no-untyped-call]
+    if not len(UnknownFieldSet(envelope)):
         return b""
     rest = pb.Envelope()
     rest.CopyFrom(envelope)
     for field in pb.Envelope.DESCRIPTOR.fields:
-        rest.ClearField(field.name)  # type: ignore[arg-type]
+        rest.ClearField(field.name)
     return rest.SerializeToString()

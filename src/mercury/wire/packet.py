@@ -21,6 +21,7 @@ from mercury.model.message import MAX_PACKET_BYTES, VERSION, Kind
 MAGIC = b"Hg"
 HEADER_BYTES = 32
 TOKEN_BYTES = 16
+MAX_PRIORITY = 9
 MAX_BODY_BYTES = MAX_PACKET_BYTES - HEADER_BYTES
 NO_TOKEN = bytes(TOKEN_BYTES)
 
@@ -78,7 +79,7 @@ def unpack(data: bytes) -> Header:
         raise PacketError("truncated" if length > size - HEADER_BYTES else "oversized")
     if kind not in _KNOWN_KINDS:
         raise PacketError("unknown-kind")
-    if priority > 9:
+    if priority > MAX_PRIORITY:
         raise PacketError("malformed")
     return Header(kind, priority, token, sequence)
 

@@ -10,13 +10,12 @@ from typing import NamedTuple
 from mercury.model.interest import INTEREST_BYTES
 from mercury.model.message import Message, Telemetry
 from mercury.wire import mercury_pb2 as pb
+from mercury.wire.packet import MAX_PRIORITY
 
 ROUTE = "route"  # kind, priority, expiry
 POSITION = "position"  # lat, lon, heading, speed of the sender when it was sent
 INTERESTS = "interests"  # ids of the interests that a content message matches
 TRAFFIC = "traffic"  # mean speed around an event, in m/s
-
-
 
 _ROUTE = struct.Struct(">BBQ")
 _POSITION = struct.Struct(">4d")
@@ -86,7 +85,10 @@ def traffic_header(speed_mps: float) -> tuple[str, bytes]:
 def read_route(headers: Headers) -> Route | None:
     """The route of a record; None where it has none or a broken one."""
     data = _find(headers, ROUTE)
-    return Route(*_ROUTE.unpack(data)) if data and len(data) == _ROUTE.size else None
+    if not data or len(data) != _ROUTE.size:
+        return None
+    route = Route(*_ROUTE.unpack(data))
+    return route if route.priority <= MAX_PRIORITY else None
 
 
 def read_place(headers: Headers) -> Place | None:

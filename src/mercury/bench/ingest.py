@@ -1,0 +1,121 @@
+"""How many reports one adapter process takes in: decoded, checked and on the bus."""
+
+from __future__ import annotations
+
+import gc
+import tempfile
+import time
+from collections.abc import Callable
+
+from mercury.bench import processes
+from mercury.bench.sessions import LoadClients
+from mercury.bus import open_bus
+from mercury.model import topics
+from mercury.model.area import Position
+from mercury.model.message import Address, Kind, Message, Priority, Telemetry
+from mercury.net.batch import send_packets
+from mercury.wire import encode, pack
+
+SESSIONS = 512
+SOCKETS = 16
+_CHUNK = 128
+
+
+def run(
+    rates: list[int], seconds: float, say: Callable[[str], None] = lambda _: None
+) -> list[dict[str, float]]:
+    """Offer reports at each rate and count those on the bus."""
+    rows = []
+    for rate in rates:
+        with tempfile.TemporaryDirectory(prefix="mercury-bench-") as folder:
+            bus = processes.bus_in(folder)
+            environment = {"MERCURY_SESSION__FLOOD_RATE_PER_S": "1e9"}
+            environment["MERCURY_SESSION__FLOOD_BURST"] = "1000000000"
+            with processes.adapter(bus, environment) as (port, _):
+                clients = LoadClients(port, SESSIONS, SOCKETS, [Position(40.76, -111.89)])
+                clients.connect(timeout_s=30.0)
+                say(f"{rate:,} reports a second for {seconds:g} s")
+                rows.append(_offer(bus, clients, rate, seconds))
+                for sock in clients.sockets:
+                    sock.close()
+    return rows
+
+
+def _offer(bus_uri: str, clients: LoadClients, rate: int, seconds: float) -> dict[str, float]:
+    # Packets are made before the clock starts: the adapter is measured, not this process.
+    count = round(rate * seconds)
+    bodies = [
+        encode(
+            Message(
+                kind=Kind.REPORT,
+                source=Address.client(session.identity),
+                destination=Address.adapter("any"),
+                payload=Telemetry(Position(40.76, -111.89), 90.0, 13.9, 5.0, 1300.0, 1),
+            )
+        )
+        for session in clients.sessions
+    ]
+    bus = open_bus(bus_uri)
+    before = _newest(bus_uri)
+    begun = time.perf_counter()
+    sent = sequence = 0
+    late = 0.0
+    gc.disable()
+    try:
+        while sent < count:
+            due = begun + sent / rate
+            wait = due - time.perf_counter()
+            if wait > 0:
+                time.sleep(wait)
+            else:
+                late = max(late, -wait)
+            if sent % SESSIONS == 0:
+                sequence += 1
+            first = sent % SESSIONS
+            fd = clients.sockets[(sent // _CHUNK) % len(clients.sockets)].fileno()
+            packets = [
+                (
+                    pack(
+                        Kind.REPORT,
+                        Priority.NORMAL,
+                        clients.sessions[number].token,
+                        1_000_000 + sequence,
+                        bodies[number],
+                    ),
+                    clients.adapter,
+                )
+                for number in range(first, min(first + _CHUNK, SESSIONS))
+            ]
+            handled, _ = send_packets(fd, packets)
+            sent += handled if handled == len(packets) else len(packets)
+    finally:
+        gc.enable()
+    offered_s = time.perf_counter() - begun
+    absorbed = _settled(bus_uri, before, sent)
+    bus.close()
+    return {
+        "rate": rate,
+        "sent": sent,
+        "on_bus": absorbed,
+        "offered_per_s": round(sent / offered_s),
+        "absorbed_share": round(absorbed / sent, 6),
+    }
+
+
+def _newest(bus_uri: str) -> int:
+    bus = open_bus(bus_uri)
+    consumer = bus.subscribe((topics.REPORTS,), start="earliest")
+    waiting = consumer.lag()
+    consumer.close()
+    bus.close()
+    return waiting
+
+
+def _settled(bus_uri: str, before: int, sent: int) -> int:
+    found, unchanged = 0, 0
+    while found < sent and unchanged < 10:
+        time.sleep(0.1)
+        now = _newest(bus_uri) - before
+        unchanged = unchanged + 1 if now == found else 0
+        found = now
+    return found

@@ -1,0 +1,84 @@
+"""Starts the parts that a benchmark measures as processes of their own, and stops them."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from mercury.model.errors import MercuryError
+
+_START_S = 30.0
+
+
+def free_port(kind: socket.SocketKind) -> int:
+    """A port that is free on loopback now."""
+    with socket.socket(socket.AF_INET, kind) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def health(port: int) -> dict[str, float] | None:
+    """What `/healthz` says; None while the service is not up."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=1.0) as answer:
+            found: dict[str, float] = json.load(answer)
+            return found
+    except OSError:
+        return None
+
+
+@contextmanager
+def part(
+    name: str, arguments: Sequence[str], environment: dict[str, str] | None = None
+) -> Iterator[int]:
+    """Run `mercury NAME` while the block lasts; yields its metrics port."""
+    port = free_port(socket.SOCK_STREAM)
+    command = [sys.executable, "-m", "mercury.cli.main", name, *arguments]
+    process = subprocess.Popen(
+        [*command, "--metrics-port", str(port)],
+        env={**os.environ, "MERCURY_LOG__LEVEL": "warning", **(environment or {})},
+    )
+    try:
+        deadline = time.monotonic() + _START_S
+        while health(port) is None:
+            if process.poll() is not None:
+                raise MercuryError(f"the {name} ended at its start with {process.returncode}")
+            if time.monotonic() > deadline:
+                raise MercuryError(f"the {name} did not come up within {_START_S:g} s")
+            time.sleep(0.05)
+        yield port
+    finally:
+        process.terminate()
+        try:
+            process.wait(10.0)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def adapter(bus: str, environment: dict[str, str] | None = None) -> Iterator[tuple[int, int]]:
+    """An adapter process; yields its UDP and its metrics port."""
+    port = free_port(socket.SOCK_DGRAM)
+    with part("adapter", ["--bus", bus, "--port", str(port)], environment) as metrics_port:
+        yield port, metrics_port
+
+
+@contextmanager
+def broker(bus: str, environment: dict[str, str] | None = None) -> Iterator[int]:
+    """A broker process; yields its metrics port."""
+    with part("broker", ["--bus", bus], environment) as metrics_port:
+        yield metrics_port
+
+
+def bus_in(folder: str | Path) -> str:
+    """The URI of a fresh embedded bus."""
+    return f"sqlite:{Path(folder) / 'bench.db'}"

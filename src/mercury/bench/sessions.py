@@ -1,0 +1,108 @@
+"""Light clients for load: session cores on a few sockets, without an event loop."""
+
+from __future__ import annotations
+
+import random
+import select
+import socket
+import time
+
+from mercury.model.area import Position
+from mercury.model.errors import MercuryError
+from mercury.model.message import Telemetry
+from mercury.net import to_sockaddr
+from mercury.net.batch import BatchReceiver, send_packets
+from mercury.net.udp import bind_udp
+from mercury.session import ClientSession, SessionSettings, SessionState
+from mercury.wire.packet import TOKEN_BYTES
+
+_TOKEN = slice(8, 8 + TOKEN_BYTES)
+_CHUNK = 256
+
+
+class LoadClients:
+    """Many sessions over a few sockets; each packet finds its session by the token."""
+
+    def __init__(
+        self, adapter_port: int, count: int, sockets: int, positions: list[Position]
+    ) -> None:
+        self.sockets = [bind_udp("127.0.0.1", 0) for _ in range(min(sockets, count))]
+        self.by_fd = {sock.fileno(): sock for sock in self.sockets}
+        self.adapter = to_sockaddr("127.0.0.1", adapter_port)
+        settings = SessionSettings(report_interval_s=3600.0)
+        self.sessions = [
+            ClientSession(
+                f"load-{number}",
+                settings,
+                random.Random(number),
+                telemetry=Telemetry(positions[number % len(positions)], 0.0, 10.0),
+                epoch_us=time.time_ns() // 1000,
+            )
+            for number in range(count)
+        ]
+        self.receiver = BatchReceiver()
+        self.poller = select.epoll()
+        for sock in self.sockets:
+            self.poller.register(sock.fileno(), select.EPOLLIN)
+
+    def socket_of(self, number: int) -> socket.socket:
+        """The socket a session sends from."""
+        return self.sockets[number % len(self.sockets)]
+
+    def connect(self, timeout_s: float) -> None:
+        """Open all sessions, retrying what gets lost."""
+        deadline = time.monotonic() + timeout_s
+        waiting = list(range(len(self.sessions)))
+        by_identity = {session.identity: session for session in self.sessions}
+        while waiting:
+            if time.monotonic() > deadline:
+                raise MercuryError(f"{len(waiting)} of {len(self.sessions)} sessions did not open")
+            for at in range(0, len(waiting), _CHUNK):
+                for number in waiting[at : at + _CHUNK]:
+                    session, now = self.sessions[number], time.monotonic()
+                    if session.state is SessionState.IDLE:
+                        session.start(now)
+                    else:
+                        session.handle_timer(now)
+                    self._send(number, session)
+                self._take_grants(by_identity)
+            for _ in range(20):
+                self._take_grants(by_identity, timeout_s=0.01)
+            waiting = [
+                number
+                for number in waiting
+                if self.sessions[number].state is not SessionState.ESTABLISHED
+            ]
+
+    def tend(self) -> None:
+        """Send the reports that keep the sessions alive."""
+        now = time.monotonic()
+        for number, session in enumerate(self.sessions):
+            due = session.next_timer()
+            if due is not None and due <= now:
+                session.handle_timer(now)
+                self._send(number, session)
+
+    def close(self) -> None:
+        """Say goodbye and close the sockets."""
+        for number, session in enumerate(self.sessions):
+            session.close(time.monotonic())
+            self._send(number, session)
+        self.poller.close()
+        for sock in self.sockets:
+            sock.close()
+
+    def _send(self, number: int, session: ClientSession) -> None:
+        if session.outbox:
+            fd = self.socket_of(number).fileno()
+            send_packets(fd, [(packet, self.adapter) for packet in session.outbox])
+            session.outbox.clear()
+
+    def _take_grants(self, by_identity: dict[str, ClientSession], timeout_s: float = 0.0) -> None:
+        from mercury.wire import HEADER_BYTES, parse
+
+        for fd, _ in self.poller.poll(timeout_s):
+            for data, _sender in self.receiver.receive(fd):
+                session = by_identity.get(parse(data[HEADER_BYTES:]).destination.client)
+                if session is not None:
+                    session.receive(data, time.monotonic())

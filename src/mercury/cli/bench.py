@@ -1,0 +1,161 @@
+"""`mercury bench`: how fast it is on this machine, measured with real processes."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from mercury.bench import echo as echo_bench
+from mercury.bench import fanout as fanout_bench
+from mercury.bench import ingest as ingest_bench
+from mercury.bench import processes, record
+from mercury.cli import frame
+from mercury.model.errors import ConfigurationError
+
+app = typer.Typer(help="Measure Mercury on this machine.", no_args_is_help=True)
+
+LogOption = Annotated[Path, typer.Option("--log", help="JSON lines file that results are added to")]
+DEFAULT_LOG = Path("mercury-bench.jsonl")
+
+_PAPER_BASELINE_S = 60.0  # Mercury §7.3: one message a second for a minute, the others 10 s
+_SECONDS = 10.0
+_SEARCH_FROM, _SEARCH_STEP, _SEARCH_TO = 10_000, 5_000, 100_000
+_SEARCH_SECONDS = 5.0
+_FLOOR_RATE = 10_000.0
+
+
+@app.command()
+def echo(
+    rates: Annotated[str, typer.Option(help="Messages a second")] = "1,10,100,500,1000,5000,10000",
+    seconds: Annotated[
+        float | None,
+        typer.Option(min=0.5, help="For each rate; default 10, and 60 at one a second"),
+    ] = None,
+    clients: Annotated[int, typer.Option(min=1, max=1000)] = echo_bench.CLIENTS,
+    search: Annotated[bool, typer.Option(help="Also find the highest rate without loss")] = True,
+    plot: Annotated[Path | None, typer.Option(help="Draw the paper's figure 5 there")] = None,
+    log: LogOption = DEFAULT_LOG,
+    as_json: frame.JsonOption = False,
+) -> None:
+    """Round trips through client, adapter, durable bus, broker and back (Mercury §7.3)."""
+    wanted = [float(rate) for rate in _numbers(rates)]
+    runs, floors = [], []
+    floor_load = echo_bench.FloorLoad()
+    try:
+        for rate in wanted:
+            frame.progress.print(f"floor: bare asyncio echo at {rate:,g}/s")
+            floors.append(floor_load.run(rate, min(seconds or 3.0, 3.0) if rate > 1 else 5.0))
+    finally:
+        floor_load.close()
+    max_lossless = 0.0
+    with tempfile.TemporaryDirectory(prefix="mercury-bench-") as folder:
+        bus = processes.bus_in(folder)
+        with processes.adapter(bus) as (port, _), processes.broker(bus):
+            load = echo_bench.EchoLoad(port, clients)
+            load.run(1000.0, 1.0)  # warm-up, not counted
+            for rate in wanted:
+                duration = seconds or (_PAPER_BASELINE_S if rate <= 1 else _SECONDS)
+                frame.progress.print(f"echo: {rate:,g}/s for {duration:g} s")
+                runs.append(load.run(rate, duration))
+                if runs[-1].lossless:
+                    max_lossless = max(max_lossless, rate)
+            if search:
+                max_lossless = max(max_lossless, _search(load))
+            load.close()
+    floor_at = min(range(len(wanted)), key=lambda at: abs(wanted[at] - _FLOOR_RATE))
+    result: dict[str, Any] = {
+        "bench": "echo",
+        "rows": [
+            {**run.row(), "floor_p50_ms": floor.row()["p50_ms"]}
+            for run, floor in zip(runs, floors, strict=True)
+        ],
+        "floor_p50_ms": floors[floor_at].row()["p50_ms"],
+        "max_lossless_rate": max_lossless,
+    }
+    record.append(log, result, {"rates": wanted, "seconds": seconds, "clients": clients})
+    if plot is not None:
+        from mercury.bench.echo_plot import draw
+
+        draw(runs, floors, plot)
+        frame.progress.print(f"drawn to {plot}")
+    if as_json:
+        frame.print_json(result)
+        return
+    _table(
+        ("rate", "sent", "received", "p50_ms", "p99_ms", "max_ms", "floor_p50_ms"), result["rows"]
+    )
+    print(f"highest rate without loss: {max_lossless:,.0f}/s")
+
+
+def _search(load: echo_bench.EchoLoad) -> float:
+    """Raise the rate until something is lost."""
+    best = 0.0
+    for rate in range(_SEARCH_FROM + _SEARCH_STEP, _SEARCH_TO, _SEARCH_STEP):
+        frame.progress.print(f"search: {rate:,}/s for {_SEARCH_SECONDS:g} s")
+        if not load.run(float(rate), _SEARCH_SECONDS).lossless:
+            break
+        best = float(rate)
+    return best
+
+
+@app.command()
+def fanout(
+    clients: Annotated[str, typer.Option(help="How many, several with commas")] = (
+        "1000,10000,100000"
+    ),
+    rounds: Annotated[int, typer.Option(min=1, help="Alerts for each")] = fanout_bench.ROUNDS,
+    log: LogOption = DEFAULT_LOG,
+    as_json: frame.JsonOption = False,
+) -> None:
+    """One alert to everyone in an area: until the last packet, and the adapter's longest stall."""
+    counts = [int(count) for count in _numbers(clients)]
+    rows = fanout_bench.run(counts, rounds, frame.progress.print)
+    result = {"bench": "fanout", "rows": rows}
+    record.append(log, result, {"clients": counts, "rounds": rounds})
+    if as_json:
+        frame.print_json(result)
+    else:
+        _table(("clients", "received", "first_ms", "last_ms", "worst_last_ms", "stall_ms"), rows)
+
+
+@app.command()
+def ingest(
+    rates: Annotated[str, typer.Option(help="Reports a second")] = "20000,40000,60000,80000,100000",
+    seconds: Annotated[float, typer.Option(min=0.5, help="For each rate")] = 5.0,
+    log: LogOption = DEFAULT_LOG,
+    as_json: frame.JsonOption = False,
+) -> None:
+    """Reports that one adapter process takes in: decoded, checked and on the bus."""
+    wanted = [int(rate) for rate in _numbers(rates)]
+    rows = ingest_bench.run(wanted, seconds, frame.progress.print)
+    whole = [row["offered_per_s"] for row in rows if row["absorbed_share"] == 1.0]
+    result = {"bench": "ingest", "rows": rows, "max_lossless_rate": max(whole, default=0)}
+    record.append(log, result, {"rates": wanted, "seconds": seconds})
+    if as_json:
+        frame.print_json(result)
+    else:
+        _table(("rate", "sent", "on_bus", "offered_per_s", "absorbed_share"), rows)
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        found = [float(part) for part in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or min(found) <= 0:
+        raise ConfigurationError(f"expected positive numbers with commas, not {text!r}")
+    return found
+
+
+def _table(columns: tuple[str, ...], rows: list[dict[str, float]]) -> None:
+    table = Table(box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, justify="right")
+    for row in rows:
+        table.add_row(*(f"{row[column]:,.6g}" for column in columns))
+    Console(highlight=False).print(table)

@@ -1,0 +1,99 @@
+"""`mercury client`: a client endpoint with a door for local applications."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from typing import Annotated
+from uuid import uuid4
+
+import typer
+
+from mercury.cli import frame
+from mercury.cli.describe import message_json, message_line
+from mercury.cli.places import position as read_position
+from mercury.client import Client
+from mercury.config import Settings
+from mercury.model.area import Position
+from mercury.model.errors import AreaError
+
+
+def client(
+    position: Annotated[str, typer.Option(help="Where it is", metavar="LAT,LON")],
+    config: frame.ConfigOption = None,
+    adapter: Annotated[str | None, typer.Option(help="udp://HOST:PORT", metavar="URI")] = None,
+    identity: Annotated[str | None, typer.Option(help="Name, unique among clients")] = None,
+    relay_port: Annotated[
+        int | None, typer.Option(help="Loopback port for local applications; 0 takes a free one")
+    ] = None,
+    seconds: frame.ForOption = None,
+    as_json: frame.JsonOption = False,
+) -> None:
+    """Run a client endpoint and show what it hears.
+
+    Lines `lat,lon[,heading_deg[,speed_mps]]` on standard input move it.
+    """
+    settings = frame.settings_for(
+        config,
+        client__adapter=adapter,
+        client__identity=identity,
+        client__relay_port=relay_port,
+    )
+    frame.run(_run(settings, read_position(position), seconds, as_json))
+
+
+async def _run(
+    settings: Settings, position: Position, seconds: float | None, as_json: bool
+) -> None:
+    identity = settings.client.identity or f"client-{uuid4().hex[:8]}"
+    endpoint = Client(
+        settings.client.adapter,
+        identity=identity,
+        position=position,
+        settings=frame.session_of(settings),
+        relay_port=settings.client.relay_port,
+    )
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    async with endpoint:
+        frame.progress.print(f"{identity} is connected to {settings.client.adapter}")
+        if endpoint.relay is not None:
+            frame.progress.print(f"applications connect to udp://127.0.0.1:{endpoint.relay.port}")
+        listening = asyncio.create_task(_listen(endpoint, as_json))
+        moving = asyncio.create_task(_follow_input(endpoint))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await stop.wait()
+        for task in (listening, moving):
+            task.cancel()
+        await asyncio.gather(listening, moving, return_exceptions=True)
+
+
+async def _listen(endpoint: Client, as_json: bool) -> None:
+    async for message in endpoint:
+        if as_json:
+            frame.print_json(message_json(message))
+        else:
+            print(message_line(message), flush=True)
+
+
+async def _follow_input(endpoint: Client) -> None:
+    if sys.stdin is None or sys.stdin.closed or sys.stdin.isatty():
+        return
+    reader = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    try:
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    except (OSError, ValueError):  # a plain file or /dev/null is no pipe
+        return
+    while line := await reader.readline():
+        try:
+            lat, lon, *motion = [float(part) for part in line.decode().split(",")]
+            heading, speed = (*motion, None, None)[:2]
+            endpoint.move(lat, lon, heading_deg=heading, speed_mps=speed)
+        except (ValueError, AreaError) as error:
+            frame.progress.print(f"not a position, ignored: {error}", markup=False)

@@ -1,0 +1,90 @@
+"""Messages in a line for people, and as JSON for programs."""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from mercury.model.area import Area, Position
+from mercury.model.geojson import area_to_geojson
+from mercury.model.message import Address, Event, Message, Subscription, Telemetry
+
+
+def clock_time(time_us: int) -> str:
+    """A time of day for people, in local time."""
+    return datetime.fromtimestamp(time_us / 1e6).strftime("%H:%M:%S.%f")[:-3]
+
+
+def iso_time(time_us: int) -> str:
+    """A time for programs."""
+    return datetime.fromtimestamp(time_us / 1e6, UTC).isoformat(timespec="microseconds")
+
+
+def address_text(address: Address) -> str:
+    """An address in a few words."""
+    if address.area is None:
+        return str(address)
+    shape = address.area.shape
+    center = getattr(shape, "center", None)
+    if center is not None and hasattr(shape, "radius_m"):
+        return f"within {shape.radius_m:g} m of {center.lat:.5f},{center.lon:.5f}"
+    return f"a {type(shape).__name__.lower()}"
+
+
+def message_line(message: Message) -> str:
+    """A message in a line."""
+    payload = message.payload
+    said = ""
+    if isinstance(payload, Telemetry):
+        said = f"at {payload.position.lat:.5f},{payload.position.lon:.5f}"
+        if payload.speed_mps is not None:
+            said += f" {payload.speed_mps:.1f} m/s"
+        if payload.heading_deg is not None:
+            said += f" heading {payload.heading_deg:.0f}°"
+    elif isinstance(payload, Event):
+        said = f"{payload.kind}: {payload.text}" if payload.text else payload.kind
+    elif isinstance(payload, Subscription):
+        said = f"{payload.topic} where {payload.filter or 'anything'}"
+    if message.values:
+        said += " " + " ".join(f"{key}={value!r}" for key, value in message.values.items())
+    topic = f" [{message.topic}]" if message.topic else ""
+    return (
+        f"{clock_time(message.sent_us)} {message.kind.name:<9} {message.source} → "
+        f"{address_text(message.destination)}{topic} {said}".rstrip()
+    )
+
+
+def message_json(message: Message) -> dict[str, Any]:
+    """A message as plain values."""
+    return {
+        "id": str(uuid.UUID(bytes=message.id)),
+        "kind": message.kind.name.lower(),
+        "source": str(message.source),
+        "destination": plain(message.destination.area) or str(message.destination),
+        "topic": message.topic,
+        "priority": message.priority,
+        "sent": iso_time(message.sent_us),
+        "expires": iso_time(message.expires_us) if message.expires_us else None,
+        "correlation": str(uuid.UUID(bytes=message.correlation))
+        if len(message.correlation) == 16
+        else None,
+        "payload": plain(message.payload),
+    }
+
+
+def plain(value: object) -> Any:
+    """Turn the model's nouns into what JSON knows."""
+    if isinstance(value, Area):
+        return area_to_geojson(value)
+    if isinstance(value, Position):
+        return {"lat": value.lat, "lon": value.lon}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return value

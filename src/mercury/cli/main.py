@@ -1,0 +1,59 @@
+"""The command line: one file a command."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from mercury import __version__
+from mercury.cli import adapter, bench, broker, client, config, doctor, send, sim, tail, up
+from mercury.cli.frame import fail
+from mercury.model.errors import MercuryError
+
+app = typer.Typer(
+    name="mercury",
+    help="Geo-aware messaging and alerting for things that move.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("up")(up.up)
+app.command("adapter")(adapter.adapter)
+app.command("broker")(broker.broker)
+app.command("client")(client.client)
+app.add_typer(sim.app, name="sim")
+app.command("send")(send.send)
+app.command("tail")(tail.tail)
+app.command("config")(config.config)
+app.command("doctor")(doctor.doctor)
+app.add_typer(bench.app, name="bench")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"mercury {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True),
+) -> None:
+    """Geo-aware messaging and alerting for things that move."""
+
+
+def main() -> None:
+    """Run a command; what goes wrong is one sentence and a non-zero exit code."""
+    try:
+        app()
+    except MercuryError as error:
+        fail(str(error))
+    except BrokenPipeError:  # the reader of our output has gone, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+
+
+if __name__ == "__main__":
+    main()

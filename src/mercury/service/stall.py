@@ -1,0 +1,33 @@
+"""Watches how long the event loop stands still."""
+
+from __future__ import annotations
+
+import asyncio
+
+WINDOW_S = 2.0
+
+
+class StallMeter:
+    """Sleeps for a short time again and again, and notes by how much it wakes too late."""
+
+    def __init__(self, probe_s: float) -> None:
+        self._probe_s = probe_s
+        self._longest_s = [0.0, 0.0]  # in this window and in the one before
+
+    @property
+    def longest_s(self) -> float:
+        """The longest stall of the last one to two windows."""
+        return max(self._longest_s)
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        loop = asyncio.get_running_loop()
+        window_ends = loop.time() + WINDOW_S
+        while True:
+            begun = loop.time()
+            await asyncio.sleep(self._probe_s)
+            now = loop.time()
+            self._longest_s[0] = max(self._longest_s[0], now - begun - self._probe_s)
+            if now >= window_ends:
+                window_ends = now + WINDOW_S
+                self._longest_s = [0.0, self._longest_s[0]]

@@ -1,0 +1,123 @@
+"""Runs the parts of one machine as processes, and keeps them running."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from mercury.model.errors import MercuryError
+
+log = logging.getLogger(__name__)
+
+_STOP_S = 15.0
+_FIRST_RESTART_S = 0.5
+_LONGEST_RESTART_S = 10.0
+_HEALTHY_S = 30.0  # a part that ran so long starts anew with the shortest wait
+
+
+@dataclass(slots=True)
+class Part:
+    """A process of the `mercury` command."""
+
+    name: str
+    arguments: Sequence[str]
+    restart: bool = True
+    keep_output: bool = False  # collect what it writes to stdout
+    output: list[bytes] = field(default_factory=list)
+    restarts: int = 0
+    process: asyncio.subprocess.Process | None = None
+
+
+class Supervisor:
+    """Starts parts, restarts those that crash, stops all in good order.
+
+    A part that ends with code 1 has said what is wrong (a used port, a bad setting): trying again
+    would not help, so everything stops.
+    """
+
+    def __init__(self, environment: dict[str, str] | None = None) -> None:
+        self.parts: list[Part] = []
+        self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._environment = {**os.environ, **(environment or {})}
+        self._tasks: list[tuple[Part, asyncio.Task[None]]] = []
+        self._stopping = False
+
+    async def start(self, part: Part) -> None:
+        """Run a part from now on."""
+        self.parts.append(part)
+        await self._launch(part)
+        self._tasks.append((part, asyncio.create_task(self._watch(part))))
+
+    async def finished(self, part: Part) -> None:
+        """Wait for a part to end by itself."""
+        for known, task in self._tasks:
+            if known is part:
+                await task
+
+    async def stop(self) -> None:
+        """Stop all parts, the last started first, and wait for them."""
+        self._stopping = True
+        for part, task in reversed(self._tasks):
+            _signal(part, signal.SIGTERM)
+            done, _ = await asyncio.wait([task], timeout=_STOP_S)
+            if not done:
+                log.warning("%s did not stop in %g s and is killed", part.name, _STOP_S)
+                _signal(part, signal.SIGKILL)
+                await task
+
+    async def _launch(self, part: Part) -> None:
+        part.process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "mercury.cli.main",
+            *part.arguments,
+            env=self._environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE if part.keep_output else None,
+            start_new_session=True,  # Ctrl-C reaches the supervisor, which stops them in order
+        )
+
+    async def _watch(self, part: Part) -> None:
+        loop = asyncio.get_running_loop()
+        wait_s = _FIRST_RESTART_S
+        while True:
+            assert part.process is not None
+            begun = loop.time()
+            output, _ = await part.process.communicate()
+            if output:
+                part.output.append(output)
+            code = part.process.returncode
+            if self._stopping or code == 0:
+                return
+            if code == 1 or not part.restart:
+                if not self.failed.done():
+                    self.failed.set_result(f"{part.name} ended with code {code}")
+                return
+            if loop.time() - begun > _HEALTHY_S:
+                wait_s = _FIRST_RESTART_S
+            part.restarts += 1
+            log.error("%s crashed (%s) and is started again in %g s", part.name, code, wait_s)
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, _LONGEST_RESTART_S)
+            if self._stopping:
+                return
+            await self._launch(part)
+
+
+def _signal(part: Part, number: signal.Signals) -> None:
+    process = part.process
+    if process is not None and process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(number)
+
+
+def raise_if_failed(supervisor: Supervisor) -> None:
+    """Turn a part's failure into this process's."""
+    if supervisor.failed.done():
+        raise MercuryError(supervisor.failed.result())

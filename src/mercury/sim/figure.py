@@ -1,0 +1,189 @@
+"""The functional evaluation as a picture, like Mercury's figures 3 and 4, side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mercury.geo.arrays import FloatArray
+from mercury.model.errors import ConfigurationError
+from mercury.sim.incident import Traffic
+from mercury.sim.paper import Outcome
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_EVENT = "#d1495b"
+_AREA = "#2e6f95"
+_BYSTANDER = "#9aa0a6"
+_LABEL = "#333333"
+
+
+def draw(outcome: Outcome, path: Path) -> None:
+    """Write the picture; the suffix of the path says in which format."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ConfigurationError(
+            "figures need matplotlib: pip install 'mercury-messaging[plot]'"
+        ) from None
+
+    figure = Figure(figsize=(12.0, 7.0))
+    figure.subplots_adjust(left=0.05, right=0.985, top=0.885, bottom=0.165, wspace=0.12)
+    FigureCanvasAgg(figure)
+    left, right = figure.subplots(1, 2)
+    _draw_event(left, outcome)
+    _draw_area(right, outcome)
+    _add_title(figure, outcome)
+    try:
+        figure.savefig(path, dpi=130)
+    except OSError as error:
+        raise ConfigurationError(f"cannot write {path}: {error.strerror}") from None
+    except ValueError as error:  # a suffix that matplotlib does not know
+        raise ConfigurationError(f"cannot write {path}: {error}") from None
+
+
+def _draw_event(axes: Axes, outcome: Outcome) -> None:
+    incident = outcome.incident
+    _frame(axes, outcome, "The event, and who senses it")
+    _circle(axes, outcome.experiment.event, _EVENT, "event")
+    sensed = set(incident.sensed)
+    groups = [
+        ("senses the event", _EVENT, "o", sensed),
+        ("does not", _BYSTANDER, "o", set(range(len(incident.identities))) - sensed),
+    ]
+    _vehicles(axes, outcome, incident.at_event, groups)
+
+
+def _draw_area(axes: Axes, outcome: Outcome) -> None:
+    incident = outcome.incident
+    assert incident.at_alert is not None
+    delay_s = outcome.experiment.delay_s
+    _frame(axes, outcome, f"The broker's area when the alert arrives, {delay_s:g} s later")
+    _circle(axes, outcome.experiment.event, _EVENT, "event", faint=True)
+    _circle(axes, outcome.area, _AREA, "area of interest")
+    _trails(axes, outcome, incident.at_event, incident.at_alert)
+    told, sensed = set(incident.told_ms), set(incident.sensed)
+    rest = set(range(len(incident.identities))) - told
+    groups = [
+        ("told, had sensed it", _AREA, "o", told & sensed),
+        ("told, had not", _AREA, "s", told - sensed),
+        ("not told, had sensed it", _EVENT, "o", rest & sensed),
+        ("not told", _BYSTANDER, "o", rest - sensed),
+    ]
+    _vehicles(axes, outcome, incident.at_alert, groups)
+
+
+def _add_title(figure: Figure, outcome: Outcome) -> None:
+    incident = outcome.incident
+    told, inside = len(incident.told_inside), len(incident.inside)
+    outside = len(incident.told_outside) or "nobody"
+    figure.suptitle(
+        f"Area of interest: {told} of {inside} inside were told, and {outside} outside",
+        fontsize=14,
+    )
+
+
+def _frame(axes: Axes, outcome: Outcome, title: str) -> None:
+    size, unit_m = outcome.experiment.size, outcome.experiment.unit_m
+    axes.set_title(title, fontsize=11)
+    axes.set_xlim(0.0, size)
+    axes.set_ylim(0.0, size)
+    axes.set_aspect("equal")
+    ticks = np.arange(0.0, size + 0.5, max(round(size / 10.0), 1))
+    axes.set_xticks(ticks)
+    axes.set_yticks(ticks)
+    axes.grid(color="#e6e6e6", linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.set_xlabel(f"east, units of {unit_m:g} m")
+    axes.set_ylabel(f"north, units of {unit_m:g} m")
+
+
+def _circle(
+    axes: Axes, circle: tuple[float, float, float], color: str, label: str, *, faint: bool = False
+) -> None:
+    from matplotlib.patches import Circle
+
+    x, y, radius = circle
+    axes.add_patch(
+        Circle(
+            (x, y),
+            radius,
+            facecolor="none" if faint else color + "1f",
+            edgecolor=color,
+            linestyle="--" if faint else "-",
+            linewidth=1.0 if faint else 1.6,
+            label=f"{label}, radius {radius:.3g}",
+        )
+    )
+    axes.plot([x], [y], marker="+", markersize=9, color=color, linestyle="none")
+
+
+def _trails(axes: Axes, outcome: Outcome, before: Traffic, after: Traffic) -> None:
+    unit_m = outcome.experiment.unit_m
+    lines = axes.plot(
+        np.stack([before.x_m, after.x_m]) / unit_m,
+        np.stack([before.y_m, after.y_m]) / unit_m,
+        color="#b4b9be",
+        linewidth=1.1,
+        linestyle=":",
+    )
+    lines[0].set_label("from where it was")
+
+
+def _vehicles(
+    axes: Axes,
+    outcome: Outcome,
+    traffic: Traffic,
+    groups: list[tuple[str, str, str, set[int]]],
+) -> None:
+    unit_m = outcome.experiment.unit_m
+    x, y = traffic.x_m / unit_m, traffic.y_m / unit_m
+    heading = np.radians(traffic.heading_deg)
+    east, north = np.sin(heading), np.cos(heading)
+    for label, color, marker, members in groups:
+        at = sorted(members)
+        if not at:
+            continue
+        axes.quiver(
+            x[at], y[at], east[at], north[at],
+            color=color, angles="xy", scale_units="xy", scale=1.6, width=0.006, zorder=3,
+        )  # fmt: skip
+        axes.scatter(
+            x[at], y[at], s=46, color=color, marker=marker, edgecolors="white", zorder=4,
+            label=f"{label} ({len(at)})",
+        )  # fmt: skip
+    for number, (label_x, label_y) in enumerate(_label_places(x, y, heading)):
+        axes.text(
+            label_x, label_y, str(number + 1),
+            fontsize=8, color=_LABEL, ha="center", va="center", zorder=5,
+        )  # fmt: skip
+    axes.legend(
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.09),
+        ncols=3,
+        fontsize=8,
+        frameon=False,
+        columnspacing=1.2,
+        handletextpad=0.5,
+    )
+
+
+def _label_places(x: FloatArray, y: FloatArray, heading: FloatArray) -> list[tuple[float, float]]:
+    """A place for each vehicle's number: beside it, farthest from all that is already there."""
+    taken_x = np.concatenate([x, x + 0.3 * np.sin(heading), x + 0.55 * np.sin(heading)])
+    taken_y = np.concatenate([y, y + 0.3 * np.cos(heading), y + 0.55 * np.cos(heading)])
+    places = []
+    for number in range(len(x)):
+        # Beside and a little behind: its arrow is ahead, and the way it came straight behind.
+        turns = heading[number] + np.radians([120.0, 240.0, 90.0, 270.0, 150.0, 210.0])
+        at_x, at_y = x[number] + 0.34 * np.sin(turns), y[number] + 0.34 * np.cos(turns)
+        free = np.hypot(at_x[:, None] - taken_x, at_y[:, None] - taken_y).min(axis=1)
+        best = int(np.argmax(free > 0.3) if (free > 0.3).any() else np.argmax(free))
+        places.append((float(at_x[best]), float(at_y[best])))
+        taken_x, taken_y = np.append(taken_x, at_x[best]), np.append(taken_y, at_y[best])
+    return places

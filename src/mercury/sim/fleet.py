@@ -1,0 +1,232 @@
+"""Many vehicles in one process: real clients, each with its own socket, driven by a plane."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+
+from mercury.client import Client
+from mercury.client.inbox import Inbox
+from mercury.model.errors import ConfigurationError, NotConnectedError, SessionError
+from mercury.model.message import EventKind, Kind, Message
+from mercury.service.clock import now
+from mercury.session import SessionSettings
+from mercury.session.client_side import SessionState
+from mercury.sim.frame import PlaneFrame
+from mercury.sim.incident import Incident, Traffic
+from mercury.sim.plane import Plane
+
+log = logging.getLogger(__name__)
+
+_SPARE_FILES = 128  # what a process has open besides the vehicles' sockets
+_MOVE_CHUNK = 256  # vehicles moved before packets get their turn
+# An adapter's receive buffer may be as small as 208 KiB, which some 270 packets fill.
+_BURST = 64
+_BURST_PAUSE_S = 0.004
+
+
+class Fleet:
+    """Vehicles that connect, move, report, sense and are told (Mercury §7.1).
+
+    Arguments:
+        tick_s: so often the plane is moved on by the time that has passed; None leaves it to
+            the caller to `advance`.
+        patience_s: how long a burst of vehicles may take to get their sessions.
+        on_connected: called with the number of vehicles that have a session, as it grows.
+    """
+
+    def __init__(
+        self,
+        plane: Plane,
+        frame: PlaneFrame,
+        adapter: str,
+        *,
+        session: SessionSettings | None = None,
+        tick_s: float | None = 0.25,
+        patience_s: float = 10.0,
+        name: str = "car",
+        seed: int = 1,
+        on_connected: Callable[[int], None] | None = None,
+    ) -> None:
+        self.plane = plane
+        self.frame = frame
+        self.incidents: list[Incident] = []
+        self.unrelated_alerts = 0  # received, and not about an incident of this fleet
+        self._tick_s = tick_s
+        self._patience_s = patience_s
+        self._on_connected = on_connected
+        self._ticker: asyncio.Task[None] | None = None
+        self._moving = asyncio.Lock()  # held while some have moved and others have not
+        lat, lon = frame.to_wgs84(plane.x_m, plane.y_m)
+        # What every vehicle has been told about itself: true at any moment, also within a tick.
+        self.traffic = Traffic(
+            plane.x_m.copy(),
+            plane.y_m.copy(),
+            lat,
+            lon,
+            plane.heading_deg.copy(),
+            plane.speed_mps.copy(),
+        )
+        width = len(str(len(plane)))
+        self.identities = [f"{name}-{number:0{width}d}" for number in range(1, len(plane) + 1)]
+        self.clients = [
+            self._client(number, adapter, session or SessionSettings(), seed)
+            for number in range(len(plane))
+        ]
+
+    # Life
+
+    async def start(self) -> None:
+        """Open all sessions, in bursts that an adapter can take, and begin to move."""
+        _allow_open_files(len(self.clients) + _SPARE_FILES)
+        try:
+            for first in range(0, len(self.clients), _BURST):
+                await self._connect(self.clients[first : first + _BURST])
+                if self._on_connected is not None:
+                    self._on_connected(min(first + _BURST, len(self.clients)))
+        except BaseException:
+            await self.stop()
+            raise
+        if self._tick_s is not None:
+            self._ticker = asyncio.create_task(self._drive(self._tick_s))
+
+    async def stop(self) -> None:
+        """Stop moving and end all sessions."""
+        if self._ticker is not None:
+            self._ticker.cancel()
+            (end,) = await asyncio.gather(self._ticker, return_exceptions=True)
+            self._ticker = None
+            if isinstance(end, Exception):
+                log.error("the vehicles stopped moving", exc_info=end)
+        for first in range(0, len(self.clients), _BURST):
+            for client in self.clients[first : first + _BURST]:
+                await client.close()
+            await asyncio.sleep(_BURST_PAUSE_S)
+
+    @property
+    def connected(self) -> int:
+        """How many vehicles have a session now."""
+        return sum(client.session.state is SessionState.ESTABLISHED for client in self.clients)
+
+    @property
+    def sessions_lost(self) -> int:
+        """How often a vehicle had to open its session again."""
+        return sum(max(client.session.sessions_opened - 1, 0) for client in self.clients)
+
+    def dropped(self) -> Counter[str]:
+        """What the vehicles received and did not take, by reason."""
+        total: Counter[str] = Counter()
+        for client in self.clients:
+            total += client.dropped + client.session.dropped
+        return total
+
+    # What happens
+
+    async def simulate_event(
+        self, x_m: float, y_m: float, radius_m: float, kind: str = EventKind.EMERGENCY
+    ) -> Incident:
+        """Let everybody within the circle sense an event where they are, and publish it."""
+        async with self._moving:
+            incident = Incident(kind, x_m, y_m, radius_m, self.identities, self.traffic.copy())
+            self.incidents.append(incident)
+            witnesses = self.plane.inside_circle(x_m, y_m, radius_m).tolist()
+            for count, number in enumerate(witnesses, 1):
+                client = self.clients[number]
+                if client.session.state is SessionState.ESTABLISHED:
+                    begun = now()
+                    message = await client.sense(kind)
+                    incident.sensed_by(number, message.id, begun)
+                if count % _BURST == 0:
+                    await asyncio.sleep(_BURST_PAUSE_S)
+        return incident
+
+    async def advance(self, dt_s: float, *, report: bool = False) -> None:
+        """Move everybody on; with `report` they say at once where they are."""
+        async with self._moving:
+            await self._advance(dt_s, report)
+
+    # Inside
+
+    async def _advance(self, dt_s: float, report: bool) -> None:
+        plane, traffic = self.plane, self.traffic
+        plane.step(dt_s)
+        lat, lon = self.frame.to_wgs84(plane.x_m, plane.y_m)
+        for first in range(0, len(plane), _MOVE_CHUNK):
+            part = slice(first, first + _MOVE_CHUNK)
+            traffic.x_m[part], traffic.y_m[part] = plane.x_m[part], plane.y_m[part]
+            traffic.lat[part], traffic.lon[part] = lat[part], lon[part]
+            traffic.heading_deg[part] = plane.heading_deg[part]
+            traffic.speed_mps[part] = plane.speed_mps[part]
+            for client, *place, heading_deg, speed_mps in zip(
+                self.clients[part],
+                lat[part].tolist(),
+                lon[part].tolist(),
+                plane.heading_deg[part].tolist(),
+                plane.speed_mps[part].tolist(),
+                strict=True,
+            ):
+                client.move(*place, heading_deg=heading_deg, speed_mps=speed_mps, report=report)
+            await asyncio.sleep(0)
+
+    def _client(self, number: int, adapter: str, session: SessionSettings, seed: int) -> Client:
+        traffic = self.traffic
+        client = Client(
+            adapter,
+            identity=self.identities[number],
+            position=(float(traffic.lat[number]), float(traffic.lon[number])),
+            heading_deg=float(traffic.heading_deg[number]),
+            speed_mps=float(traffic.speed_mps[number]),
+            settings=session,
+            seed=seed * 1_000_003 + number,
+        )
+        client.inbox = Inbox(limit=0)  # the handler hears everything; nobody would empty it
+        client.on(Kind.ALERT)(partial(self._heard, number))
+        return client
+
+    async def _connect(self, clients: list[Client]) -> None:
+        for client in clients:
+            await client.open()
+        waits = [client.connected(self._patience_s) for client in clients]
+        answers = await asyncio.gather(*waits, return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, SessionError):
+                got, all_of_them = self.connected, len(self.clients)
+                raise NotConnectedError(f"{got} of {all_of_them} vehicles have a session: {answer}")
+            if isinstance(answer, BaseException):
+                raise answer
+
+    async def _drive(self, tick_s: float) -> None:
+        moved = now()
+        while True:
+            await asyncio.sleep(tick_s)
+            time = now()
+            await self.advance(time - moved)
+            moved = time
+
+    def _heard(self, number: int, alert: Message) -> None:
+        time = now()
+        for incident in self.incidents:
+            if incident.caused(alert):
+                incident.told(number, alert, time, self.traffic)
+                return
+        self.unrelated_alerts += 1
+
+
+def _allow_open_files(wanted: int) -> None:
+    """Raise the soft limit of open files, since every vehicle has a socket."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    try:
+        if hard != resource.RLIM_INFINITY and hard < wanted:
+            raise ValueError
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    except (ValueError, OSError):
+        raise ConfigurationError(
+            f"so many vehicles need {wanted} open files and the system allows {hard}: raise that"
+            " with ulimit -n, or let fewer vehicles drive"
+        ) from None

@@ -1,0 +1,199 @@
+"""An incident and what became of it: who sensed it, whom it concerned, who was told and when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from mercury.geo import contains, contains_point
+from mercury.geo.arrays import FloatArray
+from mercury.model.area import Area, Circle
+from mercury.model.geojson import area_to_geojson
+from mercury.model.message import Message
+
+_NAMED = 5  # so many vehicles are named in a sentence
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Where all vehicles truly are, one entry a vehicle, in order of their numbers."""
+
+    x_m: FloatArray
+    y_m: FloatArray
+    lat: FloatArray
+    lon: FloatArray
+    heading_deg: FloatArray
+    speed_mps: FloatArray
+
+    def copy(self) -> Traffic:
+        """How it is now, whatever moves on."""
+        return Traffic(
+            self.x_m.copy(),
+            self.y_m.copy(),
+            self.lat.copy(),
+            self.lon.copy(),
+            self.heading_deg.copy(),
+            self.speed_mps.copy(),
+        )
+
+
+@dataclass(slots=True)
+class Incident:
+    """The record of one simulated event (Mercury §7.1) and of the first alert it caused.
+
+    Inside and outside are judged by where the vehicles truly are when the alert arrives, not by
+    what they last reported.
+    """
+
+    kind: str
+    x_m: float
+    y_m: float
+    radius_m: float
+    identities: Sequence[str]
+    at_event: Traffic  # when it was sensed
+    sensed: list[int] = field(default_factory=list)  # vehicle numbers, in order of sensing
+    area: Area | None = None  # whom the alert is for
+    at_alert: Traffic | None = None  # when the alert first arrived
+    inside: list[int] = field(default_factory=list)  # in the area when the alert first arrived
+    told_ms: dict[int, float] = field(default_factory=dict)  # since it was first sensed
+    told_outside: list[int] = field(default_factory=list)  # told where they should not have been
+    repeated: int = 0  # the same alert again for the same vehicle
+    further_alerts: int = 0  # received of other alerts, when witnesses were not merged into one
+    _event_ids: set[bytes] = field(default_factory=set)
+    _alert_id: bytes = b""
+    _begun: float = 0.0
+
+    def sensed_by(self, vehicle: int, event_id: bytes, now: float) -> None:
+        """Take down that a vehicle published what it sensed."""
+        if not self.sensed:
+            self._begun = now
+        self.sensed.append(vehicle)
+        self._event_ids.add(event_id)
+
+    def caused(self, alert: Message) -> bool:
+        """Whether an alert is about this incident."""
+        return alert.correlation in self._event_ids
+
+    def told(self, vehicle: int, alert: Message, now: float, traffic: Traffic) -> None:
+        """Take down that a vehicle received an alert about this incident."""
+        area = alert.destination.area
+        if area is None:
+            return
+        if self.area is None:
+            self.area = area
+            self._alert_id = alert.id
+            self.at_alert = traffic.copy()
+            inside = contains(area, traffic.lat, traffic.lon, traffic.heading_deg)
+            self.inside = [int(number) for number in inside.nonzero()[0]]
+        elif alert.id != self._alert_id:
+            self.further_alerts += 1
+            return
+        if vehicle in self.told_ms:
+            self.repeated += 1
+            return
+        self.told_ms[vehicle] = (now - self._begun) * 1e3
+        lat, lon = float(traffic.lat[vehicle]), float(traffic.lon[vehicle])
+        if not contains_point(self.area, lat, lon, float(traffic.heading_deg[vehicle])):
+            self.told_outside.append(vehicle)
+
+    @property
+    def told_inside(self) -> list[int]:
+        """Who was in the area when the alert came, and was told."""
+        return [vehicle for vehicle in self.inside if vehicle in self.told_ms]
+
+    @property
+    def told_on_entering(self) -> list[int]:
+        """Who came into the area later, and was told then."""
+        inside = {*self.inside, *self.told_outside}
+        return [vehicle for vehicle in self.told_ms if vehicle not in inside]
+
+    @property
+    def missed(self) -> list[int]:
+        """Who was in the area when the alert came, and has not been told."""
+        return [vehicle for vehicle in self.inside if vehicle not in self.told_ms]
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        times_ms = sorted(self.told_ms[vehicle] for vehicle in self.told_inside)
+        return {
+            "kind": str(self.kind),
+            "x_m": self.x_m,
+            "y_m": self.y_m,
+            "radius_m": self.radius_m,
+            "sensed": self._names(self.sensed),
+            "area": None if self.area is None else area_to_geojson(self.area),
+            "inside": self._names(self.inside),
+            "told_ms": {self.identities[v]: round(ms, 3) for v, ms in self.told_ms.items()},
+            "told_inside": self._names(self.told_inside),
+            "told_on_entering": self._names(self.told_on_entering),
+            "missed": self._names(self.missed),
+            "told_outside": self._names(self.told_outside),
+            "repeated": self.repeated,
+            "further_alerts": self.further_alerts,
+            "first_ms": round(times_ms[0], 3) if times_ms else None,
+            "median_ms": round(median(times_ms), 3) if times_ms else None,
+            "last_ms": round(times_ms[-1], 3) if times_ms else None,
+        }
+
+    def sentences(self, unit_m: float = 1.0) -> str:
+        """For people; places are in units of so many metres."""
+        place = f"({self.x_m / unit_m:g}, {self.y_m / unit_m:g})"
+        text = f"{self.kind.capitalize()} at {place}: "
+        if not self.sensed:
+            return f"{text}nobody was within {self.radius_m:g} m to sense it."
+        text += f"{_vehicles(len(self.sensed))} sensed it."
+        if self.area is None:
+            return f"{text} No alert came."
+        return " ".join([text, self._of_those_inside(), *self._of_others()])
+
+    def _of_those_inside(self) -> str:
+        count, told = len(self.inside), len(self.told_inside)
+        where = "in the area"
+        if self.area is not None and isinstance(self.area.shape, Circle):
+            where = f"within {self.area.shape.radius_m:.0f} m"
+        text = f"{_vehicles(count)} {_were(count)} {where}"
+        if not count:
+            return f"{text}."
+        if told < count:
+            text += f"; {told} of {count} {_were(told)} told, not {self._listed(self.missed)}"
+        else:
+            text += {1: "; it was told", 2: "; both were told"}.get(
+                count, f"; all {count} were told"
+            )
+        times_ms = sorted(self.told_ms[vehicle] for vehicle in self.told_inside)
+        if len(times_ms) == 1:
+            text += f", after {times_ms[0]:.1f} ms"
+        elif times_ms:
+            text += (
+                f", the first after {times_ms[0]:.1f} ms, half within {median(times_ms):.1f} ms,"
+                f" the last after {times_ms[-1]:.1f} ms"
+            )
+        return f"{text}."
+
+    def _of_others(self) -> list[str]:
+        parts = []
+        if later := len(self.told_on_entering):
+            parts.append(f"{later} more {_were(later)} told on entering the area.")
+        if outside := len(self.told_outside):
+            parts.append(f"{self._listed(self.told_outside)} {_were(outside)} told outside of it!")
+        else:
+            parts.append("Nobody outside was told.")
+        return parts
+
+    def _names(self, vehicles: Iterable[int]) -> list[str]:
+        return [self.identities[vehicle] for vehicle in vehicles]
+
+    def _listed(self, vehicles: list[int]) -> str:
+        names = self._names(vehicles[:_NAMED])
+        rest = len(vehicles) - len(names)
+        return ", ".join(names) + (f" and {rest} others" if rest else "")
+
+
+def _vehicles(count: int) -> str:
+    return "1 vehicle" if count == 1 else f"{count or 'No'} vehicles"
+
+
+def _were(count: int) -> str:
+    return "was" if count == 1 else "were"

@@ -1,0 +1,211 @@
+"""The functional evaluation of Mercury §7.2: ten vehicles, an event, an area of interest.
+
+Everybody inside the broker's area when the alert arrives gets it, whether or not they sensed the
+event, and nobody outside. Adapter, broker and clients are the real ones and speak over UDP; only
+the time between event and alert is made up, so that the vehicles move on as they did in the paper.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from mercury.adapter import Adapter
+from mercury.broker import Broker
+from mercury.bus import Bus, open_bus
+from mercury.config.settings import AdapterSettings, BrokerSettings
+from mercury.model.area import Circle, Position
+from mercury.model.errors import MercuryError
+from mercury.service.clock import now
+from mercury.session import SessionSettings
+from mercury.sim.fleet import Fleet
+from mercury.sim.frame import PlaneFrame
+from mercury.sim.incident import Incident
+from mercury.sim.plane import Plane
+
+_WAIT_S = 10.0
+# How long to go on listening for somebody who should not be told.
+_SETTLE_S = 0.1
+# An emergency's witnesses share a bus key when they round to the same hundredth of a degree. From
+# here all that sense the event do, so the first of them is the first for the broker, too.
+_ORIGIN = Position(40.7610, -111.8940)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """One vehicle, in units of the plane."""
+
+    x: float
+    y: float
+    heading_deg: float
+    speed_mps: float
+
+
+# Mercury §7.2, figures 3 and 4: of the four that sense the event, the one at (6, 2) drives away;
+# those at (3, 5) and (8, 6) drive in; four stay out. The speeds average to 17.5 m/s.
+PAPER = (
+    Placement(5.2, 1.8, 270.0, 5.0),
+    Placement(6.0, 2.0, 90.0, 30.0),
+    Placement(3.8, 1.2, 315.0, 12.0),
+    Placement(4.6, 3.5, 90.0, 15.0),
+    Placement(3.0, 5.0, 160.0, 20.0),
+    Placement(8.0, 6.0, 200.0, 22.0),
+    Placement(1.0, 8.0, 90.0, 25.0),
+    Placement(9.0, 9.0, 270.0, 20.0),
+    Placement(1.0, 3.5, 0.0, 18.0),
+    Placement(5.0, 8.5, 90.0, 8.0),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """What is set up; places and radii in units of the plane."""
+
+    placements: tuple[Placement, ...] = PAPER
+    unit_m: float = 100.0
+    size: float = 10.0
+    event: tuple[float, float, float] = (5.0, 2.0, 2.0)  # x, y, radius
+    delay_s: float = 10.0  # simulated time between the event and the broker's decision
+    horizon_s: float = 20.0  # the broker's: at 17.5 m/s it makes an area of 3.5 units
+    origin: Position = _ORIGIN
+
+    @classmethod
+    def seeded(cls, seed: int, vehicles: int = 10, witnesses: int = 4) -> Experiment:
+        """Vehicles anywhere, so many of them where they sense the event."""
+        rng = np.random.default_rng(seed)
+        paper = cls()
+        x, y, radius = paper.event
+        placements: list[Placement] = []
+        while len(placements) < vehicles:
+            at_x, at_y = rng.uniform(0.0, paper.size, 2).tolist()
+            senses = bool(np.hypot(at_x - x, at_y - y) <= radius)
+            if senses == (len(placements) < witnesses):
+                heading, speed = rng.uniform(0.0, 360.0), rng.uniform(5.0, 30.0)
+                placements.append(Placement(at_x, at_y, float(heading), float(speed)))
+        return replace(paper, placements=tuple(placements))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the experiment showed: all that the figures need."""
+
+    experiment: Experiment
+    incident: Incident
+    area: tuple[float, float, float]  # the broker's: x, y, radius in units
+
+    @property
+    def as_in_paper(self) -> bool:
+        """Whether exactly those inside the broker's area were told."""
+        incident = self.incident
+        return sorted(incident.told_ms) == incident.inside and not incident.told_outside
+
+    def sentences(self) -> str:
+        """For people."""
+        incident = self.incident
+        event_x, event_y, event_radius = self.experiment.event
+        x, y, radius = self.area
+        inside, told = len(incident.inside), len(incident.told_inside)
+        witnesses = len(set(incident.inside) & set(incident.sensed))
+        outside = len(incident.told_outside) or "nobody"
+        return (
+            f"{len(incident.sensed)} of {len(incident.identities)} vehicles sensed the event at"
+            f" ({event_x:g}, {event_y:g}) within {event_radius:g} units. When the alert arrived,"
+            f" {inside} were in the broker's area, {radius:.3g} units around ({x:.3g}, {y:.3g});"
+            f" {witnesses} of these had sensed the event. {told} of {inside} inside were told,"
+            f" and {outside} outside."
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        x, y, radius = self.area
+        return {
+            "as_in_paper": self.as_in_paper,
+            "unit_m": self.experiment.unit_m,
+            "area_units": [round(x, 3), round(y, 3), round(radius, 3)],
+            **self.incident.to_json(),
+        }
+
+
+async def run_experiment(experiment: Experiment | None = None, bus_uri: str = "memory:") -> Outcome:
+    """Do it, on a bus of its own."""
+    experiment = experiment or Experiment()
+    bus = open_bus(bus_uri)
+    try:
+        return await _run(experiment, bus)
+    finally:
+        bus.close()
+
+
+async def _run(experiment: Experiment, bus: Bus) -> Outcome:
+    unit_m = experiment.unit_m
+    x, y, radius = (value * unit_m for value in experiment.event)
+    # Long intervals: the vehicles report when the plane moves, not in between.
+    session = SessionSettings(report_interval_s=60.0)
+    adapter = Adapter(bus, AdapterSettings(port=0, traffic_radius_m=100 * unit_m), session)
+    broker = Broker(
+        bus,
+        BrokerSettings(
+            emergency_radius_m=radius,
+            emergency_horizon_s=experiment.horizon_s,
+            merge_distance_m=2 * radius,  # all who sense it sense the same event
+        ),
+    )
+    frame = PlaneFrame(experiment.origin)
+    await adapter.start()
+    try:
+        uri = f"udp://127.0.0.1:{adapter.port}"
+        fleet = Fleet(_plane(experiment), frame, uri, session=session, tick_s=None)
+        await fleet.start()
+        try:
+            incident = await fleet.simulate_event(x, y, radius)
+            await _until(lambda: adapter.counters["messages"] >= len(incident.sensed))
+            before = adapter.counters["reports"]
+            await fleet.advance(experiment.delay_s, report=True)
+            await _until(lambda: adapter.counters["reports"] >= before + len(fleet.clients))
+            # The events wait on the bus; only now does anybody look at them.
+            await broker.start()
+            try:
+                await _until(lambda: incident.area is not None and not incident.missed)
+                await asyncio.sleep(_SETTLE_S)
+            finally:
+                await broker.stop()
+        finally:
+            await fleet.stop()
+    finally:
+        await adapter.stop()
+    return Outcome(experiment, incident, _in_units(incident, frame, unit_m))
+
+
+def _plane(experiment: Experiment) -> Plane:
+    unit_m, vehicles = experiment.unit_m, experiment.placements
+    return Plane(
+        experiment.size * unit_m,
+        experiment.size * unit_m,
+        x_m=[vehicle.x * unit_m for vehicle in vehicles],
+        y_m=[vehicle.y * unit_m for vehicle in vehicles],
+        heading_deg=[vehicle.heading_deg for vehicle in vehicles],
+        speed_mps=[vehicle.speed_mps for vehicle in vehicles],
+        rng=np.random.default_rng(0),  # nobody wanders, so nothing is drawn
+        turn_deg=0.0,
+        surge_mps=0.0,
+    )
+
+
+def _in_units(incident: Incident, frame: PlaneFrame, unit_m: float) -> tuple[float, float, float]:
+    assert incident.area is not None
+    circle = incident.area.shape
+    assert isinstance(circle, Circle)
+    x_m, y_m = frame.to_plane(circle.center.lat, circle.center.lon)
+    return float(x_m) / unit_m, float(y_m) / unit_m, circle.radius_m / unit_m
+
+
+async def _until(done: Callable[[], bool]) -> None:
+    deadline = now() + _WAIT_S
+    while not done():
+        if now() > deadline:
+            raise MercuryError(f"the experiment did not get on within {_WAIT_S:g} s")
+        await asyncio.sleep(0.002)

@@ -1,0 +1,164 @@
+"""Standing alerts: each client gets each alert once, whenever it comes inside."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mercury.adapter.standing import StandingAlert, StandingAlerts
+from mercury.model.area import Area, Circle, HeadingSector, Position
+from mercury.session import Session, SessionTable
+
+INSIDE, OUTSIDE = (40.0, -111.0), (41.0, -111.0)
+SHAPE = Circle(Position(*INSIDE), 500.0)
+UNTIL_US = 1000
+
+
+class Bench:
+    """Standing alerts over clients that are moved by hand."""
+
+    def __init__(self, **settings: int) -> None:
+        self.table = SessionTable()
+        self.standing = StandingAlerts(self.table, **settings)
+        self._tokens = 0
+
+    def open(self, identity: str, at: tuple[float, float] = OUTSIDE) -> Session:
+        self._tokens += 1
+        token = self._tokens.to_bytes(16, "big")
+        session = self.table.add(identity, token, 1, bytes(16), 0.0)
+        self.standing.opened(session)
+        self.move(session, at)
+        return session
+
+    def close(self, session: Session) -> None:
+        self.table.remove(session)
+        self.standing.closed(session)
+
+    def move(
+        self, session: Session, at: tuple[float, float], heading_deg: float = np.nan
+    ) -> None:
+        self.table.lat[session.slot], self.table.lon[session.slot] = at
+        self.table.heading[session.slot] = heading_deg
+        self.table.moved[session.slot] = True
+
+    def add(self, id: bytes = b"1", area: Area | None = None, until_us: int = UNTIL_US) -> bool:
+        area = area or Area(SHAPE, valid_until_us=until_us)
+        return self.standing.add(id, area, 17, 9, b"body", until_us) is not None
+
+    def due(self, now_us: int = 10) -> list[tuple[bytes, list[str]]]:
+        """Who is due for which alert; alerts nobody is due for are left out."""
+        found: list[tuple[StandingAlert, list[str]]] = []
+        for alert, slots in self.standing.due(now_us):
+            sessions = [self.table.at(int(slot)) for slot in slots]
+            found.append((alert, [session.identity for session in sessions if session]))
+        return [(alert.id, names) for alert, names in found if names]
+
+
+def test_who_is_inside_gets_it_and_who_enters_gets_it_then() -> None:
+    bench = Bench()
+    bench.open("inside", INSIDE)
+    outside = bench.open("outside")
+    bench.add()
+    assert bench.due() == [(b"1", ["inside"])]
+    assert bench.due() == []
+    bench.move(outside, INSIDE)
+    assert bench.due() == [(b"1", ["outside"])]
+
+
+def test_each_client_gets_it_once_however_often_it_comes_and_goes() -> None:
+    bench = Bench()
+    car = bench.open("car", INSIDE)
+    bench.add()
+    assert bench.due() == [(b"1", ["car"])]
+    for at in (OUTSIDE, INSIDE, OUTSIDE, INSIDE):
+        bench.move(car, at)
+        assert bench.due() == []
+
+
+def test_a_known_alert_is_not_taken_again() -> None:
+    bench = Bench()
+    assert bench.add(b"1")
+    assert not bench.add(b"1")
+    assert bench.add(b"2")
+    assert len(bench.standing) == 2
+
+
+def test_an_alert_ends_with_its_validity() -> None:
+    bench = Bench()
+    car = bench.open("car")
+    bench.add(until_us=100)
+    assert bench.due(99) == []
+    bench.move(car, INSIDE)
+    assert bench.due(100) == []
+    assert len(bench.standing) == 0
+
+
+def test_an_alert_whose_validity_begins_later_waits_also_for_those_who_do_not_move() -> None:
+    bench = Bench()
+    bench.open("parked", INSIDE)
+    bench.add(area=Area(SHAPE, valid_from_us=50, valid_until_us=UNTIL_US))
+    assert bench.due(49) == []
+    assert bench.due(50) == [(b"1", ["parked"])]
+    assert bench.due(51) == []
+
+
+def test_only_one_side_of_the_road() -> None:
+    bench = Bench()
+    car = bench.open("car")
+    bench.add(area=Area(SHAPE, HeadingSector(90.0, 45.0), valid_until_us=UNTIL_US))
+    bench.move(car, INSIDE, heading_deg=270.0)
+    assert bench.due() == []
+    bench.move(car, INSIDE, heading_deg=100.0)
+    assert bench.due() == [(b"1", ["car"])]
+
+
+def test_a_slot_that_changes_hands_starts_anew() -> None:
+    bench = Bench()
+    first = bench.open("first", INSIDE)
+    bench.add()
+    assert bench.due() == [(b"1", ["first"])]
+    bench.close(first)
+    second = bench.open("second", INSIDE)
+    assert second.slot == first.slot
+    assert bench.due() == [(b"1", ["second"])]
+
+
+def test_who_comes_back_has_it_already() -> None:
+    bench = Bench()
+    car = bench.open("car", INSIDE)
+    bench.add()
+    bench.due()
+    bench.close(car)
+    bench.open("another", INSIDE)
+    bench.open("car", INSIDE)
+    assert bench.due() == [(b"1", ["another"])]
+
+
+def test_who_left_without_it_gets_it_on_return() -> None:
+    bench = Bench()
+    car = bench.open("car", OUTSIDE)
+    bench.add()
+    bench.due()
+    bench.close(car)
+    bench.open("car", INSIDE)
+    assert bench.due() == [(b"1", ["car"])]
+
+
+def test_alerts_outlive_the_growth_of_the_table() -> None:
+    bench = Bench()
+    bench.open("early", INSIDE)
+    bench.add()
+    bench.due()
+    names = [f"car-{number}" for number in range(len(bench.table.active) + 10)]
+    for name in names:
+        bench.open(name, INSIDE)
+    [(_, reached)] = bench.due()
+    assert sorted(reached) == sorted(names)
+
+
+def test_above_the_limit_the_alert_that_ends_first_makes_room() -> None:
+    bench = Bench(max_alerts=2)
+    bench.add(b"long", until_us=900)
+    bench.add(b"short", until_us=100)
+    bench.add(b"new", until_us=500)
+    bench.open("car", INSIDE)
+    assert sorted(id for id, _ in bench.due()) == [b"long", b"new"]

@@ -1,0 +1,65 @@
+"""Partition shares, keys and topic patterns."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mercury.bus.grouping import check_patterns, partition_of, rank_of, share_of
+from mercury.bus.headers import decode_headers, encode_headers
+from mercury.model.errors import BusError
+
+
+@given(st.sets(st.text(max_size=8), min_size=1, max_size=40), st.integers(1, 64))
+def test_every_partition_is_owned_by_exactly_one_member(members: set[str], partitions: int) -> None:
+    shares = {member: share_of(member, members, partitions) for member in members}
+    assert sorted(part for share in shares.values() for part in share) == list(range(partitions))
+    sizes = [len(share) for share in shares.values()]
+    assert max(sizes) - min(sizes) <= 1
+
+
+@given(st.lists(st.text(max_size=8), unique=True), st.text(max_size=8), st.randoms())
+def test_all_members_come_to_the_same_result(members: list[str], member: str, dice: object) -> None:
+    shuffled = list(members)
+    dice.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert share_of(member, members, 16) == share_of(member, shuffled, 16)
+    if member not in members:
+        assert share_of(member, members, 16) == frozenset()
+
+
+@given(st.binary(), st.integers(1, 1000))
+def test_a_partition_is_within_its_bounds(key: bytes, partitions: int) -> None:
+    assert 0 <= partition_of(key, partitions) < partitions
+
+
+def test_partitions_never_change() -> None:
+    # Files written by one version are read by the next.
+    keys = (b"a", b"vehicle-17", b"\x00")
+    assert [partition_of(key, 16) for key in keys] == [3, 13, 13]
+
+
+@given(st.lists(st.tuples(st.text(), st.binary())).map(tuple))
+def test_headers_survive_the_blob(headers: tuple[tuple[str, bytes], ...]) -> None:
+    assert decode_headers(encode_headers(headers)) == headers
+
+
+@pytest.mark.parametrize(
+    ("patterns", "topic", "rank"),
+    [
+        (("a", "b"), "b", 1),
+        (("a.*", "a.b"), "a.b", 0),
+        (("a.*",), "a", None),
+        (("a.*",), "ab", None),
+        (("a.*",), "a.b.c", 0),
+        (("a",), "a.b", None),
+    ],
+)
+def test_patterns(patterns: tuple[str, ...], topic: str, rank: int | None) -> None:
+    assert rank_of(patterns, topic) == rank
+
+
+@pytest.mark.parametrize("patterns", [[], "t", ["a*"], ["*"], [""], ["a b"]])
+def test_bad_patterns_are_refused(patterns: list[str]) -> None:
+    with pytest.raises(BusError):
+        check_patterns(patterns)

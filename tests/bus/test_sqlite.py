@@ -1,0 +1,601 @@
+"""What only the bus file can get wrong: several processes, sudden death, a bad disk."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import random
+import re
+import signal
+import sqlite3
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mercury.bus import Bus, FromTime, Retention, open_bus
+from mercury.bus.buffering import BUFFER_BYTES
+from mercury.bus.sqlite import SqliteBus
+from mercury.bus.sqlite_upkeep import Upkeep
+from mercury.bus.wakeup import Doorbell, Nudger
+from mercury.model.errors import BusCorruptError, BusError, BusFullError, BusUnavailableError
+
+WAIT_S = 10.0
+KEEP = Retention(max_age_s=None, max_bytes=None)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "bus.db"
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[Bus]:
+    bus = open_bus(f"sqlite:{path}")
+    try:
+        yield bus
+    finally:
+        bus.close()
+
+
+@contextlib.contextmanager
+def child(program: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
+    """Run a program in a process of its own, and kill it when the block ends."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def values(bus: Bus, topic: str) -> list[int]:
+    consumer = bus.subscribe([topic], start="earliest")
+    found: list[int] = []
+    while records := consumer.poll():
+        found += [int(record.value) for record in records]
+    consumer.close()
+    return found
+
+
+# Several processes
+
+ECHO = """
+import asyncio, sys
+from mercury.bus import open_bus
+
+async def main():
+    bus = open_bus("sqlite:" + sys.argv[1])
+    consumer = bus.subscribe(["requests"], group="echo", start="earliest")
+    print("ready", flush=True)
+    while True:
+        for record in await consumer.read():
+            bus.append("replies", record.value, record.key)
+        consumer.commit()
+
+if sys.argv[2] == "uvloop":
+    import uvloop
+    uvloop.run(main())
+else:
+    asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_two_processes_answer_each_other(path: Path, loop: str) -> None:
+    async def scenario() -> list[float]:
+        bus = open_bus(f"sqlite:{path}")
+        try:
+            consumer = bus.subscribe(["replies"])
+            latencies = []
+            for number in range(200):
+                begun = time.perf_counter()
+                bus.append("requests", b"%d" % number, b"k")
+                records = await consumer.read(timeout_s=WAIT_S)
+                latencies.append(time.perf_counter() - begun)
+                assert [int(record.value) for record in records] == [number]
+            return latencies
+        finally:
+            bus.close()
+
+    with child(ECHO, path, loop) as process:
+        assert line(process) == "ready"
+        latencies = asyncio.run(scenario())
+    # Loose: a nudge that did not work would cost a safety check of half a second.
+    assert statistics.median(latencies) < 0.02
+
+
+APPEND = """
+import sys
+from mercury.bus import open_bus
+bus = open_bus("sqlite:" + sys.argv[1])
+for number in range(int(sys.argv[2]), int(sys.argv[3])):
+    bus.append(f"topic.{number % 3}", b"%d" % number, b"%d" % (number % 5))
+    if number % 4 == 0:
+        bus.flush_now()
+bus.close()
+"""
+
+
+def test_several_processes_append_to_one_file(path: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        writers = [stack.enter_context(child(APPEND, path, n, n + 2000)) for n in (0, 2000, 4000)]
+        for writer in writers:
+            assert writer.wait(WAIT_S) == 0
+    with opened(path) as bus:
+        found = [values(bus, f"topic.{number}") for number in range(3)]
+    assert sorted(number for numbers in found for number in numbers) == list(range(6000))
+    for numbers in found:
+        for first in (0, 2000, 4000):  # each writer's records keep their order
+            mine = [number for number in numbers if first <= number < first + 2000]
+            assert mine == sorted(mine)
+
+
+# Sudden death
+
+# Starts a fresh appender for each line it reads: forking is faster than starting Python.
+ACKNOWLEDGE = """
+import os, sys
+import mercury.bus.sqlite
+from mercury.bus import open_bus
+for begin in sys.stdin:
+    pid = os.fork()
+    if pid == 0:
+        os.write(1, b"%d\\n" % os.getpid())
+        bus = open_bus("sqlite:" + sys.argv[1])
+        for number in range(int(begin), 10**9):
+            bus.append("t", b"%d" % number, b"k")
+            bus.flush_now()
+            os.write(1, b"%d\\n" % number)
+    os.waitpid(pid, 0)
+    os.write(1, b"dead\\n")
+"""
+
+
+def test_nothing_acknowledged_is_lost_by_kill_9(path: Path) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    dice = random.Random(seed)
+    begin = 0
+    with child(ACKNOWLEDGE, path) as process:
+        assert process.stdin is not None
+        for _ in range(50):
+            process.stdin.write(f"{begin}\n")
+            process.stdin.flush()
+            pid = int(line(process))
+            acknowledged = begin - 1
+            if dice.random() < 0.8:  # else it may die while it opens the file
+                acknowledged = int(line(process))
+            time.sleep(dice.uniform(0, 0.02))
+            os.kill(pid, signal.SIGKILL)
+            while (said := line(process)) != "dead":
+                acknowledged = int(said)
+            with opened(path) as bus:
+                found = values(bus, "t")
+            # All that was acknowledged, and at most the one that was just being written.
+            assert found == list(range(len(found)))
+            assert acknowledged + 1 <= len(found) <= acknowledged + 2
+            begin = len(found)
+    assert begin > 50
+
+
+HOLD_LOCK = """
+import sys, time
+from mercury.bus import open_bus
+bus = open_bus("sqlite:" + sys.argv[1])
+bus.append("t", b"0")
+bus.flush_now()
+
+def work():
+    bus._file.execute("INSERT INTO topic_1 VALUES (NULL, 0, 0, x'', x'', x'39')")
+    print("holding", flush=True)
+    time.sleep(60)
+
+bus.write(work)
+"""
+
+
+def test_a_writer_killed_with_the_lock_held_blocks_nobody(path: Path) -> None:
+    with child(HOLD_LOCK, path) as process:
+        assert line(process) == "holding"
+        process.kill()
+        process.wait()
+    with opened(path) as bus:
+        bus.append("t", b"1")
+        bus.flush_now()
+        assert values(bus, "t") == [0, 1]  # and nothing of the unfinished transaction
+
+
+WORK = """
+import asyncio, os, sys
+from mercury.bus import open_bus
+
+async def main():
+    bus = open_bus("sqlite:" + sys.argv[1])
+    consumer = bus.subscribe(["work"], group="g", start="earliest")
+    print("ready", flush=True)
+    while True:
+        for record in await consumer.read(20):
+            bus.append("done", record.value, record.key)
+            await asyncio.sleep(0.0005)
+        consumer.commit()
+
+asyncio.run(main())
+"""
+
+
+def test_a_killed_members_work_is_taken_over(path: Path) -> None:
+    count = 600
+    with opened(path) as bus, contextlib.ExitStack() as stack:
+        workers = [stack.enter_context(child(WORK, path)) for _ in range(3)]
+        assert [line(worker) for worker in workers] == ["ready"] * 3
+        done = bus.subscribe(["done"])
+        begun = time.monotonic()
+        for number in range(count):
+            bus.append("work", b"%d" % number, b"%d" % number)
+            if number % 20 == 0:
+                bus.flush_now()
+            if number == count // 2:
+                workers[0].kill()
+        bus.flush_now()
+        seen: set[int] = set()
+        while len(seen) < count and time.monotonic() < begun + WAIT_S:
+            seen |= {int(record.value) for record in done.poll()}
+            if workers[1].poll() is None and len(seen) > count * 3 // 4:
+                workers[1].kill()
+            time.sleep(0.005)
+        assert seen == set(range(count))
+        assert workers[0].poll() == workers[1].poll() == -signal.SIGKILL
+
+
+def test_a_member_that_stops_renewing_its_lease_is_replaced(path: Path) -> None:
+    with opened(path) as bus:
+        patient = SqliteBus(path, retention=KEEP, lease_s=0.1)
+        # A live process that does not turn: its socket answers, its lease runs out.
+        silent = bus.subscribe(["t"], group="g", start="earliest")
+        heir = patient.subscribe(["t"], group="g", start="earliest")
+        for number in range(70):
+            bus.append("t", b"%d" % number, b"%d" % number)
+        bus.flush_now()
+        seen: set[int] = set()
+        deadline = time.monotonic() + WAIT_S
+        while len(seen) < 70 and time.monotonic() < deadline:
+            seen |= {int(record.value) for record in heir.poll()}
+        assert seen == set(range(70))
+        # It comes back, is told so, and takes its share again.
+        heir.commit()
+        patient.flush_now()
+        assert silent.poll() == []
+        for number in range(70, 140):
+            bus.append("t", b"%d" % number, b"%d" % number)
+        bus.flush_now()
+        assert silent.poll()
+        patient.close()
+
+
+def test_a_dead_listener_is_forgotten_at_the_next_append(path: Path) -> None:
+    with opened(path) as bus, child(ECHO, path, "asyncio") as process:
+        assert line(process) == "ready"
+        heir = bus.subscribe(["requests"], group="echo")
+        process.kill()
+        process.wait()
+        bus.append("requests", b"0", b"some key")
+        bus.append("requests", b"1", b"some other key")
+        bus.append("requests", b"2", b"yet another")
+        bus.flush_now()
+        assert sorted(int(record.value) for record in heir.poll()) == [0, 1, 2]
+
+
+# Wake-up
+
+
+def test_a_full_queue_of_nudges_is_noticed() -> None:
+    bell, nudger = Doorbell(), Nudger()
+    for topic in range(1, 2000):
+        assert nudger.nudge(bell.address, [topic])
+    assert bell.drain() is None
+    assert bell.drain() == set()
+    nudger.nudge(bell.address, [3, 4])
+    nudger.nudge(bell.address, [4, 5])
+    assert bell.drain() == {3, 4, 5}
+    bell.close()
+    assert not nudger.nudge(bell.address, [1])
+    assert nudger.nudge("elsewhere@name", [1])  # not reachable from here is not dead
+    nudger.close()
+
+
+def test_a_burst_to_many_topics_wakes_for_all(path: Path) -> None:
+    async def scenario() -> None:
+        with opened(path) as bus, opened(path) as other:
+            consumer = other.subscribe(["t.*"])
+            reading = asyncio.create_task(consumer.read(timeout_s=WAIT_S))
+            await asyncio.sleep(0.01)
+            for number in range(60):  # far more nudges than the socket's queue holds
+                bus.append(f"t.{number}", b"%d" % number)
+                bus.flush_now()
+            seen = [int(record.value) for record in await reading]
+            while len(seen) < 60:
+                seen += [int(one.value) for one in await consumer.read(timeout_s=0.3)]
+            assert sorted(seen) == list(range(60))
+
+    asyncio.run(scenario())
+
+
+# What can be wrong with the file
+
+
+def refused(path: Path, error: type[BusError], match: str) -> None:
+    with pytest.raises(error, match=match) as caught:
+        open_bus(f"sqlite:{path}")
+    assert str(path.name) in str(caught.value) or str(path.parent) in str(caught.value)
+
+
+def test_a_missing_folder(tmp_path: Path) -> None:
+    refused(tmp_path / "no" / "bus.db", BusUnavailableError, "folder .* does not exist")
+
+
+def test_a_directory(tmp_path: Path) -> None:
+    refused(tmp_path, BusUnavailableError, "is a directory")
+
+
+def test_not_a_database(path: Path) -> None:
+    path.write_bytes(b"To whom it may concern: " * 1000)
+    refused(path, BusCorruptError, "not a bus file")
+
+
+def test_somebody_elses_database(path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE recipes (name)")
+    refused(path, BusCorruptError, "not a Mercury bus")
+
+
+def test_another_version(path: Path) -> None:
+    with opened(path):
+        pass
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE meta SET schema_version = 99")
+        connection.commit()
+    refused(path, BusCorruptError, "version 99")
+
+
+def test_a_damaged_file(path: Path) -> None:
+    with opened(path) as bus:
+        for number in range(2000):
+            bus.append("t", b"%d" % number)
+    damaged = bytearray(path.read_bytes())
+    damaged[2048:] = os.urandom(len(damaged) - 2048)
+    path.write_bytes(damaged)
+    refused(path, BusCorruptError, "damaged")
+
+
+def test_a_locked_file(path: Path) -> None:
+    with opened(path):
+        pass
+    with path.with_name("bus.db-lock").open("rb+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(BusUnavailableError, match=r"bus\.db is locked"):
+            SqliteBus(path, retention=KEEP, lock_timeout_s=0.05)
+
+
+def test_a_program_that_knows_nothing_of_our_lock(path: Path) -> None:
+    bus = SqliteBus(path, retention=KEEP, lock_timeout_s=0.05)
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        bus.append("t", b"1")
+        with pytest.raises(BusUnavailableError, match=r"bus\.db is locked"):
+            bus.flush_now()
+        connection.execute("ROLLBACK")
+    bus.flush_now()  # what could not be written was kept
+    assert values(bus, "t") == [1]
+    bus.close()
+
+
+OPEN_AS_NOBODY = """
+import os, sys
+import mercury.bus.sqlite  # the interpreter itself may be closed to others
+from mercury.bus import open_bus
+from mercury.model.errors import BusUnavailableError
+if os.getuid() == 0:
+    os.setuid(65534)
+try:
+    open_bus("sqlite:" + sys.argv[1])
+except BusUnavailableError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_read_only(path: Path, what: str) -> None:
+    folder = Path(f"/tmp/mercury-test-{os.getpid()}-{what}")  # pytest's own is closed to others
+    folder.mkdir()
+    try:
+        with opened(folder / "bus.db"):
+            pass
+        folder.chmod(0o777 if what == "file" else 0o555)
+        (folder / "bus.db").chmod(0o444 if what == "file" else 0o666)
+        with child(OPEN_AS_NOBODY, folder / "bus.db") as process:
+            assert f"the {'bus file' if what == 'file' else 'folder'} {folder}" in (
+                said := line(process)
+            )
+            assert "read-only" in said
+    finally:
+        folder.chmod(0o777)
+        for file in folder.iterdir():
+            file.unlink()
+        folder.rmdir()
+
+
+def test_a_full_disk(path: Path) -> None:
+    bus = SqliteBus(path, retention=KEEP, max_file_bytes=100_000)
+    written = 0
+    try:
+        for number in range(1000):
+            bus.append("t", b"%d" % number + b" " * 1000)
+            bus.flush_now()
+            written += 1
+    except BusFullError as error:
+        assert re.search(r"no space is left .*bus\.db", str(error))  # noqa: PT017
+    assert 10 < written < 100
+    assert len(values_now(bus)) == written  # nothing is lost, nothing is half there
+    with pytest.raises(BusFullError):
+        bus.flush_now()
+    bus._file.execute("PRAGMA max_page_count = 1000000")  # somebody made room
+    bus.flush_now()
+    assert values_now(bus) == list(range(written + 1))
+    bus.close()
+
+
+def values_now(bus: SqliteBus) -> list[int]:
+    """Read around the bus, whose buffer cannot be flushed."""
+    rows = bus._file.execute("SELECT value FROM topic_1 ORDER BY offset").fetchall()
+    return [int(value) for (value,) in rows]
+
+
+def test_a_flush_that_nobody_waits_for_fails_the_next_call(path: Path) -> None:
+    async def scenario() -> None:
+        bus = SqliteBus(path, retention=KEEP, max_file_bytes=100_000)
+        bus.append("t", b"0" + b" " * 200_000)
+        await asyncio.sleep(0.01)
+        with pytest.raises(BusFullError):
+            bus.append("t", b"1")
+        bus.append("t", b"2")
+        with pytest.raises(BusFullError):
+            await bus.flush()
+        bus._file.execute("PRAGMA max_page_count = 1000000")
+        await bus.flush()
+        assert values_now(bus) == [0, 2]
+        bus.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_failed_flush_is_tried_again_by_itself(path: Path) -> None:
+    async def scenario() -> None:
+        bus = SqliteBus(path, retention=KEEP, max_file_bytes=100_000)
+        bus.append("t", b"0" + b" " * 200_000)
+        await asyncio.sleep(0.01)
+        bus._file.execute("PRAGMA max_page_count = 1000000")
+        with opened(path) as other:
+            consumer = other.subscribe(["t"], start="earliest")
+            assert len(await consumer.read(timeout_s=WAIT_S)) == 1
+        bus.close()
+
+    asyncio.run(scenario())
+
+
+def test_the_buffer_is_bounded(path: Path) -> None:
+    bus = SqliteBus(path, retention=KEEP, max_file_bytes=100_000)
+    taken = 0
+    megabyte = bytes(1024**2)
+    for _ in range(500):
+        try:
+            bus.append("t", megabyte)
+            taken += 1
+        except BusFullError as error:
+            last = error
+    assert taken * len(megabyte) <= BUFFER_BYTES
+    assert "bus.db" in str(last)
+    with pytest.raises(BusFullError):
+        bus.close()
+    with pytest.raises(BusUnavailableError, match="closed"):
+        bus.flush_now()
+
+
+# Upkeep
+
+
+def test_the_log_is_checkpointed_and_cut(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mercury.bus.sqlite_upkeep.CHECKPOINT_BYTES", 100_000)
+    monkeypatch.setattr("mercury.bus.sqlite_upkeep.RESTART_BYTES", 300_000)
+    monkeypatch.setattr("mercury.bus.sqlite_upkeep.QUIET_S", 0.05)
+    wal = Path(f"{path}-wal")
+    with opened(path) as bus:
+        largest = 0
+        for number in range(3000):
+            bus.append("t", b"%d" % number + b" " * 1000)
+            bus.flush_now()
+            if number % 10 == 0:
+                time.sleep(0.001)
+            largest = max(largest, wal.stat().st_size)
+        assert largest < 4_000_000  # 3000 pages of 2 KiB and more were written
+        deadline = time.monotonic() + WAIT_S
+        while wal.stat().st_size and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert wal.stat().st_size == 0
+        assert len(values(bus, "t")) == 3000
+
+
+def test_retention_runs_by_itself(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mercury.bus.sqlite_upkeep.RETENTION_EVERY_S", 0.05)
+    monkeypatch.setattr("mercury.bus.sqlite_upkeep.QUIET_S", 0.05)
+    bus = SqliteBus(path, retention=Retention(max_age_s=0.0, max_bytes=None))
+    for number in range(1000):
+        bus.append("t", b"%d" % number)
+    bus.flush_now()
+    deadline = time.monotonic() + WAIT_S
+    while values(bus, "t") and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert values(bus, "t") == []
+    bus.close()
+
+
+def test_space_is_used_again(path: Path) -> None:
+    bus = SqliteBus(path, retention=Retention(max_age_s=None, max_bytes=300_000))
+    sizes = []
+    for _ in range(6):
+        for number in range(500):
+            bus.append("t", b"%d" % number + b" " * 1000)
+        bus.flush_now()
+        assert bus.enforce_retention() > 0
+        (pages,) = bus._file.execute("PRAGMA page_count").fetchone()
+        sizes.append(pages)
+    assert sizes[-1] <= sizes[1]
+    bus.close()
+
+
+def test_replay_by_time_after_retention(path: Path) -> None:
+    bus = SqliteBus(path, retention=Retention(max_age_s=None, max_bytes=100_000))
+    for number in range(500):
+        bus.append("t", b"%d" % number + b" " * 1000)
+        bus.flush_now()
+    everything = bus.subscribe(["t"], start="earliest").poll()
+    bus.enforce_retention()
+    left = bus.subscribe(["t"], start="earliest").poll()
+    assert 0 < len(left) < 200
+    assert bus.subscribe(["t"], start=FromTime(everything[0].timestamp_us)).poll() == left
+    middle = left[len(left) // 2].timestamp_us
+    replayed = bus.subscribe(["t"], start=FromTime(middle)).poll()
+    assert replayed == [record for record in left if record.timestamp_us >= middle]
+    bus.close()
+
+
+def test_opening_fails_whole(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: Upkeep, *arguments: object) -> None:
+        raise BusUnavailableError("no")
+
+    monkeypatch.setattr(Upkeep, "__init__", fail)
+    with pytest.raises(BusUnavailableError, match="no"):
+        open_bus(f"sqlite:{path}")
+    monkeypatch.undo()
+    with opened(path) as bus:  # nothing was left locked
+        bus.append("t", b"1")

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from geo import oracles
+from geo.oracles import reach
 from geo.strategies import (
     circles,
     corridors,
@@ -110,6 +111,41 @@ def test_corridors_agree_with_a_search_along_the_line(shape: Corridor, data: st.
     clear = [abs(d / half_width_m - 1.0) > 1e-4 for d in exact_m]
     kept = [(p, d <= half_width_m) for p, d, c in zip(points, exact_m, clear, strict=True) if c]
     agree(shape, [p for p, _ in kept], [inside for _, inside in kept])
+
+
+@pytest.mark.parametrize("lat", [0.0, 52.5, -85.0, 90.0])
+@pytest.mark.parametrize("semi_major_m", [100.0, 10_000.0, 300_000.0, 3_000_000.0])
+def test_the_edge_of_an_ellipse_is_exact(lat: float, semi_major_m: float) -> None:
+    for flatness in (0.05, 0.5, 1.0):
+        shape = Ellipse(Position(lat, 180.0), semi_major_m, semi_major_m * flatness, 25.0)
+        angle = np.radians(np.linspace(0.0, 360.0, 37))
+        along, across = np.cos(angle), flatness * np.sin(angle)
+        azimuths_deg = np.degrees(np.arctan2(across, along)) + 25.0
+        for part in (1 - 1e-6, 1 + 1e-6):
+            distances_m = part * semi_major_m * np.hypot(along, across)
+            found = contains(shape, *destination(lat, 180.0, azimuths_deg, distances_m))
+            assert (found == (part < 1.0)).all()
+
+
+@pytest.mark.parametrize("width_m", [1.0, 200.0, 20_000.0, 1_000_000.0])
+@pytest.mark.parametrize(("lat", "lon"), [(0, 0), (52.5, 13.4), (-85, 180), (89.95, 0), (90, 0)])
+@pytest.mark.parametrize("length_m", [10.0, 15_000.0, 300_000.0])
+def test_the_edge_of_a_corridor_is_exact(
+    lat: float, lon: float, width_m: float, length_m: float
+) -> None:
+    """Points at right angles to a segment are as far from it as they were sent."""
+    start = Position(lat, lon)
+    for direction_deg in (0.0, 37.0, 90.0):
+        shape = Corridor((start, reach(start, direction_deg, length_m)), width_m)
+        line = oracles.WGS84.DirectLine(lat, lon, direction_deg, length_m)
+        for part in (0.2, 0.3, 0.7):
+            foot = line.Position(part * length_m)
+            for side_deg in (90.0, -90.0):
+                for slack_m in (-1e-5, 1e-5):
+                    distance_m = width_m / 2.0 + slack_m
+                    azimuth_deg = foot["azi2"] + side_deg
+                    p = reach(Position(foot["lat2"], foot["lon2"]), azimuth_deg, distance_m)
+                    agree(shape, [p], [slack_m < 0])
 
 
 @given(st.one_of(polygons(), pole_rings()), st.data())

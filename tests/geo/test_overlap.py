@@ -134,6 +134,25 @@ def test_circles_overlap_exactly_when_their_radii_reach(
         assert overlaps(a, b) is (apart_m < together_m)
 
 
+@pytest.mark.parametrize(
+    "center", [ORIGIN, Position(52.5, 13.4), Position(85, 180), Position(90, 0)]
+)
+@pytest.mark.parametrize(("first_m", "second_m"), [(1e3, 1e3), (1e5, 100.0), (1e5, 2e6)])
+@pytest.mark.parametrize("azimuth_deg", [0.0, 33.3, 250.0])
+def test_shallow_overlaps_of_round_ellipses_are_found(
+    center: Position, first_m: float, second_m: float, azimuth_deg: float
+) -> None:
+    """Round ellipses have no quick answer as circles do, but the same exact one."""
+    a = Ellipse(center, first_m, first_m, 0.0)
+    smaller_m = min(first_m, second_m)
+    for depth_m in (1e-2 * smaller_m, 1e-4 * smaller_m, 2e-6 * smaller_m):
+        touching = reach(center, azimuth_deg, first_m + second_m - depth_m)
+        assert overlaps(a, Ellipse(touching, second_m, second_m, 0.0))
+        assert overlaps(Circle(touching, second_m), a)
+        missing = reach(center, azimuth_deg, first_m + second_m + depth_m)
+        assert not overlaps(a, Ellipse(missing, second_m, second_m, 0.0))
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.one_of(ellipses(1e6), corridors(), polygons(), pole_rings(), rectangles()),

@@ -187,7 +187,7 @@ class Adapter(Service):
             topics.REPORTS,
             body,
             session.identity.encode(),
-            (envelope_route(envelope), self._place(session)),
+            (envelope_route(envelope), place_header(*session.place)),
         )
 
     def _on_message(self, session: Session, body: bytes, envelope: mercury_pb2.Envelope) -> None:
@@ -195,7 +195,7 @@ class Adapter(Service):
             raise PacketError("expired")
         kind = int(envelope.kind)
         key = session.identity.encode()
-        headers: Headers = (envelope_route(envelope), self._place(session))
+        headers: Headers = (envelope_route(envelope), place_header(*session.place))
         if kind == Kind.EVENT:
             topic, key, headers = self._event(session, envelope, headers)
         elif kind == Kind.CONTENT:
@@ -219,8 +219,7 @@ class Adapter(Service):
             if not (-90.0 <= lat <= 90.0 and -180.0 <= lon <= 180.0):
                 raise PacketError("bad-coordinates")
         else:
-            lat = float(self.sessions.table.lat[session.slot])
-            lon = float(self.sessions.table.lon[session.slot])
+            lat, lon, _heading, _speed = session.place
         if topic == topics.EVENTS_PREFIX + "emergency":
             speed = self._traffic_speed(lat, lon)
             if speed is not None:
@@ -246,12 +245,6 @@ class Adapter(Service):
             near_m=wish.near_m if wish.HasField("near_m") else None,
         )
         self.interests.add(session, subscription)
-
-    def _place(self, session: Session) -> tuple[str, bytes]:
-        table, slot = self.sessions.table, session.slot
-        return place_header(
-            table.lat[slot], table.lon[slot], table.heading[slot], table.speed[slot]
-        )
 
     # From the bus to the clients
 

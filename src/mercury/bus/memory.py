@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from mercury.bus.api import FromOffset, FromTime, Headers, Record, Retention, Start
 from mercury.bus.buffering import RECORD_OVERHEAD_BYTES, Batch, BufferedBus
-from mercury.bus.consumer import ALL_PARTITIONS, GroupConsumer, TopicCursor
+from mercury.bus.consumer import GroupConsumer
+from mercury.bus.cursor import ALL_PARTITIONS, TopicCursor
 from mercury.bus.grouping import Listener, Registry, Topic, check_patterns, partition_of
 from mercury.bus.headers import check_headers
 

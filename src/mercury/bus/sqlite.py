@@ -7,6 +7,7 @@ in a thread; a datagram wakes the readers. After `fork`, open a bus of your own.
 from __future__ import annotations
 
 import itertools
+import sqlite3
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
@@ -19,7 +20,7 @@ from mercury.bus.consumer import GroupConsumer
 from mercury.bus.grouping import Registry, check_patterns, partition_of
 from mercury.bus.headers import encode_headers
 from mercury.bus.sqlite_consumer import LEASE_S, SqliteConsumer
-from mercury.bus.sqlite_schema import LOCK_TIMEOUT_S, PAGE_SIZE, BusFile
+from mercury.bus.sqlite_schema import LOCK_TIMEOUT_S, PAGE_SIZE, BusFile, bus_error
 from mercury.bus.sqlite_upkeep import Upkeep
 from mercury.bus.wakeup import REGISTRY_CHANGED, Nudger
 from mercury.model.errors import BusError
@@ -236,7 +237,10 @@ class SqliteBus(BufferedBus):
     def topics(self) -> list[str]:
         with self.mutex:
             self._check_open()
-            return [topic.name for topic in self._file.registry(Registry(version=-1)).topics]
+            try:
+                return [topic.name for topic in self.refreshed().topics]
+            except sqlite3.Error as error:
+                raise bus_error(error, self.path) from error
 
     def enforce_retention(self) -> int:
         self._check_open()

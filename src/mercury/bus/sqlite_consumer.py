@@ -10,7 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mercury.bus.api import FromOffset, FromTime, Record, Start
-from mercury.bus.consumer import ALL_PARTITIONS, GroupConsumer, TopicCursor
+from mercury.bus.consumer import GroupConsumer
+from mercury.bus.cursor import ALL_PARTITIONS, TopicCursor
 from mercury.bus.grouping import Registry, Topic, rank_of
 from mercury.bus.headers import decode_headers
 from mercury.bus.sqlite_schema import TOMBSTONE, BusFile, bus_error
@@ -142,13 +143,25 @@ class SqliteConsumer(GroupConsumer):
 
     # Reading.
 
-    def _begin(self) -> Registry:
+    def lag(self) -> int:
         try:
-            self._file.execute("BEGIN")
-            return self._bus.refreshed()
+            return super().lag()
         except sqlite3.Error as error:
-            self._file.rollback()
             raise bus_error(error, self._file.path) from error
+
+    def _fetch(self, max_records: int) -> list[Record]:
+        try:
+            return super()._fetch(max_records)
+        except sqlite3.Error as error:
+            raise bus_error(error, self._file.path) from error
+
+    def _begin(self) -> Registry:
+        self._file.execute("BEGIN")
+        try:
+            return self._bus.refreshed()
+        except BaseException:
+            self._file.rollback()
+            raise
 
     def _changed(self) -> bool:
         return self._file.lock.changes() != self._version
@@ -173,15 +186,12 @@ class SqliteConsumer(GroupConsumer):
                 f" WHERE offset > ? AND partition {share} ORDER BY offset LIMIT ?"
             )
         name = topic.name
-        try:
-            return [
-                Record(name, part, at, time_us, key, decode_headers(head) if head else (), value)
-                for part, at, time_us, key, head, value in self._file.execute(
-                    statement, (cursor.position, limit)
-                )
-            ]
-        except sqlite3.Error as error:
-            raise bus_error(error, self._file.path) from error
+        return [
+            Record(name, part, at, time_us, key, decode_headers(head) if head else (), value)
+            for part, at, time_us, key, head, value in self._file.execute(
+                statement, (cursor.position, limit)
+            )
+        ]
 
     def _end_offset(self, topic: Topic) -> int:
         return end_offset(self._file, topic)

@@ -17,6 +17,10 @@ T = TypeVar("T")
 APPLICATION_ID = 0x4D455243  # "MERC"
 SCHEMA_VERSION = 1
 LOCK_TIMEOUT_S = 2.0
+# The log takes whole pages, so a small one makes short commits. Of 1, 2, 4 and 8 KiB with records
+# of 300 bytes, 2 KiB has the fastest batches of 64 (243 µs; 273, 301, 355 for the others), half
+# the log of 4 KiB, and as fast commits of one record as any (16 µs). Mapping the file into
+# memory brings nothing: what is read was just written, and is still in the log.
 PAGE_SIZE = 2048
 CACHE_KIB = 8192
 # A record with this partition holds the place of the newest offset after retention took the

@@ -28,7 +28,7 @@ from mercury.model.area import Corridor
 PIECE_M = 20_000.0
 # From here on only the exact distance counts.
 _FARTHEST_BY_CHORD_M = 2_000_000.0
-_FOOT_STEPS = 5
+_FOOT_STEPS = 4
 
 
 class Pieces(NamedTuple):

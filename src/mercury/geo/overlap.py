@@ -56,8 +56,11 @@ def _share_time(a: Area, b: Area) -> bool:
 
 
 def _shapes_overlap(a: Shape, b: Shape) -> bool:
+    # Boxes contain their shapes, so apart they settle it; a rectangle is its box.
+    if not prepare(a).box.overlaps(prepare(b).box):
+        return False
     if isinstance(a, Rectangle) and isinstance(b, Rectangle):
-        return Box.of_rectangle(a).overlaps(Box.of_rectangle(b))
+        return True
     around_a, around_b = bounding_circle(a), bounding_circle(b)
     apart_m = _apart_m(around_a.center, around_b.center)
     if apart_m > around_a.radius_m + around_b.radius_m + EDGE_M:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -278,11 +279,14 @@ class AdapterSessions:
         lat, lon = telemetry.lat, telemetry.lon
         if not _on_earth(lat, lon):
             return False
+        heading = telemetry.heading_deg if telemetry.HasField("heading_deg") else math.nan
+        speed = telemetry.speed_mps if telemetry.HasField("speed_mps") else math.nan
         table, slot = self.table, session.slot
+        session.place = (lat, lon, heading, speed)
         table.lat[slot] = lat
         table.lon[slot] = lon
-        table.heading[slot] = telemetry.heading_deg if telemetry.HasField("heading_deg") else np.nan
-        table.speed[slot] = telemetry.speed_mps if telemetry.HasField("speed_mps") else np.nan
+        table.heading[slot] = heading
+        table.speed[slot] = speed
         table.moved[slot] = True
         table.last_report[slot] = now
         return True

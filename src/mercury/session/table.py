@@ -18,6 +18,8 @@ from mercury.wire.packet import TOKEN_BYTES, headers
 
 ADDRESS_BYTES = 28  # a sockaddr_in6; a sockaddr_in needs 16
 
+NOWHERE = (math.nan, math.nan, math.nan, math.nan)
+
 _FIRST_CAPACITY = 1024
 
 
@@ -33,6 +35,7 @@ class Session:
         "last_message",
         "messages",
         "opened",
+        "place",
         "replay",
         "reports",
         "slot",
@@ -48,6 +51,7 @@ class Session:
         self.incarnation = incarnation  # which life of the client opened this session
         self.address = address  # the raw sockaddr the client was last heard from
         self.opened = now
+        self.place = NOWHERE  # lat, lon, heading, speed as last reported
         self.last_message = now
         self.messages = 0  # packets accepted
         self.reports = 0  # of which telemetry reports

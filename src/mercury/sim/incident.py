@@ -60,9 +60,9 @@ class Incident:
     told_ms: dict[int, float] = field(default_factory=dict)  # since it was first sensed
     told_outside: list[int] = field(default_factory=list)  # told where they should not have been
     repeated: int = 0  # the same alert again for the same vehicle
-    further_alerts: int = 0  # received of other alerts, when witnesses were not merged into one
     _event_ids: set[bytes] = field(default_factory=set)
     _alert_id: bytes = b""
+    _further_ids: set[bytes] = field(default_factory=set)
     _begun: float = 0.0
 
     def sensed_by(self, vehicle: int, event_id: bytes, now: float) -> None:
@@ -88,7 +88,7 @@ class Incident:
             inside = contains(area, traffic.lat, traffic.lon, traffic.heading_deg)
             self.inside = [int(number) for number in inside.nonzero()[0]]
         elif alert.id != self._alert_id:
-            self.further_alerts += 1
+            self._further_ids.add(alert.id)
             return
         if vehicle in self.told_ms:
             self.repeated += 1
@@ -113,6 +113,11 @@ class Incident:
     def missed(self) -> list[int]:
         """Who was in the area when the alert came, and has not been told."""
         return [vehicle for vehicle in self.inside if vehicle not in self.told_ms]
+
+    @property
+    def further_alerts(self) -> int:
+        """How many more alerts came, where witnesses were too far apart to be taken for one."""
+        return len(self._further_ids)
 
     def to_json(self) -> dict[str, Any]:
         """For programs."""
@@ -180,6 +185,8 @@ class Incident:
             parts.append(f"{self._listed(self.told_outside)} {_were(outside)} told outside of it!")
         else:
             parts.append("Nobody outside was told.")
+        if more := self.further_alerts:
+            parts.append(f"Witnesses far apart caused {more} more alert{'s' if more > 1 else ''}.")
         return parts
 
     def _names(self, vehicles: Iterable[int]) -> list[str]:

@@ -1,0 +1,36 @@
+# Everything sets itself up: the virtual environment is made on first use and again when
+# pyproject.toml changes.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test check proto clean
+
+demo: $(READY)
+	@mkdir -p out/demo && rm -f out/demo/*
+	$(BIN)/mercury up --bus sqlite:out/demo/mercury.db --vehicles 300 --event 2000,2000,250 \
+		--event-after 15 --for 60
+
+test: $(READY)
+	$(BIN)/python -m pytest -q
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict src
+	$(BIN)/codespell
+
+proto: $(READY)
+	$(BIN)/python -m grpc_tools.protoc -I src/mercury/wire --python_out=src/mercury/wire \
+		--pyi_out=src/mercury/wire src/mercury/wire/mercury.proto
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Mercury needs Python 3.11 or later; set PYTHON=python3.11 or the like" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

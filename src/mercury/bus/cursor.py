@@ -1,0 +1,67 @@
+"""Positions: how far a consumer has read a topic, and what it may mark as done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mercury.bus.api import Record
+from mercury.bus.grouping import Topic
+
+# Offsets are counted per topic, so one number can stand for all partitions of it.
+ALL_PARTITIONS = -1
+
+
+class TopicCursor:
+    """How far one consumer has read one topic."""
+
+    __slots__ = ("ahead", "delivered", "dirty", "marked", "owned", "position", "topic")
+
+    def __init__(self, topic: Topic, position: int) -> None:
+        self.topic = topic
+        self.position = position  # everything owned up to this offset was looked at
+        self.owned: frozenset[int] | None = None  # None: every partition
+        self.ahead: dict[int, int] = {}  # partitions that begin beyond `position`
+        self.delivered: dict[int, int] = {}  # partition -> last offset, since the last mark
+        self.marked = position
+        self.dirty = True  # something may be there to read
+
+    def position_in(self, partition: int) -> int:
+        return max(self.position, self.ahead.get(partition, 0))
+
+    def place(self, positions: Mapping[int, int]) -> None:
+        """Go on at the given position in each owned partition."""
+        self.position = min(positions.values(), default=self.position)
+        self.ahead = {part: at for part, at in positions.items() if at > self.position}
+        self.marked = self.position
+        self.delivered = {}
+        self.owned = None if len(positions) == self.topic.partitions else frozenset(positions)
+        self.dirty = True
+
+    def accept(self, found: list[Record]) -> list[Record]:
+        """Drop what lies before the position of its partition."""
+        if self.ahead:
+            ahead = self.ahead
+            found = [one for one in found if one.offset > ahead.get(one.partition, 0)]
+            self.ahead = {part: at for part, at in ahead.items() if at > self.position}
+        if self.owned is not None:
+            for one in found:
+                self.delivered[one.partition] = one.offset
+        return found
+
+    def take_marks(self) -> dict[int, int]:
+        """Positions to commit for everything delivered since the last call."""
+        marks, self.delivered = self.delivered, {}
+        if self.owned is None and self.position != self.marked:
+            marks[ALL_PARTITIONS] = self.marked = self.position
+        return marks
+
+    def unmarked(self, share: frozenset[int]) -> dict[int, int]:
+        """Positions that were delivered but not yet marked, of some partitions."""
+        if self.owned is None and self.position != self.marked:
+            return {part: self.position_in(part) for part in share}
+        return {part: at for part, at in self.delivered.items() if part in share}
+
+
+def committed_position(committed: Mapping[int, int], partition: int) -> int:
+    """Where a group stands in a partition; a topic younger than the group starts at 0."""
+    return max(committed.get(ALL_PARTITIONS, 0), committed.get(partition, 0))

@@ -1,0 +1,175 @@
+"""A fleet of real clients against a real adapter."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import uvloop
+
+from mercury.adapter import Adapter
+from mercury.broker import Broker
+from mercury.bus import Bus, open_bus
+from mercury.config.settings import AdapterSettings, BrokerSettings
+from mercury.model import topics
+from mercury.model.area import Position
+from mercury.model.errors import ConfigurationError, NotConnectedError
+from mercury.service.clock import now
+from mercury.session import SessionSettings
+from mercury.sim.fleet import Fleet
+from mercury.sim.frame import PlaneFrame
+from mercury.sim.plane import Plane
+
+VEHICLES = 200
+INTERVAL_S = 0.25
+# Nobody is pruned on a machine that is busy.
+SESSION = SessionSettings(report_interval_s=INTERVAL_S, missed_reports=100)
+SIZE_M = 2000.0
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    uvloop.run(asyncio.wait_for(work, 30.0))
+
+
+def fleet_for(uri: str, vehicles: int = VEHICLES, **options: Any) -> Fleet:
+    plane = Plane.scatter(vehicles, SIZE_M, SIZE_M, np.random.default_rng(3))
+    frame = PlaneFrame(Position(40.7608, -111.8910))
+    return Fleet(plane, frame, uri, session=SESSION, **options)
+
+
+@asynccontextmanager
+async def served(tmp_path: Path) -> AsyncIterator[tuple[Bus, Adapter, str]]:
+    bus = open_bus(f"sqlite:{tmp_path / 'bus.db'}")
+    adapter = Adapter(bus, AdapterSettings(port=0), SESSION)
+    await adapter.start()
+    try:
+        yield bus, adapter, f"udp://127.0.0.1:{adapter.port}"
+    finally:
+        await adapter.stop()
+        bus.close()
+
+
+async def until(done: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10.0):
+        while not done():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+def test_all_connect_report_in_time_and_say_goodbye(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with served(tmp_path) as (bus, adapter, uri):
+            counts: list[int] = []
+            fleet = fleet_for(uri, tick_s=0.1, on_connected=counts.append)
+            before = fleet.traffic.copy()
+            await fleet.start()
+            assert fleet.connected == len(adapter.sessions.table) == VEHICLES
+            assert counts == sorted(counts)
+            assert counts[-1] == VEHICLES
+
+            await bus.flush()
+            reports = bus.subscribe((topics.REPORTS,), start="latest")
+            begun, at_begin = now(), adapter.counters["reports"]
+            await asyncio.sleep(1.5)
+            lasted_s, reported = now() - begun, adapter.counters["reports"] - at_begin
+            await bus.flush()
+            on_bus = []
+            while records := reports.poll():
+                on_bus += [record.key for record in records]
+            expected = VEHICLES * lasted_s / INTERVAL_S
+            assert 0.4 * expected < reported < 1.3 * expected
+            assert 0.9 * reported < len(on_bus) < 1.1 * reported + VEHICLES
+            assert len(set(on_bus)) == VEHICLES
+            reports.close()
+
+            moved_m = np.hypot(fleet.traffic.x_m - before.x_m, fleet.traffic.y_m - before.y_m)
+            assert np.median(moved_m) > 1.0
+            for number, client in enumerate(fleet.clients):
+                assert client.position is not None
+                assert client.position.lat == fleet.traffic.lat[number]
+                assert client.position.lon == fleet.traffic.lon[number]
+            assert fleet.sessions_lost == 0
+            await fleet.stop()
+            await until(lambda: len(adapter.sessions.table) == 0)
+            assert adapter.counters["sessions_closed"] == VEHICLES
+
+    run(work())
+
+
+def test_an_event_is_told_to_those_it_concerns(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with served(tmp_path) as (bus, _, uri):
+            settings = BrokerSettings(emergency_radius_m=600.0, merge_distance_m=400.0)
+            broker = Broker(bus, settings)
+            await broker.start()
+            fleet = fleet_for(uri, tick_s=None)
+            await fleet.start()
+            try:
+                assert not (await fleet.simulate_event(1.0, 1.0, 0.5)).sensed
+                witnesses = fleet.plane.inside_circle(1000.0, 1000.0, 200.0).tolist()
+                incident = await fleet.simulate_event(1000.0, 1000.0, 200.0)
+                assert incident.sensed == witnesses
+                assert len(witnesses) > 2
+                await until(lambda: incident.area is not None and not incident.missed)
+                await asyncio.sleep(0.1)
+                assert sorted(incident.told_ms) == incident.inside
+                assert len(witnesses) < len(incident.inside) < VEHICLES
+                assert incident.told_outside == []
+                assert fleet.unrelated_alerts == 0
+            finally:
+                await fleet.stop()
+                await broker.stop()
+
+    run(work())
+
+
+def test_no_adapter_is_a_clear_error() -> None:
+    async def work() -> None:
+        fleet = fleet_for("udp://127.0.0.1:9", vehicles=3, patience_s=0.2)
+        with pytest.raises(NotConnectedError, match="0 of 3 vehicles have a session: no answer"):
+            await fleet.start()
+
+    run(work())
+
+
+def test_more_sockets_than_the_system_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        with pytest.raises(ConfigurationError, match=r"need 328 open files .* allows 300"):
+            await fleet_for("udp://127.0.0.1:9").start()
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (100, 300))
+    run(work())
+
+
+def test_the_command_says_what_happened_when_it_is_stopped(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with served(tmp_path) as (_, adapter, uri):
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-c", "from mercury.cli.sim import app; app()"),
+                *("--vehicles", "5", "--adapter", uri, "--json", "--event", "2000,2000,4000"),
+                *("--event-after", "0"),
+                cwd=tmp_path,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+            )
+            assert process.stderr is not None
+            assert b"5 of 5 vehicles connected" in await process.stderr.readline()
+            await until(lambda: adapter.counters["messages"] >= 5)
+            process.send_signal(signal.SIGTERM)
+            out, err = await process.communicate()
+            assert process.returncode == 0, err
+            (line,) = out.splitlines()
+            result = json.loads(line)
+            assert (result["vehicles"], result["connected"]) == (5, 5)
+            assert len(result["incidents"][0]["sensed"]) == 5
+            await until(lambda: len(adapter.sessions.table) == 0)
+
+    run(work())

@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 
 demo: $(READY)
 	@mkdir -p out/demo && rm -f out/demo/*
-	$(BIN)/mercury up --bus sqlite:out/demo/mercury.db --vehicles 300 --event 2000,2000,250 \
+	$(BIN)/mercury up --bus sqlite:out/demo/mercury.db --vehicles 500 --event 2000,2000,150 \
 		--event-after 15 --for 60
 
 test: $(READY)

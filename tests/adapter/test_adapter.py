@@ -34,7 +34,11 @@ def now_us() -> int:
 
 
 def alert(
-    to: Address | Area, text: str = "crash", *, priority: int = Priority.EMERGENCY, until_s: float = 0
+    to: Address | Area,
+    text: str = "crash",
+    *,
+    priority: int = Priority.EMERGENCY,
+    until_s: float = 0,
 ) -> Message:
     return Message(
         kind=Kind.ALERT,
@@ -205,7 +209,9 @@ async def test_two_adapters_serve_their_own_coverage_from_one_bus() -> None:
             tell(world, alert(Area(Circle(HERE, 20_000.0)), "both", until_s=60))
             assert [(await first(here)).event.text for _ in range(2)] == ["here", "both"]
             assert [(await first(far)).event.text for _ in range(2)] == ["far", "both"]
-            assert south.statistics().dropped == north.statistics().dropped == {"outside-coverage": 1}
+            assert (
+                south.statistics().dropped == north.statistics().dropped == {"outside-coverage": 1}
+            )
 
 
 @in_loop

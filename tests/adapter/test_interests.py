@@ -18,7 +18,9 @@ def interest(topic: str, text: str = "") -> bytes:
     return interest_id(topic, compile_filter(text))
 
 
-def wish(id: bytes, topic: str = "fuel", text: str = "", near_m: float | None = None) -> Subscription:
+def wish(
+    id: bytes, topic: str = "fuel", text: str = "", near_m: float | None = None
+) -> Subscription:
     return Subscription(id, topic, text, near_m)
 
 

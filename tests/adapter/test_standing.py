@@ -33,9 +33,7 @@ class Bench:
         self.table.remove(session)
         self.standing.closed(session)
 
-    def move(
-        self, session: Session, at: tuple[float, float], heading_deg: float = np.nan
-    ) -> None:
+    def move(self, session: Session, at: tuple[float, float], heading_deg: float = np.nan) -> None:
         self.table.lat[session.slot], self.table.lon[session.slot] = at
         self.table.heading[session.slot] = heading_deg
         self.table.moved[session.slot] = True

@@ -390,7 +390,8 @@ def test_what_a_leaving_member_did_not_commit_goes_to_the_others(opener: Opener)
     assert keep_order(again)
 
 
-def test_a_member_cannot_commit_what_it_lost(opener: Opener) -> None:
+@pytest.mark.parametrize("notices", [False, True])
+def test_a_member_cannot_commit_what_it_lost(opener: Opener, notices: bool) -> None:
     bus, other = opener(), opener()
     slow = bus.subscribe(["t"], group="g", start="earliest")
     fill(bus, "t", 70)
@@ -398,12 +399,47 @@ def test_a_member_cannot_commit_what_it_lost(opener: Opener) -> None:
     heir = other.subscribe(["t"], group="g")
     inherited = heir.poll()
     assert inherited  # handed to the heir because nobody had marked it
+    if notices:
+        assert slow.lag() == 0
     slow.commit()  # too late for the heir's share, in time for its own
     bus.flush_now()
     slow.close()
     heir.close()
     again = take(other.subscribe(["t"], group="g"), len(inherited))
     assert sorted(numbers(again)) == sorted(numbers(inherited))
+
+
+def test_a_member_that_stays_does_not_read_its_share_again(opener: Opener) -> None:
+    bus = opener()
+    first = bus.subscribe(["t"], group="g", start="earliest")
+    fill(bus, "t", 70)
+    held = take(first, 70)  # and has not committed
+    second = opener().subscribe(["t"], group="g")
+    again = second.poll()
+    assert first.poll() == []
+    assert {record.partition for record in again} < {record.partition for record in held}
+    second.close()  # without a commit: its share comes back, the rest does not
+    back = take(first, len(again))
+    assert back == again
+
+
+def test_unequal_positions_are_read_in_small_steps(opener: Opener) -> None:
+    bus = opener()
+    first = bus.subscribe(["t"], group="g", start="earliest")
+    second = opener().subscribe(["t"], group="g")
+    fill(bus, "t", 140)
+    done = first.poll()
+    first.commit()  # one half of the partitions is ahead of the other
+    bus.flush_now()
+    first.close()
+    second.close()
+    heir = bus.subscribe(["t"], group="g")
+    left: list[Record] = []
+    while records := heir.poll(3):
+        left += records
+        heir.commit()
+        bus.flush_now()
+    assert sorted(numbers(done + left)) == list(range(140))
 
 
 def test_reading_goes_on_at_the_committed_offset(opener: Opener) -> None:

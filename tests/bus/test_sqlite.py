@@ -19,9 +19,11 @@ from pathlib import Path
 
 import pytest
 
-from mercury.bus import Bus, FromTime, Retention, open_bus
+from mercury.bus import Bus, Consumer, FromTime, Record, Retention, open_bus
 from mercury.bus.buffering import BUFFER_BYTES
+from mercury.bus.cursor import TopicCursor
 from mercury.bus.sqlite import SqliteBus
+from mercury.bus.sqlite_consumer import SqliteConsumer
 from mercury.bus.sqlite_upkeep import Upkeep
 from mercury.bus.wakeup import Doorbell, Nudger
 from mercury.model.errors import BusCorruptError, BusError, BusFullError, BusUnavailableError
@@ -306,6 +308,102 @@ def test_a_dead_listener_is_forgotten_at_the_next_append(path: Path) -> None:
         assert sorted(int(record.value) for record in heir.poll()) == [0, 1, 2]
 
 
+def test_members_look_after_each_other(path: Path) -> None:
+    with opened(path) as bus, child(ECHO, path, "asyncio") as process:
+        assert line(process) == "ready"
+        heir = bus.subscribe(["requests"], group="echo", start="earliest")
+        assert isinstance(heir, SqliteConsumer)
+        for number in range(70):
+            bus.append("requests", b"%d" % number, b"%d" % number)
+        bus.flush_now()
+        mine = len(heir.poll())
+        process.kill()  # and nobody appends any more
+        process.wait()
+        heir._seen_us -= 2_000_000  # time to renew the lease
+        heir.poll()
+        assert bus._registry.members("echo") == (bus._registry.listener(heir.id),)  # type: ignore[attr-defined]
+        assert mine < 70
+
+
+def test_a_share_lost_between_two_looks_is_not_read(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(path) as bus, opened(path) as other:
+        member = bus.subscribe(["t"], group="g", start="earliest")
+        assert isinstance(member, SqliteConsumer)
+        bus.append("t", b"0", b"0")
+        bus.flush_now()
+        assert len(member.poll()) == 1
+        member.commit()
+        bus.flush_now()
+        heirs: list[Consumer] = []
+        select = member._select
+
+        def join_meanwhile(cursor: TopicCursor, limit: int) -> list[Record]:
+            if not heirs:
+                heirs.append(other.subscribe(["t"], group="g"))
+                for number in range(1, 71):
+                    other.append("t", b"%d" % number, b"%d" % number)
+                other.flush_now()
+            return select(cursor, limit)
+
+        monkeypatch.setattr(member, "_select", join_meanwhile)
+        member.check_all()
+        member._unchecked = False  # as after a nudge
+        mine = member._fetch(512)
+        theirs = heirs[0].poll()
+        both = sorted(int(record.value) for record in [*mine, *theirs])
+        assert both == list(range(1, 71))
+
+
+def test_what_was_undone_is_not_believed(path: Path) -> None:
+    bus = SqliteBus(path, retention=KEEP)
+    with opened(path) as other:
+        member = bus.subscribe(["t"], group="g", start="earliest")
+        bus.append("t", b"0", b"0")
+        bus.flush_now()
+        assert len(member.poll()) == 1
+        member.commit()
+        (pages,) = bus._file.execute("PRAGMA page_count").fetchone()
+        bus._file.execute(f"PRAGMA max_page_count = {pages + 2}")
+        bus.append("new.topic", bytes(100_000))
+        with pytest.raises(BusFullError):
+            bus.flush_now()  # a topic, and with it a version, that never came to be
+        heir = other.subscribe(["t"], group="g")  # the same version, another content
+        bus._file.execute("PRAGMA max_page_count = 1000000")
+        for number in range(1, 71):
+            other.append("t", b"%d" % number, b"%d" % number)
+        other.flush_now()
+        both = [*member.poll(), *heir.poll()]
+        assert sorted(int(record.value) for record in both if record.value != b"0") == list(
+            range(1, 71)
+        )
+    bus.close()
+
+
+def test_registries_are_never_stale(path: Path) -> None:
+    # Readers look while topics are being created: what they remember must not be the old list.
+    with contextlib.ExitStack() as stack:
+        makers = [stack.enter_context(child(MAKE_TOPICS, path)) for _ in range(2)]
+        for maker in makers:
+            assert maker.wait(WAIT_S) == 0
+    with opened(path) as bus:
+        assert len(bus.topics()) == 300
+
+
+MAKE_TOPICS = """
+import sys
+from mercury.bus import open_bus
+bus = open_bus("sqlite:" + sys.argv[1])
+consumer = bus.subscribe(["none"], group="g")
+for number in range(300):
+    consumer.poll()
+    bus.append(f"topic.{number}", b"")
+    bus.flush_now()
+bus.close()
+"""
+
+
 # Wake-up
 
 
@@ -454,7 +552,7 @@ def test_a_full_disk(path: Path) -> None:
             bus.flush_now()
             written += 1
     except BusFullError as error:
-        assert re.search(r"no space is left .*bus\.db", str(error))  # noqa: PT017
+        assert re.search(r"no space is left .*bus\.db", str(error))
     assert 10 < written < 100
     assert len(values_now(bus)) == written  # nothing is lost, nothing is half there
     with pytest.raises(BusFullError):

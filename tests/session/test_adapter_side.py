@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+
 from mercury.model.area import Position
 from mercury.model.message import Address, Attributes, Event, Kind, Message, Telemetry
 from mercury.session import AdapterSessions, Closed, Opened, Received, Reported, SessionSettings
@@ -200,9 +201,7 @@ def test_a_flood_is_cut_and_others_are_served() -> None:
     bench = Bench(flood_rate_per_s=10.0, flood_burst=20.0)
     bench.init("car")
     bench.init("calm")
-    accepted = sum(
-        bench.send(Kind.REPORT, TELEMETRY, now=1.0) is not None for _ in range(100)
-    )
+    accepted = sum(bench.send(Kind.REPORT, TELEMETRY, now=1.0) is not None for _ in range(100))
     assert accepted == 20
     assert bench.core.dropped == {"flood": 80}
     calm = bench.send(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+
 from mercury.model.area import Position
 from mercury.model.errors import NotConnectedError
 from mercury.model.message import Address, Event, Grant, Kind, Message, Telemetry
@@ -101,9 +102,7 @@ def test_an_acknowledge_of_another_life_is_not_taken() -> None:
     core.start(0.0)
     core.incarnation += 1
     grant = Grant(TOKEN, core.incarnation - 1, 2.0, 1.0)
-    core.receive(
-        pack(Kind.ACKNOWLEDGE, 5, TOKEN, 0, from_adapter(Kind.ACKNOWLEDGE, grant)), 0.1
-    )
+    core.receive(pack(Kind.ACKNOWLEDGE, 5, TOKEN, 0, from_adapter(Kind.ACKNOWLEDGE, grant)), 0.1)
     assert core.state is SessionState.CONNECTING
     assert core.dropped == {"repeated-acknowledge": 1}
 

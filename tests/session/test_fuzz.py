@@ -6,6 +6,7 @@ import random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from mercury.model.area import Area, Circle, Polygon, Position
 from mercury.model.errors import PacketError
 from mercury.model.message import (
@@ -27,7 +28,9 @@ AREA = Area(Polygon((HERE, Position(41.0, -111.0), Position(41.0, -110.0))), val
 PAYLOADS = [
     None,
     Telemetry(HERE, 90.0, 3.0, 5.0, 1300.0, 17),
-    Event("emergency", HERE, 20.0, 4.0, "text", {"a": 1, "b": "x", "c": 1.5, "d": b"\0", "e": True}),
+    Event(
+        "emergency", HERE, 20.0, 4.0, "text", {"a": 1, "b": "x", "c": 1.5, "d": b"\0", "e": True}
+    ),
     Attributes({"fuel_price": 1.5, "brand": "X"}, HERE),
     Subscription(b"s" * 16, "fuel", "fuel_price < 1.6", 500.0),
     Grant(b"t" * 16, 1, 5.0, 1.0, "adapter"),
@@ -69,9 +72,7 @@ def test_a_hundred_thousand_packets_do_no_harm() -> None:
     adapter = AdapterSessions(
         "adapter", SessionSettings(flood_rate_per_s=1e9, flood_burst=1e9), lambda: rng.randbytes(16)
     )
-    client = ClientSession(
-        "car", SessionSettings(), random.Random(1), telemetry=Telemetry(HERE)
-    )
+    client = ClientSession("car", SessionSettings(), random.Random(1), telemetry=Telemetry(HERE))
     client.start(0.0)
     adapter.receive(client.outbox.pop(), b"c" * 16, 0.0)
     client.receive(adapter.outbox.pop()[0], 0.0)

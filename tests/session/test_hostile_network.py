@@ -6,9 +6,10 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from session.world import World, address_of
+
 from mercury.session import Closed, Lost, Opened, SessionSettings, SessionState
 from mercury.testing import HostileNetwork
-from session.world import World, address_of
 
 SETTINGS = SessionSettings(init_retry_max_s=2.0)
 # Bad enough that handshakes fail often, good enough that three reports in a row seldom do.

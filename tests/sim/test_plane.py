@@ -90,6 +90,11 @@ def test_heading_is_clockwise_from_north() -> None:
     assert (north.x_m[0], north.y_m[0]) == pytest.approx((10.0, 20.0))
 
 
+@pytest.mark.parametrize("heading", [-1e-15, 360.0, 720.0])
+def test_north_is_0_and_never_360(heading: float) -> None:
+    assert straight(10.0, 10.0, heading, 5.0).heading_deg[0] == 0.0
+
+
 def test_same_seed_same_traffic_and_it_wanders() -> None:
     planes = [Plane.scatter(50, 1000.0, 1000.0, np.random.default_rng(seed)) for seed in (7, 7, 8)]
     headings = planes[0].heading_deg.copy()

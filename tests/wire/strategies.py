@@ -95,7 +95,9 @@ def areas(draw: st.DrawFn) -> Area:
 
 named = st.sampled_from(sorted(set(AddressKind) - {AddressKind.EVERYONE, AddressKind.AREA}))
 addresses: SearchStrategy[Address] = st.one_of(
-    st.builds(Address, named, NAME), st.just(Address.everyone()), st.builds(Address.to_area, areas())
+    st.builds(Address, named, NAME),
+    st.just(Address.everyone()),
+    st.builds(Address.to_area, areas()),
 )
 
 payloads: SearchStrategy[Payload] = st.one_of(

@@ -195,7 +195,11 @@ def test_what_makes_no_sense_has_a_reason(change: object, reason: str) -> None:
 
 @pytest.mark.parametrize(
     ("field", "value", "reason"),
-    [("priority", 10, "malformed"), ("priority", 2**31, "malformed"), ("kind", 300, "unknown-kind")],
+    [
+        ("priority", 10, "malformed"),
+        ("priority", 2**31, "malformed"),
+        ("kind", 300, "unknown-kind"),
+    ],
 )
 def test_who_only_parses_is_safe_from_numbers_out_of_range_too(
     field: str, value: int, reason: str
@@ -216,7 +220,9 @@ def test_random_bytes_never_raise_anything_else(data: bytes) -> None:
 
 
 @given(messages, st.data())
-def test_a_damaged_message_never_raises_anything_else(message: Message, data: st.DataObject) -> None:
+def test_a_damaged_message_never_raises_anything_else(
+    message: Message, data: st.DataObject
+) -> None:
     encoded = bytearray(encode(message))
     at = data.draw(st.integers(0, len(encoded) - 1))
     encoded[at] ^= data.draw(st.integers(1, 255))

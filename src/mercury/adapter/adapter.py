@@ -19,7 +19,7 @@ from mercury.geo import contains, haversine_m, overlaps
 from mercury.model import topics
 from mercury.model.area import Area, Position
 from mercury.model.errors import AreaError, BusError, MessageError, PacketError
-from mercury.model.message import Address, Kind, Message, Priority, Subscription
+from mercury.model.message import Address, EventKind, Kind, Message, Priority, Subscription
 from mercury.net import Packets, UdpEndpoint, bind_udp
 from mercury.service import Service, Statistics, epoch_us, now, now_us
 from mercury.service.stall import WINDOW_S as STALL_WINDOW_S
@@ -54,6 +54,7 @@ _INTEREST_REFRESH_S = 10.0
 _STANDING_LOOKBACK_S = 24 * 3600.0  # alerts that still hold are found again after a restart
 _READ_BATCH = 512
 _LONGEST_TURN_S = 0.005
+_COMPLAINT_S = 5.0
 
 
 class Adapter(Service):
@@ -82,6 +83,7 @@ class Adapter(Service):
         self._endpoint: UdpEndpoint | None = None
         self._outbound: Outbound | None = None
         self._consumers: list[Consumer] = []
+        self._complain_at = 0.0  # about a bus that fails, not for every packet
 
     @property
     def port(self) -> int:
@@ -162,7 +164,9 @@ class Adapter(Service):
                 self.dropped[error.reason] += 1
             except BusError as error:  # the bus is full or away: say so, and serve on
                 self.dropped["bus-unavailable"] += 1
-                log.error("cannot append to the bus: %s", error)
+                if time >= self._complain_at:
+                    self._complain_at = time + _COMPLAINT_S
+                    log.error("messages are lost, the bus does not take them: %s", error)
         if sessions.outbox:
             assert self._outbound is not None
             for packet, address in sessions.outbox:
@@ -172,6 +176,11 @@ class Adapter(Service):
 
     def _on_opened(self, event: Opened) -> None:
         self.counters["sessions_opened"] += 1
+        if event.replaced is not None:
+            # It renews the subscriptions it still wants, and hears standing alerts again: what was
+            # sent to its earlier life may not have arrived, and the client drops doubles.
+            self.counters["sessions_replaced"] += 1
+            self.interests.closed(event.replaced)
         self.standing.opened(event.session)
         if event.envelope.WhichOneof("payload") == "telemetry":
             self._on_report(event.session, event.body, event.envelope)
@@ -220,12 +229,15 @@ class Adapter(Service):
                 raise PacketError("bad-coordinates")
         else:
             lat, lon, _heading, _speed = session.place
-        if topic == topics.EVENTS_PREFIX + "emergency":
+        # Events of one place share a key, so that one consumer sees them all, in order. All
+        # witnesses of an emergency must meet at one broker: there the places are large.
+        digits = 2
+        if event.kind == EventKind.EMERGENCY:
+            digits = 0
             speed = self._traffic_speed(lat, lon)
             if speed is not None:
                 headers = (*headers, traffic_header(speed))
-        # Events of one place share a key, so that one consumer sees them all, in order.
-        return topic, f"{lat:.2f},{lon:.2f}".encode(), headers
+        return topic, f"{lat:.{digits}f},{lon:.{digits}f}".encode(), headers
 
     def _traffic_speed(self, lat: float, lon: float) -> float | None:
         table = self.sessions.table

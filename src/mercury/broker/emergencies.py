@@ -15,7 +15,7 @@ class EmergencyRule:
     radius_m: float = 500.0
     horizon_s: float = 20.0  # who drives this long at the speed of traffic to get there, is told
     max_radius_m: float = 5000.0
-    merge_distance_m: float = 200.0
+    merge_distance_m: float = 300.0
     merge_window_s: float = 10.0
 
     def radius_for(self, traffic_mps: float | None, event_radius_m: float | None) -> float:

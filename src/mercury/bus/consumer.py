@@ -261,27 +261,33 @@ class GroupConsumer(ABC):
             if self._loop is None:  # else the loop collects them as they come
                 self._collect_nudges()
             while True:
-                if self._unchecked or self._changed():
-                    self._unchecked = False
-                    registry = self._begin()
-                    try:
-                        self.follow(registry)
-                    finally:
-                        self._end()
-                if self._read_dirty(max_records, records):
-                    return records
+                if not self._unchecked and not self._changed():
+                    if self._read_dirty(max_records, records):
+                        return records
+                    continue
+                # In one view with the registry nothing can change under our hands.
+                self._unchecked = False
+                registry = self._begin()
+                try:
+                    self.follow(registry)
+                    self._read_dirty(max_records, records, in_view=True)
+                finally:
+                    self._end()
+                return records
 
-    def _read_dirty(self, max_records: int, records: list[Record]) -> bool:
+    def _read_dirty(
+        self, max_records: int, records: list[Record], *, in_view: bool = False
+    ) -> bool:
         """Read what is there, in order; False if our share changed before we were through."""
         for cursor in self._cursors:
             while cursor.dirty and len(records) < max_records:
-                found = self._read_some(cursor, max_records - len(records))
+                found = self._read_some(cursor, max_records - len(records), in_view)
                 if found is None:
                     return False
                 records += found
         return True
 
-    def _read_some(self, cursor: TopicCursor, limit: int) -> list[Record] | None:
+    def _read_some(self, cursor: TopicCursor, limit: int, in_view: bool) -> list[Record] | None:
         owned = cursor.owned
         if owned is not None and not owned:
             cursor.dirty = False
@@ -290,7 +296,7 @@ class GroupConsumer(ABC):
         end = 0 if owned is None else self._end_offset(cursor.topic)
         found = self._select(cursor, limit)
         # Whoever took over some of our share starts with what came after that: not ours to read.
-        if self.group is not None and self._changed():
+        if self.group is not None and not in_view and self._changed():
             return None
         if found:
             cursor.position = found[-1].offset

@@ -98,6 +98,7 @@ class SqliteBus(BufferedBus):
             self._file.begin()
             for name in new:
                 self._file.create_topic(name, self._partitions)
+            self._file.change_registry()
             registry = self.refreshed()
         self._last_us = now_us = max(self._last_us, time.time_ns() // 1000)
         size = 0
@@ -165,7 +166,7 @@ class SqliteBus(BufferedBus):
             self._file.executemany(
                 "DELETE FROM listeners WHERE id = ?", [(one.id,) for one in gone]
             )
-            self._file.lock.count_change()
+            self._file.change_registry()
             self.refreshed()
 
         try:
@@ -196,8 +197,8 @@ class SqliteBus(BufferedBus):
         with self.mutex:
             lapsed = self.write(beat)
             # Look at the tables now and then even if nobody announced a change: somebody may
-            # have removed the lock file, and the counter with it.
-            self._registry = self._file.registry(Registry(version=-1))
+            # have removed the lock file, and the number in it.
+            self._registry = self._file.registry(self._registry, look=True)
             if consumer.group is not None:
                 peers = self._registry.members(consumer.group)
                 lapsed += [one.address for one in peers if not self._nudger.alive(one.address)]
@@ -210,7 +211,7 @@ class SqliteBus(BufferedBus):
         def go() -> None:
             self.write_marks(consumer, self.refreshed())
             self._file.execute("DELETE FROM listeners WHERE id = ?", (consumer.id,))
-            self._file.lock.count_change()
+            self._file.change_registry()
             self.refreshed()
 
         with self.mutex:

@@ -88,7 +88,7 @@ class SqliteConsumer(GroupConsumer):
             "INSERT OR REPLACE INTO listeners VALUES (?, ?, ?, ?, ?)",
             (self.id, self.doorbell.address, " ".join(self.patterns), self.group, self._seen_us),
         )
-        file.lock.count_change()
+        file.change_registry()
         return starts
 
     def _register(self) -> None:
@@ -164,7 +164,7 @@ class SqliteConsumer(GroupConsumer):
             raise
 
     def _changed(self) -> bool:
-        return self._file.lock.changes() != self._version
+        return self._file.lock.version() != self._version
 
     def _end(self) -> None:
         self._file.rollback()  # nothing was written, and this works after an error too

@@ -1,7 +1,8 @@
-"""A lock between processes that hands over within microseconds, and a counter under it.
+"""A lock between processes that hands over within microseconds, and a number under it.
 
-The counter lies in memory that all processes share, the lock file's first bytes. It says when
-topics or listeners changed, so that nobody has to ask the database before each append or read.
+The number lies in memory that all processes share, the lock file's first bytes. It is the
+version of the topics and listeners, so that nobody has to ask the database before each append
+or read whether they changed.
 """
 
 from __future__ import annotations
@@ -68,17 +69,17 @@ class WriteLock:
             except BlockingIOError:
                 continue
 
-    def changes(self) -> int:
-        """How often topics or listeners have changed; for holders and others."""
+    def version(self) -> int:
+        """The newest version of topics and listeners that was announced."""
         return self._words[0]
 
-    def count_change(self) -> None:
-        """Announce a change. The holder does so before its commit.
+    def announce(self, version: int) -> None:
+        """Announce a version. The holder does so before its commit.
 
-        So whoever finds the counter unchanged after a read knows that the read saw no change. A
-        commit that then fails costs the others a look.
+        So whoever finds the number unchanged after a read knows that the read saw no newer
+        version. If the commit then fails, the others look into the tables once more than needed.
         """
-        self._words[0] += 1
+        self._words[0] = version
 
     def release(self) -> None:
         fcntl.flock(self._fd, fcntl.LOCK_UN)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
+import stat
 import sys
 from typing import Annotated
 from uuid import uuid4
@@ -82,14 +84,12 @@ async def _listen(endpoint: Client, as_json: bool) -> None:
 
 
 async def _follow_input(endpoint: Client) -> None:
-    if sys.stdin is None or sys.stdin.closed or sys.stdin.isatty():
+    # Only a pipe is followed: a terminal is for Ctrl-C, and a file or /dev/null has no future.
+    if sys.stdin is None or not stat.S_ISFIFO(os.fstat(sys.stdin.fileno()).st_mode):
         return
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
-    try:
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    except (OSError, ValueError):  # a plain file or /dev/null is no pipe
-        return
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while line := await reader.readline():
         try:
             lat, lon, *motion = [float(part) for part in line.decode().split(",")]

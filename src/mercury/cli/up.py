@@ -185,7 +185,7 @@ def _sentences(result: dict[str, Any]) -> list[str]:
     ]
     simulation = result["simulation"]
     if simulation is not None:
-        lines += [f"  {line}" for line in simulation.get("sentences", ())]
+        lines += [f"  {incident['summary']}" for incident in simulation["incidents"]]
     dropped: dict[str, float] = {}
     for values in parts.values():
         for key, value in values.items():

@@ -48,6 +48,7 @@ from mercury.session import (
 log = logging.getLogger(__name__)
 
 _REMEMBERED_IDS = 4096
+_KEPT_ALERTS = 256
 _RETRY_S = 0.5
 _SOCKET_BUFFER_BYTES = 256 * 1024
 
@@ -99,6 +100,7 @@ class Client:
         self._replies: dict[bytes, asyncio.Future[Message]] = {}
         self._seen: set[bytes] = set()
         self._seen_order: deque[bytes] = deque()
+        self._elsewhere: list[Delivered] = []  # alerts for an area that we are not in
         self._established = asyncio.Event()
         self._refusal: str | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -195,6 +197,8 @@ class Client:
         self.session.telemetry = Telemetry(
             Position(lat, lon), heading_deg, speed_mps, accuracy_m, altitude_m, now_us()
         )
+        if self._elsewhere:
+            self._look_again()
         if report:
             if self.session.state is not SessionState.ESTABLISHED:
                 raise NotConnectedError(f"{self.identity} has no session now")
@@ -421,14 +425,31 @@ class Client:
         if message.expired(time_us):
             self.dropped["expired"] += 1
             return
-        if message.destination.area is not None and not self._concerns_me(
-            message.destination.area, time_us
-        ):
-            self.dropped["outside-area"] += 1
+        if not self._concerns_me(message, time_us):
+            if message.expires_us and len(self._elsewhere) < _KEPT_ALERTS:
+                # The adapter saw us inside and will not send it again: should we come back.
+                self._elsewhere.append(delivered)
+            else:
+                self.dropped["outside-area"] += 1
             return
+        self._hand_over(message, delivered.body)
+
+    def _look_again(self) -> None:
+        """Deliver alerts that did not concern us where we were, and do so here."""
+        kept, self._elsewhere = self._elsewhere, []
+        time_us = now_us()
+        for delivered in kept:
+            if delivered.message.expired(time_us):
+                self.dropped["outside-area"] += 1
+            elif self._concerns_me(delivered.message, time_us):
+                self._hand_over(delivered.message, delivered.body)
+            else:
+                self._elsewhere.append(delivered)
+
+    def _hand_over(self, message: Message, body: bytes) -> None:
         self.counters["received"] += 1
         if self.relay is not None:
-            self.relay.deliver(message, delivered.body)
+            self.relay.deliver(message, body)
         if message.kind is Kind.REPLY:
             waiting = self._replies.get(message.correlation)
             if waiting is not None and not waiting.done():
@@ -446,10 +467,10 @@ class Client:
             if kind is None or kind is message.kind:
                 self._call(handler, message)
 
-    def _concerns_me(self, area: Area, time_us: int) -> bool:
+    def _concerns_me(self, message: Message, time_us: int) -> bool:
         # Mercury §4.2: the endpoint checks its own position against the area.
-        telemetry = self.session.telemetry
-        if telemetry is None:
+        area, telemetry = message.destination.area, self.session.telemetry
+        if area is None or telemetry is None:
             return True
         here = telemetry.position
         return contains_point(area, here.lat, here.lon, telemetry.heading_deg, time_us)

@@ -169,7 +169,7 @@ class BrokerSettings(Section):
         description="An emergency alert also reaches who enters the area for so long",
     )
     merge_distance_m: float = Field(
-        default=200.0, ge=0, description="Emergencies within this distance are one"
+        default=300.0, ge=0, description="Emergencies within this distance are one"
     )
     merge_window_s: float = Field(
         default=10.0, ge=0, description="Emergencies within this time are one"

@@ -187,6 +187,8 @@ class Area:
 
 def _store_number(owner: object, attribute: str, name: str, low: float, high: float) -> None:
     value = getattr(owner, attribute)
+    if type(value) is float and low <= value <= high:
+        return  # nothing to store; most positions come from sensors, so this is the usual way
     if isinstance(value, bool) or not isinstance(value, Real):
         raise AreaError(f"{name} must be a number, not {type(value).__name__}")
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import functools
 import logging
 import socket
 import threading
@@ -117,7 +118,7 @@ class UdpEndpoint:
         handled = unsendable = 0
         for packet, address in packets:
             try:
-                self.socket.sendto(packet, from_sockaddr(address))
+                self.socket.sendto(packet, _host_and_port(address))
             except (BlockingIOError, InterruptedError):
                 break
             except OSError as error:
@@ -140,6 +141,9 @@ class UdpEndpoint:
     def _send_backlog(self) -> None:
         packets, self._backlog = self._backlog, []
         self.send(packets)
+
+
+_host_and_port = functools.lru_cache(maxsize=4096)(from_sockaddr)
 
 
 def bind_udp(host: str, port: int, *, buffer_bytes: int = _BUFFER_BYTES) -> socket.socket:

@@ -37,6 +37,7 @@ class Opened:
     session: Session
     envelope: pb.Envelope
     body: bytes
+    replaced: Session | None = None  # the session of its earlier life, which this one ends
 
 
 @dataclass(slots=True)
@@ -62,7 +63,7 @@ class Closed:
     """A session ended."""
 
     session: Session
-    reason: str  # "closed", "silent" or "replaced"
+    reason: str  # "closed" or "silent"
 
 
 SessionEvent = Opened | Reported | Received | Closed
@@ -205,13 +206,14 @@ class AdapterSessions:
         if has_telemetry and not _on_earth(envelope.telemetry.lat, envelope.telemetry.lon):
             self._refuse(NO_TOKEN, incarnation, address, "bad-coordinates", now)
             raise PacketError("bad-coordinates")
-        if session is not None:
-            table.remove(session)
+        replaced = session
+        if replaced is not None:
+            table.remove(replaced)
         session = table.add(identity, self._new_token(), incarnation, address, now)
         if has_telemetry:
             self._apply_telemetry(session, envelope, now)
         self._grant(session, address, now)
-        return Opened(session, envelope, data[HEADER_BYTES:])
+        return Opened(session, envelope, data[HEADER_BYTES:], replaced)
 
     def _grant(self, session: Session, address: bytes, now: float) -> None:
         settings = self.settings

@@ -18,6 +18,9 @@ from mercury.wire.packet import HEADER_BYTES, NO_TOKEN, pack, unpack
 _FROM_ADAPTER = frozenset(int(kind) for kind in (Kind.ALERT, Kind.REPLY, Kind.CONTENT))
 
 
+_ANY_ADAPTER = Address.adapter("any")
+
+
 class SessionState(StrEnum):
     """Where a client's session stands."""
 
@@ -244,7 +247,7 @@ class ClientSession:
             Message(
                 kind=kind,
                 source=self._address,
-                destination=Address.adapter("any"),
+                destination=_ANY_ADAPTER,
                 payload=payload,
                 id=new_id(now_us),
                 sent_us=now_us,

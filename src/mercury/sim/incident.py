@@ -140,6 +140,7 @@ class Incident:
             "first_ms": round(times_ms[0], 3) if times_ms else None,
             "median_ms": round(median(times_ms), 3) if times_ms else None,
             "last_ms": round(times_ms[-1], 3) if times_ms else None,
+            "summary": self.sentences(),
         }
 
     def sentences(self, unit_m: float = 1.0) -> str:

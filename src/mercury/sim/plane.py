@@ -38,7 +38,7 @@ class Plane:
         self.height_m = height_m
         self.x_m = _column(x_m)
         self.y_m = _column(y_m)
-        self.heading_deg = np.mod(_column(heading_deg), 360.0)
+        self.heading_deg = _compass(_column(heading_deg))
         self.speed_mps = _column(speed_mps)
         self.slowest_mps = slowest_mps
         self.fastest_mps = fastest_mps
@@ -89,9 +89,7 @@ class Plane:
         self.y_m, crossed_y = _turned_back(self.y_m + way_m * np.cos(heading), self.height_m)
         turned = np.where(crossed_x, -self.heading_deg, self.heading_deg)
         turned = np.where(crossed_y, 180.0 - turned, turned)
-        self.heading_deg = np.mod(turned, 360.0)
-        # A tiny negative angle is rounded up to 360 by the modulo.
-        self.heading_deg[self.heading_deg == 360.0] = 0.0
+        self.heading_deg = _compass(turned)
 
     def inside_circle(self, x_m: float, y_m: float, radius_m: float) -> NDArray[np.intp]:
         """The vehicles within a circle, its edge included (Mercury §7.1: who senses an event)."""
@@ -120,6 +118,12 @@ class Plane:
 
 def _column(values: ArrayLike) -> FloatArray:
     return np.array(values, dtype=np.float64, ndmin=1)  # a copy: it is changed in place
+
+
+def _compass(degrees: FloatArray) -> FloatArray:
+    turned = np.mod(degrees, 360.0)
+    turned[turned == 360.0] = 0.0  # a tiny negative angle is rounded up by the modulo
+    return turned
 
 
 def _turned_back(at_m: FloatArray, length_m: float) -> tuple[FloatArray, BoolArray]:

@@ -1,0 +1,74 @@
+"""Whatever is wrong is one clear sentence and a non-zero exit code."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from cli.commands import mercury
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["adapter", "--bus", "sqlite:missing/x.db"], "does not exist"),
+        (["adapter", "--bus", "sqlite:."], "is a directory"),
+        (["adapter", "--bus", "redis:x"], "starts with memory:, sqlite:"),
+        (["adapter", "--bus", "sqlite:noise.db"], "is not a bus file"),
+        (["adapter", "--coverage", "missing.json"], "cannot read adapter.coverage"),
+        (["adapter", "--coverage", '{"type": "Point"}'], "adapter.coverage is no area"),
+        (["adapter", "--port", "99999"], "adapter.port"),
+        (["up", "--bus", "memory:"], "use a sqlite: bus"),
+        (["up", "--event", "1,2,3"], "--vehicles"),
+        (["send", "text"], "say to whom"),
+        (["send", "text", "--circle", "1,2"], "expected lat,lon,radius_m"),
+        (["send", "text", "--circle", "100,2,50"], "latitude 100"),
+        (["send", "text", "--everyone", "--heading", "90,45"], "--heading goes with"),
+        (["tail", "reports", "--since", "yesterday"], "--since takes"),
+        (["client", "--position", "91,2"], "latitude 91"),
+        (["client", "--position", "1,2", "--adapter", "tcp://x:1"], "expected udp://HOST:PORT"),
+        (["config", "--config", "missing.toml"], "missing.toml cannot be read"),
+        (["config", "--config", "typo.toml"], "did you mean adapter.port?"),
+        (["bench", "echo", "--rates", "fast"], "expected positive numbers"),
+    ],
+)
+def test_one_sentence(arguments: list[str], sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "noise.db").write_bytes(os.urandom(4096))
+    (tmp_path / "typo.toml").write_text("[adapter]\nprot = 7\n")
+    result = mercury(*arguments, folder=tmp_path)
+    assert result.returncode == 1
+    assert result.stdout == ""
+    lines = result.stderr.strip().splitlines()
+    assert len(lines) == 1, result.stderr
+    assert lines[0].startswith("mercury: ")
+    assert sentence in lines[0]
+
+
+def test_an_unknown_variable_is_named(tmp_path: Path) -> None:
+    result = mercury("config", folder=tmp_path, MERCURY_ADAPTER__PRT="1")
+    assert result.returncode == 1
+    assert "MERCURY_ADAPTER__PORT" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["adapter", "up"])
+def test_a_used_port_is_said(command: str, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = str(taken.getsockname()[1])
+        result = mercury(command, "--port", port, "--bus", "sqlite:x.db", folder=tmp_path)
+    assert result.returncode == 1
+    assert f"UDP port {port} on 127.0.0.1 is in use" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_client_without_an_adapter_gives_up_clearly(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    result = mercury(
+        "client", "--position", "1,2", "--adapter", f"udp://127.0.0.1:{port}", folder=tmp_path
+    )
+    assert result.returncode == 1
+    assert "no answer from the adapter" in result.stderr

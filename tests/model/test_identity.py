@@ -57,10 +57,10 @@ def test_a_forked_process_does_not_repeat_its_parents_ids() -> None:
     os.close(writing)
     mine = new_id(0)
     with os.fdopen(reading, "rb") as pipe:
-        childs = pipe.read()
+        offspring = pipe.read()
     os.waitpid(child, 0)
-    assert len(childs) == 16
-    assert childs != mine
+    assert len(offspring) == 16
+    assert offspring != mine
 
 
 @given(st.binary(min_size=16, max_size=16))

@@ -185,6 +185,7 @@ class SqliteBus(BufferedBus):
             self._file.execute(
                 "UPDATE listeners SET seen_us = ? WHERE id = ?", (now_us, consumer.id)
             )
+            self._file.announce_registry()  # whoever announced last may have died before its commit
             # The clock counts from the start of the machine: a time to come is from before that.
             return [
                 address

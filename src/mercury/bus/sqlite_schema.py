@@ -191,6 +191,9 @@ class BusFile:
     def change_registry(self) -> None:
         """Count up the version, inside `write`, after topics or listeners were changed."""
         self.execute("UPDATE meta SET registry_version = registry_version + 1")
+        self.announce_registry()
+
+    def announce_registry(self) -> None:
         (version,) = self.execute("SELECT registry_version FROM meta").fetchone()
         self.lock.announce(version)
 

@@ -40,7 +40,6 @@ from mercury.wire.records import (
     Headers,
     envelope_route,
     message_route,
-    place_header,
     read_interests,
     read_place,
     read_route,
@@ -195,16 +194,16 @@ class Adapter(Service):
         self.bus.append(
             topics.REPORTS,
             body,
-            session.identity.encode(),
-            (envelope_route(envelope), place_header(*session.place)),
+            session.key,
+            (envelope_route(envelope), session.place_header),
         )
 
     def _on_message(self, session: Session, body: bytes, envelope: mercury_pb2.Envelope) -> None:
         if 0 < envelope.expires_us <= now_us():
             raise PacketError("expired")
         kind = int(envelope.kind)
-        key = session.identity.encode()
-        headers: Headers = (envelope_route(envelope), place_header(*session.place))
+        key = session.key
+        headers: Headers = (envelope_route(envelope), session.place_header)
         if kind == Kind.EVENT:
             topic, key, headers = self._event(session, envelope, headers)
         elif kind == Kind.CONTENT:

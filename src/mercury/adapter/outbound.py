@@ -31,13 +31,8 @@ class FanOut:
     sent: int = field(default=0)
 
 
-@dataclass(slots=True)
-class Single:
-    """One packet for one client."""
-
-    packet: bytes
-    address: bytes
-    expires_us: int
+# One packet for one client: packet, address, expiry (0: never).
+Single = tuple[bytes, bytes, int]
 
 
 class Outbound:
@@ -73,7 +68,7 @@ class Outbound:
     def put(self, packet: bytes, address: bytes, priority: int, expires_us: int = 0) -> None:
         """Queue one packet; `kick` sends it."""
         if self._make_room(1, priority):
-            self._queues[priority].append(Single(packet, address, expires_us))
+            self._queues[priority].append((packet, address, expires_us))
             self.waiting += 1
 
     def put_fan_out(self, job: FanOut) -> None:
@@ -102,7 +97,7 @@ class Outbound:
             queue = self._queues[priority]
             while queue and budget > 0 and not full:
                 head = queue[0]
-                if isinstance(head, Single):
+                if isinstance(head, tuple):
                     handled, full = self._send_singles(queue, budget, now_us)
                 else:
                     handled, full = self._send_part(head, budget, now_us)
@@ -125,18 +120,19 @@ class Outbound:
     ) -> tuple[int, bool]:
         batch: list[Single] = []
         taken = 0
-        while queue and taken < budget and isinstance(queue[0], Single):
-            item = queue.popleft()
-            assert isinstance(item, Single)
+        while queue and taken < budget:
+            item = queue[0]
+            if not isinstance(item, tuple):
+                break
+            queue.popleft()
             taken += 1
-            if 0 < item.expires_us <= now_us:
+            if 0 < item[2] <= now_us:
                 self.dropped["expired"] += 1
             else:
                 batch.append(item)
-        handled = self._endpoint.try_send([(item.packet, item.address) for item in batch])
+        handled = self._endpoint.try_send([(packet, address) for packet, address, _ in batch])
         self.packets_sent += handled
-        for item in reversed(batch[handled:]):
-            queue.appendleft(item)
+        queue.extendleft(reversed(batch[handled:]))
         left = len(batch) - handled
         self.waiting -= taken - left
         return taken - left, left > 0
@@ -174,7 +170,7 @@ class Outbound:
         for queue in self._queues[:priority] if wanted <= self._max_waiting else ():
             while queue and self.waiting + wanted > self._max_waiting:
                 item = queue.pop()
-                size = 1 if isinstance(item, Single) else len(item.slots) - item.done
+                size = 1 if isinstance(item, tuple) else len(item.slots) - item.done
                 self.waiting -= size
                 self.dropped["shed"] += size
         if self.waiting + wanted <= self._max_waiting:

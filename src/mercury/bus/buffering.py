@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from mercury.bus.api import Headers
 from mercury.bus.grouping import check_topic
@@ -24,14 +24,8 @@ MARK_DELAY_S = 0.005
 RECORD_OVERHEAD_BYTES = 64
 
 
-class Pending(NamedTuple):
-    """A record that waits for the next flush; headers as the bus stores them."""
-
-    key: bytes
-    headers: Headers | bytes
-    value: bytes
-
-
+# A record that waits for the next flush: key, headers as the bus stores them, value.
+Pending = tuple[bytes, Headers | bytes, bytes]
 Batch = dict[str, list[Pending]]
 
 
@@ -77,7 +71,7 @@ class BufferedBus(ABC):
                     f"{self._batch_records} records wait because {self.name} cannot be written; "
                     "no more are accepted until it can"
                 )
-            records.append(Pending(key, packed, value))
+            records.append((key, packed, value))
             self._batch_records += 1
             self._batch_bytes += size
             if self._batch_records >= BATCH_RECORDS or self._batch_bytes >= BATCH_BYTES:

@@ -105,9 +105,9 @@ class GroupConsumer(ABC):
         loop = asyncio.get_running_loop()
         if self._loop is not loop and not self.closed:
             self._watch(loop)
-        # Also when records are waiting, so that a reader which is always behind still lets
-        # the loop flush what it appends.
-        await asyncio.sleep(0)
+        if self._has_news():
+            # Let the loop flush what a reader appends that is always behind.
+            await asyncio.sleep(0)
         deadline = None if timeout_s is None else loop.time() + timeout_s
         while not self.closed:
             records = self._fetch(max_records)
@@ -202,6 +202,8 @@ class GroupConsumer(ABC):
         if registry is self._registry:
             return
         self._registry, self._version = registry, registry.version
+        for known in self._cursors:
+            known.distrust_arrived()
         self._orphaned = registry.listener(self.id) is None
         if self._orphaned and self.group is not None:
             self.pending_marks.clear()
@@ -280,6 +282,11 @@ class GroupConsumer(ABC):
     ) -> bool:
         """Read what is there, in order; False if our share changed before we were through."""
         for cursor in self._cursors:
+            if cursor.arrived:
+                if cursor.dirty:
+                    cursor.arrived = []  # is read with the rest
+                elif len(records) < max_records:
+                    records += cursor.deliver(max_records - len(records))
             while cursor.dirty and len(records) < max_records:
                 found = self._read_some(cursor, max_records - len(records), in_view)
                 if found is None:
@@ -304,6 +311,9 @@ class GroupConsumer(ABC):
             cursor.dirty = False
             cursor.position = max(cursor.position, end)
         return cursor.accept(found)
+
+    def _has_news(self) -> bool:
+        return self._unchecked or any(one.dirty or one.arrived for one in self._cursors)
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
         """Move to the loop that reads now."""

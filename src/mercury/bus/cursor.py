@@ -14,7 +14,7 @@ ALL_PARTITIONS = -1
 class TopicCursor:
     """How far one consumer has read one topic."""
 
-    __slots__ = ("ahead", "delivered", "dirty", "marked", "owned", "position", "topic")
+    __slots__ = ("ahead", "arrived", "delivered", "dirty", "marked", "owned", "position", "topic")
 
     def __init__(self, topic: Topic, position: int) -> None:
         self.topic = topic
@@ -24,6 +24,29 @@ class TopicCursor:
         self.delivered: dict[int, int] = {}  # partition -> last offset, since the last mark
         self.marked = position
         self.dirty = True  # something may be there to read
+        self.arrived: list[Record] = []  # came by itself, follows `position` without a gap
+
+    def can_take(self, first: int) -> bool:
+        """Whether records from this offset on continue what is there."""
+        return first == (self.arrived[-1].offset if self.arrived else self.position) + 1
+
+    def take(self, records: list[Record]) -> None:
+        """Keep records that arrived without having been read."""
+        self.arrived += records
+
+    def deliver(self, limit: int) -> list[Record]:
+        """Hand out what arrived, as if it had been read."""
+        found, self.arrived = self.arrived[:limit], self.arrived[limit:]
+        self.position = found[-1].offset
+        if self.owned is not None:
+            found = [one for one in found if one.partition in self.owned]
+        return self.accept(found)
+
+    def distrust_arrived(self) -> None:
+        """Read instead what arrived: it may not be ours any more."""
+        if self.arrived:
+            self.arrived = []
+            self.dirty = True
 
     def position_in(self, partition: int) -> int:
         return max(self.position, self.ahead.get(partition, 0))

@@ -81,10 +81,12 @@ class Registry:
     topics: tuple[Topic, ...] = ()
     listeners: tuple[Listener, ...] = ()
     by_name: dict[str, Topic] = field(init=False)
+    _name_of: dict[int, str] = field(init=False)
     _audience: dict[str, tuple[Listener, ...]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.by_name = {topic.name: topic for topic in self.topics}
+        self._name_of = {topic.id: topic.name for topic in self.topics}
 
     def listener(self, listener_id: str) -> Listener | None:
         return next((one for one in self.listeners if one.id == listener_id), None)
@@ -96,6 +98,10 @@ class Registry:
             found = tuple(one for one in self.listeners if rank_of(one.patterns, topic) is not None)
             self._audience[topic] = found
         return found
+
+    def audience_of(self, topic_id: int) -> tuple[Listener, ...]:
+        """The same, by the topic's id."""
+        return self.audience(self._name_of[topic_id])
 
     def members(self, group: str) -> tuple[Listener, ...]:
         return tuple(one for one in self.listeners if one.group == group)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 
 from mercury.bus.api import Headers
 
 _NAME = struct.Struct("<H")
 _VALUE = struct.Struct("<I")
+# Headers repeat: the route of all replies is the same, a client's place holds until it reports.
+_REMEMBERED = 8192
 
 
 def check_headers(headers: Headers) -> Headers:
@@ -19,6 +22,14 @@ def check_headers(headers: Headers) -> Headers:
 
 
 def encode_headers(headers: Headers) -> bytes:
+    try:
+        return _encode(headers)
+    except TypeError:  # a list, or something that is no header at all
+        return _encode(check_headers(headers))
+
+
+@lru_cache(_REMEMBERED)
+def _encode(headers: Headers) -> bytes:
     parts: list[bytes] = []
     for name, value in check_headers(headers):
         encoded = name.encode()
@@ -28,6 +39,7 @@ def encode_headers(headers: Headers) -> bytes:
     return b"".join(parts)
 
 
+@lru_cache(_REMEMBERED)
 def decode_headers(blob: bytes) -> Headers:
     headers = []
     at = 0

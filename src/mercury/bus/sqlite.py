@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
@@ -17,12 +17,12 @@ from typing import TypeVar
 from mercury.bus.api import Headers, Retention, Start
 from mercury.bus.buffering import RECORD_OVERHEAD_BYTES, Batch, BufferedBus
 from mercury.bus.consumer import GroupConsumer
-from mercury.bus.grouping import Registry, check_patterns, partition_of
+from mercury.bus.grouping import Listener, Registry, check_patterns, partition_of
 from mercury.bus.headers import encode_headers
 from mercury.bus.sqlite_consumer import LEASE_S, SqliteConsumer
 from mercury.bus.sqlite_schema import LOCK_TIMEOUT_S, PAGE_SIZE, BusFile, bus_error
 from mercury.bus.sqlite_upkeep import Upkeep
-from mercury.bus.wakeup import REGISTRY_CHANGED, Nudger
+from mercury.bus.wakeup import REGISTRY_CHANGED, Nudger, Parcel, Row, pack_parcel
 from mercury.model.errors import BusError
 
 T = TypeVar("T")
@@ -81,17 +81,22 @@ class SqliteBus(BufferedBus):
     def _write(self, batch: Batch, marking: set[GroupConsumer]) -> None:
         single = not marking and len(batch) == 1 and all(len(rows) == 1 for rows in batch.values())
         try:
-            size, registry = self.write(lambda: self._write_inside(batch, marking), single=single)
+            size, parcel, registry = self.write(
+                lambda: self._write_inside(batch, marking), single=single
+            )
         except BaseException:
             for consumer in marking:
                 consumer.distrust()
             raise
         for consumer in marking:
             consumer.pending_marks.clear()
-        self._upkeep.wrote(size)
-        self._nudge_audience(registry, batch)
+        # Each transaction rewrites the last page of each topic and of the marks.
+        self._upkeep.wrote(size + PAGE_SIZE * (len(batch) + bool(marking)))
+        self._nudge_audience(registry, parcel, size)
 
-    def _write_inside(self, batch: Batch, marking: set[GroupConsumer]) -> tuple[int, Registry]:
+    def _write_inside(
+        self, batch: Batch, marking: set[GroupConsumer]
+    ) -> tuple[int, Parcel, Registry]:
         registry = self.refreshed()
         new = [name for name in batch if name not in registry.by_name]
         if new:
@@ -102,23 +107,27 @@ class SqliteBus(BufferedBus):
             registry = self.refreshed()
         self._last_us = now_us = max(self._last_us, time.time_ns() // 1000)
         size = 0
+        parcel = Parcel(registry.version, [])
         for name, pending in batch.items():
             topic = registry.by_name[name]
             partitions = topic.partitions
-            rows = []
+            rows: list[Row] = []
             for key, headers, value in pending:
                 part = partition_of(key, partitions) if key else next(self._spread) % partitions
-                rows.append((part, now_us, key, headers or b"", value))
-                size += len(value) + RECORD_OVERHEAD_BYTES
+                packed = headers if isinstance(headers, bytes) else b""  # () stands for none
+                rows.append((part, now_us, key, packed, value))
+                size += len(value) + len(headers) + RECORD_OVERHEAD_BYTES
             statement = f"INSERT INTO topic_{topic.id} VALUES (NULL, ?, ?, ?, ?, ?)"
             if len(rows) == 1:
-                self._file.execute(statement, rows[0])
+                last = self._file.execute(statement, rows[0]).lastrowid
             else:
                 self._file.executemany(statement, rows)
+                (last,) = self._file.execute("SELECT last_insert_rowid()").fetchone()
+            assert last is not None
+            parcel.topics.append((topic.id, last - len(rows) + 1, rows))
         for consumer in marking:
             self.write_marks(consumer, registry)
-        # Each transaction rewrites the last page of each topic and of the marks.
-        return size + PAGE_SIZE * (len(batch) + bool(marking)), registry
+        return size, parcel, registry
 
     def write_marks(self, consumer: GroupConsumer, registry: Registry) -> None:
         """Move the group's offsets, only in partitions that are the consumer's as of now."""
@@ -139,12 +148,34 @@ class SqliteBus(BufferedBus):
 
     # Waking others.
 
-    def _nudge_audience(self, registry: Registry, batch: Iterable[str]) -> None:
-        news: dict[str, list[int]] = {}  # address -> topics
-        for name in batch:
-            for listener in registry.audience(name):
-                news.setdefault(listener.address, []).append(registry.by_name[name].id)
-        self._nudge(news)
+    def _nudge_audience(self, registry: Registry, parcel: Parcel, size: int) -> None:
+        audience: dict[Listener, list[int]] = {}  # with the topics that each wants
+        for topic_id, _first, _rows in parcel.topics:
+            for listener in registry.audience_of(topic_id):
+                audience.setdefault(listener, []).append(topic_id)
+        if not audience:
+            return
+        gone = []
+        packed: dict[int, bytes | None] = {}
+        for listener, topics in audience.items():
+            if len(topics) == 1:
+                # The usual case, and the same parcel for all who listen to the topic.
+                topic_id = topics[0]
+                if topic_id not in packed:
+                    mine = [entry for entry in parcel.topics if entry[0] == topic_id]
+                    packed[topic_id] = pack_parcel(Parcel(parcel.version, mine), size)
+                contents = packed[topic_id]
+            else:
+                wanted = [entry for entry in parcel.topics if entry[0] in topics]
+                contents = pack_parcel(Parcel(parcel.version, wanted), size)
+            if contents is None:
+                reached = self._nudger.nudge(listener.address, topics)
+            else:
+                reached = self._nudger.hand(listener.address, listener.id, contents)
+            if not reached:
+                gone.append(listener.address)
+        if gone:
+            self._remove_listeners(gone)
 
     def nudge_group(self, group: str) -> None:
         """Tell the members of a group that their shares have changed."""

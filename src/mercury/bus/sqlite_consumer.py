@@ -15,7 +15,7 @@ from mercury.bus.cursor import ALL_PARTITIONS, TopicCursor
 from mercury.bus.grouping import Registry, Topic, rank_of
 from mercury.bus.headers import decode_headers
 from mercury.bus.sqlite_schema import TOMBSTONE, BusFile, bus_error
-from mercury.bus.wakeup import Doorbell
+from mercury.bus.wakeup import Doorbell, Row
 from mercury.model.errors import BusError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class SqliteConsumer(GroupConsumer):
         self._lease_us = int(lease_s * 1e6)
         self._seen_us = 0  # when we last renewed the lease
         self._statements: dict[tuple[int, frozenset[int] | None], str] = {}
-        self.doorbell = Doorbell()
+        self.doorbell = Doorbell(self.id)
         try:
             starts = self._bus.write(self._join)
         except BaseException:
@@ -130,16 +130,27 @@ class SqliteConsumer(GroupConsumer):
         self.wake()
 
     def _collect_nudges(self) -> None:
-        topics = self.doorbell.drain()
+        topics, parcels = self.doorbell.drain()
         if topics is None:
             self.check_all()
             return
         for topic_id in topics:
-            cursor = self._cursor_of.get(topic_id)
-            if cursor is not None:
-                cursor.dirty = True
-            else:
-                self._unchecked = True
+            self._mark_dirty(topic_id)
+        for version, news in parcels:
+            for topic_id, first, rows in news:
+                cursor = self._cursor_of.get(topic_id)
+                # Only what continues, under the registry we follow, what we already have.
+                if cursor is None or version != self._version or not cursor.can_take(first):
+                    self._mark_dirty(topic_id)
+                elif not cursor.dirty:
+                    cursor.take(_records(cursor.topic.name, first, rows))
+
+    def _mark_dirty(self, topic_id: int) -> None:
+        cursor = self._cursor_of.get(topic_id)
+        if cursor is not None:
+            cursor.dirty = True
+        else:
+            self._unchecked = True
 
     # Reading.
 
@@ -225,6 +236,13 @@ class SqliteConsumer(GroupConsumer):
             (self.group, topic.id),
         )
         return dict(rows)
+
+
+def _records(topic: str, first: int, rows: list[Row]) -> list[Record]:
+    return [
+        Record(topic, part, at, time_us, key, decode_headers(head) if head else (), value)
+        for at, (part, time_us, key, head, value) in enumerate(rows, first)
+    ]
 
 
 def end_offset(file: BusFile, topic: Topic) -> int:

@@ -1,12 +1,16 @@
 """Wakes sleeping readers in other processes: a datagram that lists the topics appended to.
 
 A nudge only says where to look. Losing one costs at most a safety check, and a forged one a
-look at a table.
+look at a table. Few and small records travel with it, as a parcel, so that a reader who is up to
+date need not look at all. A parcel is believed because it opens with the listener's id, which only
+who may read the bus file knows.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hmac
+import marshal
 import os
 import secrets
 import socket
@@ -15,12 +19,31 @@ import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 _ABSTRACT = sys.platform == "linux"
 _TOPIC = struct.Struct("<I")
 _NUDGE_BYTES = 4096
+_PARCEL_MARK = b"\xff" * _TOPIC.size  # no topic has this id
+_KEY_BYTES = 16
+_PARCEL_BYTES = 60_000
 _TARGETS = 1024
 REGISTRY_CHANGED = 0  # stands where a topic id would
+
+
+Row = tuple[int, int, bytes, bytes, bytes]  # partition, time, key, headers, value
+
+
+class Parcel(NamedTuple):
+    """Records of one transaction, as they were appended."""
+
+    version: int  # of the registry the writer saw
+    topics: list[tuple[int, int, list[Row]]]  # topic id, offset of the first, records
+
+
+def pack_parcel(parcel: Parcel, size: int) -> bytes | None:
+    """Return what travels with a nudge; None if it is too much."""
+    return None if size > _PARCEL_BYTES else marshal.dumps(tuple(parcel))
 
 
 def _queue_length() -> int:
@@ -41,8 +64,10 @@ def here() -> str:
 class Doorbell:
     """The consumer's end."""
 
-    def __init__(self) -> None:
+    def __init__(self, listener_id: str) -> None:
         name = f"mercury-{secrets.token_hex(8)}"
+        self._key = bytes.fromhex(listener_id)
+        self._buffer = memoryview(bytearray(_PARCEL_BYTES + _NUDGE_BYTES))
         self._file: Path | None = None
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
@@ -62,24 +87,36 @@ class Doorbell:
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def drain(self) -> set[int] | None:
-        """Topics nudged since the last call; None if there may have been more than was heard."""
+    def drain(self) -> tuple[set[int] | None, list[Parcel]]:
+        """Topics nudged since the last call, and what came with it.
+
+        Instead of topics None, if there may have been more than was heard.
+        """
         topics: set[int] = set()
+        parcels: list[Parcel] = []
         count = 0
-        receive = self._socket.recv
+        buffer, receive = self._buffer, self._socket.recv_into
         while True:
             try:
-                nudge = receive(_NUDGE_BYTES)
+                size = receive(buffer)
             except OSError:  # empty
                 break
             count += 1
-            if len(nudge) == _TOPIC.size:
-                topics.add(_TOPIC.unpack(nudge)[0])
-            elif len(nudge) % _TOPIC.size == 0:
-                topics.update(one for (one,) in _TOPIC.iter_unpack(nudge))
+            if buffer[: _TOPIC.size] == _PARCEL_MARK:
+                parcel = self._open(buffer[_TOPIC.size : size])
+                if parcel is not None:
+                    parcels.append(parcel)
+            elif size % _TOPIC.size == 0:
+                topics.update(one for (one,) in _TOPIC.iter_unpack(buffer[:size]))
         # A sender that finds the queue full drops its nudge: the queue was full if we took out
         # as many as it holds.
-        return None if count >= self._queue_length else topics
+        return (None if count >= self._queue_length else topics), parcels
+
+    def _open(self, data: memoryview) -> Parcel | None:
+        # `marshal` is for friends only: the key comes first.
+        if not hmac.compare_digest(data[:_KEY_BYTES], self._key):
+            return None
+        return Parcel(*marshal.loads(data[_KEY_BYTES:]))
 
     def close(self) -> None:
         self._socket.close()
@@ -98,13 +135,20 @@ class Nudger:
 
     def nudge(self, address: str, topics: Iterable[int]) -> bool:
         """Wake one listener; False if it is certainly gone."""
-        target = self._target(address)
-        if target is None:
-            return True  # cannot be reached from here; it has its safety check
         # A list too long for the reader's buffer arrives cut short, hence the limit.
         payload = b"".join(map(_TOPIC.pack, topics))
         if len(payload) > _NUDGE_BYTES:
             payload = _TOPIC.pack(REGISTRY_CHANGED)
+        return self._send(address, payload)
+
+    def hand(self, address: str, listener_id: str, parcel: bytes) -> bool:
+        """Wake one listener with the records themselves; False if it is certainly gone."""
+        return self._send(address, _PARCEL_MARK + bytes.fromhex(listener_id) + parcel)
+
+    def _send(self, address: str, payload: bytes) -> bool:
+        target = self._target(address)
+        if target is None:
+            return True  # cannot be reached from here; it has its safety check
         try:
             self._socket.sendto(payload, target)
         except (ConnectionRefusedError, FileNotFoundError):

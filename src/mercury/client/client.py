@@ -111,8 +111,8 @@ class Client:
     # Life
 
     async def __aenter__(self) -> Self:
-        await self.open()
         try:
+            await self.open()
             await self.connected(self._connect_timeout_s)
         except BaseException:
             await self.close()
@@ -163,16 +163,18 @@ class Client:
         self.after_session()
         if self._timer is not None:
             self._timer.cancel()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
         self._endpoint.close()
         self._endpoint = None
         self.inbox.close()
         for stream in self._streams.values():
             stream.inbox.close()
         for reply in self._replies.values():
-            reply.cancel()
+            if not reply.done():
+                reply.set_exception(NotConnectedError(f"{self.identity} was closed"))
+        tasks = self._tasks - {asyncio.current_task()}  # a handler may be the one who closes
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     # Where it is
 
@@ -362,8 +364,14 @@ class Client:
             self._replies.pop(message.id, None)
 
     async def _unsubscribe(self, wish: Subscription) -> None:
-        if self._streams.pop(wish.id, None) and self.session.state is SessionState.ESTABLISHED:
-            await self.send(self._message(Kind.UNSUBSCRIBE, wish.topic, wish))
+        if self._streams.pop(wish.id, None):
+            self.forget(wish)
+
+    def forget(self, wish: Subscription) -> None:
+        """Tell the adapter that a wish is no more; without a session it knows of none."""
+        if self.session.state is SessionState.ESTABLISHED:
+            self.session.send(self._message(Kind.UNSUBSCRIBE, wish.topic, wish))
+            self.after_session()
 
     def _on_packets(self, packets: Packets) -> None:
         time = now()

@@ -130,8 +130,8 @@ class ServiceEndpoint:
         """Yield the messages of bus topics; with a group, share them with its other members."""
         consumer = self.bus.subscribe(names, group=group, start=start)
         try:
-            while True:
-                for record in await consumer.read():
+            while records := await consumer.read():  # none: the bus was closed
+                for record in records:
                     try:
                         yield decode(record.value)
                     except PacketError:

@@ -17,7 +17,7 @@ class Inbox:
         self._limit = limit
         self._heap: list[tuple[int, int, Message]] = []
         self._count = 0
-        self._waiting: asyncio.Future[None] | None = None
+        self._changed = asyncio.Event()
         self._closed = False
 
     def __len__(self) -> int:
@@ -31,20 +31,20 @@ class Inbox:
             self._heap.remove(max(self._heap))
             heapq.heapify(self._heap)
             self.lost += 1
-        self._wake()
+        self._changed.set()
 
     def close(self) -> None:
         """End the iteration once the rest is taken."""
         self._closed = True
-        self._wake()
+        self._changed.set()
 
     async def get(self) -> Message | None:
         """Return the next message; None when closed and empty."""
         while not self._heap:
             if self._closed:
                 return None
-            self._waiting = asyncio.get_running_loop().create_future()
-            await self._waiting
+            self._changed.clear()
+            await self._changed.wait()  # wakes all who wait; who finds nothing waits again
         return heapq.heappop(self._heap)[2]
 
     def __aiter__(self) -> AsyncIterator[Message]:
@@ -53,7 +53,3 @@ class Inbox:
     async def _iterate(self) -> AsyncIterator[Message]:
         while (message := await self.get()) is not None:
             yield message
-
-    def _wake(self) -> None:
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(None)

@@ -15,12 +15,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mercury.client.subscriptions import satisfies
-from mercury.model.errors import FilterError, NotConnectedError, PacketError
+from mercury.model.errors import (
+    FilterError,
+    MessageTooLargeError,
+    NotConnectedError,
+    PacketError,
+)
 from mercury.model.filter import Filter, compile_filter
 from mercury.model.message import Kind, Message, Priority, Subscription
 from mercury.net import Packets, UdpEndpoint, bind_udp
 from mercury.service.clock import epoch_us, now
-from mercury.session import AdapterSessions, Closed, Received, Session, SessionSettings
+from mercury.session import AdapterSessions, Closed, Opened, Received, Session, SessionSettings
 from mercury.wire import encode, from_envelope
 from mercury.wire.packet import TOKEN_BYTES
 
@@ -106,11 +111,16 @@ class Relay:
             try:
                 if isinstance(event, Received):
                     self._pass_on(event.session, from_envelope(event.envelope))
-                elif isinstance(event, Closed):
-                    self._wishes.pop(event.session.identity, None)
-            except (PacketError, FilterError, NotConnectedError) as error:
-                reason = error.reason if isinstance(error, PacketError) else "not-connected"
-                self.sessions.dropped[reason] += 1
+                elif isinstance(event, Closed) or (isinstance(event, Opened) and event.replaced):
+                    self._forget_wishes(event.session.identity)
+            except PacketError as error:
+                self.sessions.dropped[error.reason] += 1
+            except FilterError:
+                self.sessions.dropped["bad-filter"] += 1
+            except MessageTooLargeError:  # in the client's name it is longer
+                self.sessions.dropped["oversized"] += 1
+            except NotConnectedError:
+                self.sessions.dropped["not-connected"] += 1
         self._flush()
 
     def _pass_on(self, session: Session, message: Message) -> None:
@@ -132,10 +142,14 @@ class Relay:
         self._client.counters["relayed"] += 1
         self._client.after_session()
 
+    def _forget_wishes(self, app: str) -> None:
+        for wish, _ in self._wishes.pop(app, {}).values():
+            self._client.forget(wish)
+
     def _tick(self) -> None:
         time = now()
         for closed in self.sessions.handle_timer(time):
-            self._wishes.pop(closed.session.identity, None)
+            self._forget_wishes(closed.session.identity)
         due = self.sessions.heartbeats_due(time)
         if len(due):
             body = self.sessions.heartbeat_body(time)

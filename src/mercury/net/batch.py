@@ -95,10 +95,11 @@ def send_packets(fd: int, packets: list[tuple[bytes, bytes]]) -> tuple[int, int]
     """
     packets = packets[:SEND_BATCH]
     count = len(packets)
-    data = b"".join([packet for packet, _ in packets])
-    names = b"".join([address.ljust(ADDRESS_BYTES, b"\0") for _, address in packets])
-    lengths = np.fromiter((len(packet) for packet, _ in packets), np.uint64, count)
-    name_lengths = np.fromiter((len(address) for _, address in packets), np.uint32, count)
+    bodies, addresses = zip(*packets, strict=True)
+    data = b"".join(bodies)
+    names = b"".join([address.ljust(ADDRESS_BYTES, b"\0") for address in addresses])
+    lengths = np.array(list(map(len, bodies)), np.uint64)
+    name_lengths = np.array(list(map(len, addresses)), np.uint32)
     iovecs = np.empty(count, _IOVEC)
     iovecs["base"] = _address_of(data) + np.cumsum(lengths) - lengths
     iovecs["length"] = lengths

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 from abc import ABC, abstractmethod
@@ -21,6 +22,7 @@ from mercury.wire.records import message_route
 log = logging.getLogger(__name__)
 
 STATUS_INTERVAL_S = 5.0
+_GC_THRESHOLDS = (20_000, 20, 100)
 
 
 class Service(ABC):
@@ -57,7 +59,11 @@ class Service(ABC):
         try:
             await self._start()
         except BaseException:
+            # Nothing may stay open: the loop of a process that fails to start must be able to end.
             await self._end_tasks()
+            await self._stop()
+            if self.metrics is not None:
+                await self.metrics.stop()
             raise
         self.spawn(self._report_status())
 
@@ -79,6 +85,11 @@ class Service(ABC):
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stopping.set)
         await self.start()
+        # What was made at the start stays: not looking at it again and again keeps the pauses of
+        # the garbage collector short.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*_GC_THRESHOLDS)
         log.info("%s is up", self.address)
         await self._stopping.wait()
         await self.stop()

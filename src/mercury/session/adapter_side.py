@@ -17,7 +17,8 @@ from mercury.session.settings import SessionSettings
 from mercury.session.table import Session, SessionTable
 from mercury.wire import mercury_pb2 as pb
 from mercury.wire.codec import encode, parse
-from mercury.wire.packet import HEADER_BYTES, NO_TOKEN, TOKEN_BYTES, pack, unpack
+from mercury.wire.packet import HEADER_BYTES, NO_TOKEN, TOKEN_BYTES, pack, read_header
+from mercury.wire.records import place_header
 
 MAX_IDENTITY_BYTES = 128
 
@@ -98,15 +99,16 @@ class AdapterSessions:
     def receive(self, data: bytes, address: bytes, now: float) -> SessionEvent | None:
         """Take one packet; never raises, whatever it holds."""
         try:
-            kind, _priority, token, sequence = unpack(data)
+            kind, _priority, token, sequence = read_header(data)
             if kind == _INIT:
                 return self._init(data, address, sequence, now)
             session = self.table.by_token.get(token)
             if session is None:
                 self._refuse(token, sequence, address, "unknown-session", now)
                 raise PacketError("unknown-session")
-            newest = sequence > session.replay.highest
-            if not session.replay.accept(sequence):
+            replay = session.replay
+            newest = sequence > replay.highest
+            if not replay.accept(sequence):
                 raise PacketError("replayed")
             self._check_flood(session, now)
             body = data[HEADER_BYTES:]
@@ -283,8 +285,13 @@ class AdapterSessions:
             return False
         heading = telemetry.heading_deg if telemetry.HasField("heading_deg") else math.nan
         speed = telemetry.speed_mps if telemetry.HasField("speed_mps") else math.nan
+        if math.isinf(heading):  # unknown: no sector and no mean could use it
+            heading = math.nan
+        if math.isinf(speed):
+            speed = math.nan
         table, slot = self.table, session.slot
         session.place = (lat, lon, heading, speed)
+        session.place_header = place_header(lat, lon, heading, speed)
         table.lat[slot] = lat
         table.lon[slot] = lon
         table.heading[slot] = heading

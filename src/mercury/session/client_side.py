@@ -13,7 +13,7 @@ from mercury.model.message import Address, Attributes, Grant, Kind, Message, Pri
 from mercury.session.replay import ReplayWindow
 from mercury.session.settings import SessionSettings
 from mercury.wire.codec import decode, encode
-from mercury.wire.packet import HEADER_BYTES, NO_TOKEN, pack, unpack
+from mercury.wire.packet import HEADER_BYTES, NO_TOKEN, pack, read_header
 
 _FROM_ADAPTER = frozenset(int(kind) for kind in (Kind.ALERT, Kind.REPLY, Kind.CONTENT))
 
@@ -108,7 +108,7 @@ class ClientSession:
     def receive(self, data: bytes, now: float) -> None:
         """Take one packet; never raises, whatever it holds."""
         try:
-            kind, _priority, token, sequence = unpack(data)
+            kind, _priority, token, sequence = read_header(data)
             if kind == Kind.ACKNOWLEDGE:
                 self._acknowledged(decode(data[HEADER_BYTES:]), token, now)
                 return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 WINDOW = 256
+_MASK = (1 << WINDOW) - 1
 
 
 class ReplayWindow:
@@ -17,12 +18,16 @@ class ReplayWindow:
     def accept(self, sequence: int) -> bool:
         """Take note of a sequence number; False if it was seen or is too old to tell."""
         ahead = sequence - self.highest
+        if ahead == 1:  # nearly always
+            self.highest = sequence
+            self.seen = ((self.seen << 1) | 1) & _MASK
+            return True
         if ahead > 0:
             self.highest = sequence
             if ahead >= WINDOW:
                 self.seen = 1
             else:
-                self.seen = ((self.seen << ahead) | 1) & ((1 << WINDOW) - 1)
+                self.seen = ((self.seen << ahead) | 1) & _MASK
             return True
         if ahead <= -WINDOW:
             return False

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mercury.session.replay import ReplayWindow
 from mercury.wire.packet import TOKEN_BYTES, headers
+from mercury.wire.records import place_header
 
 ADDRESS_BYTES = 28  # a sockaddr_in6; a sockaddr_in needs 16
 
@@ -32,10 +33,12 @@ class Session:
         "flood_time",
         "identity",
         "incarnation",
+        "key",
         "last_message",
         "messages",
         "opened",
         "place",
+        "place_header",
         "replay",
         "reports",
         "slot",
@@ -52,6 +55,8 @@ class Session:
         self.address = address  # the raw sockaddr the client was last heard from
         self.opened = now
         self.place = NOWHERE  # lat, lon, heading, speed as last reported
+        self.place_header = place_header(*NOWHERE)  # the same, as it stands beside messages
+        self.key = identity.encode()  # of the client's records on the bus
         self.last_message = now
         self.messages = 0  # packets accepted
         self.reports = 0  # of which telemetry reports

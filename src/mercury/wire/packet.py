@@ -67,6 +67,11 @@ def unpack(data: bytes) -> Header:
 
     Raises PacketError with the reason under which the packet is to be counted.
     """
+    return Header(*read_header(data))
+
+
+def read_header(data: bytes) -> tuple[int, int, bytes, int]:
+    """Do the same without names, for the hot path: kind, priority, token, sequence."""
     size = len(data)
     if size < HEADER_BYTES:
         raise PacketError("truncated" if data[:2] == MAGIC else "not-mercury")
@@ -81,7 +86,7 @@ def unpack(data: bytes) -> Header:
         raise PacketError("unknown-kind")
     if priority > MAX_PRIORITY:
         raise PacketError("malformed")
-    return Header(kind, priority, token, sequence)
+    return kind, priority, token, sequence
 
 
 def headers(

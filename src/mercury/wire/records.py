@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 from mercury.model.interest import INTEREST_BYTES
@@ -41,6 +42,7 @@ class Place(NamedTuple):
     speed_mps: float
 
 
+@lru_cache(1024)  # nearly all messages share a few routes
 def route_header(kind: int, priority: int, expires_us: int) -> tuple[str, bytes]:
     """Return the header that says how to pass a record on."""
     return ROUTE, _ROUTE.pack(kind, priority, expires_us)
@@ -82,6 +84,7 @@ def traffic_header(speed_mps: float) -> tuple[str, bytes]:
     return TRAFFIC, _REAL.pack(speed_mps)
 
 
+@lru_cache(1024)
 def read_route(headers: Headers) -> Route | None:
     """The route of a record; None where it has none or a broken one."""
     data = _find(headers, ROUTE)

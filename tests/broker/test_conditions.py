@@ -1,0 +1,63 @@
+"""What holds where, until when."""
+
+from __future__ import annotations
+
+import json
+
+from mercury.broker.conditions import Condition, Conditions
+from mercury.model.area import Area, Circle, Position
+from mercury.model.message import Event
+
+HERE = Area(Circle(Position(40.0, -111.0), 500.0))
+OVERLAPPING = Area(Circle(Position(40.008, -111.0), 500.0))
+ELSEWHERE = Area(Circle(Position(41.0, -111.0), 500.0))
+
+
+def condition(text: str, area: Area = HERE, since_us: int = 1, until_us: int = 100) -> Condition:
+    return Condition(Event("obstacle", text=text, values={"size": 2}), area, since_us, until_us)
+
+
+def texts(found: list[Condition]) -> list[str]:
+    return [one.event.text for one in found]
+
+
+def test_what_overlaps_the_area_is_found_newest_first() -> None:
+    conditions = Conditions()
+    conditions.put(b"1", condition("old", since_us=1))
+    conditions.put(b"2", condition("new", OVERLAPPING, since_us=2))
+    conditions.put(b"3", condition("far", ELSEWHERE, since_us=3))
+    assert texts(conditions.inside(HERE, 10)) == ["new", "old"]
+    assert texts(conditions.inside(ELSEWHERE, 10)) == ["far"]
+
+
+def test_what_is_over_is_not_found_and_then_forgotten() -> None:
+    conditions = Conditions()
+    conditions.put(b"1", condition("x", until_us=100))
+    assert texts(conditions.inside(HERE, 99)) == ["x"]
+    assert conditions.inside(HERE, 100) == []
+    conditions.expire(99)
+    assert len(conditions) == 1
+    conditions.expire(100)
+    assert len(conditions) == 0
+
+
+def test_the_same_id_again_replaces() -> None:
+    conditions = Conditions()
+    conditions.put(b"1", condition("first"))
+    conditions.put(b"1", condition("second"))
+    assert texts(conditions.inside(HERE, 10)) == ["second"]
+
+
+def test_above_the_limit_the_oldest_goes() -> None:
+    conditions = Conditions(max_conditions=2)
+    for number in range(3):
+        conditions.put(b"%d" % number, condition(str(number), since_us=number))
+    assert texts(conditions.inside(HERE, 10)) == ["2", "1"]
+
+
+def test_an_answer_is_json_without_bytes() -> None:
+    event = Event("obstacle", text="x", values={"size": 2, "photo": b"\xff"})
+    shown = json.loads(json.dumps(Condition(event, HERE, 1, 100).to_json()))
+    assert shown["kind"] == "obstacle"
+    assert shown["values"] == {"size": 2}
+    assert shown["area"]["geometry"]["coordinates"] == [-111.0, 40.0]

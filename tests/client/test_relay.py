@@ -1,0 +1,193 @@
+"""Applications on the same device, behind one client."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from live import HERE, NEAR, WAIT_S, Live, connect, first, in_loop, live, until
+
+import mercury
+from mercury.adapter import Adapter
+from mercury.client.relay import Relay
+from mercury.model import topics
+from mercury.model.area import Area, Circle
+from mercury.model.errors import RequestError
+from mercury.model.message import Address, Attributes, Event, Kind, Message
+from mercury.session import AdapterSessions, SessionSettings
+from mercury.wire import MAX_BODY_BYTES, decode, encode
+
+
+def app_of(car: mercury.Client, name: str) -> mercury.Client:
+    assert car.relay is not None
+    return mercury.connect(f"udp://127.0.0.1:{car.relay.port}", identity=name)
+
+
+async def services(world: Live) -> Adapter:
+    await world.broker()
+    return await world.adapter()
+
+
+@in_loop
+async def test_an_application_publishes_subscribes_and_asks_through_the_client() -> None:
+    async with live() as world:
+        adapter = await services(world)
+        content = world.read("content.*")
+        async with connect(adapter, "car", relay_port=0) as car, app_of(car, "app") as app:
+            assert await app.echo() > 0
+            fuel = await app.subscribe("fuel", where="price < 2")
+            sent = await app.publish("fuel", {"price": 1.5})
+            got = await first(fuel)
+            assert (got.id, got.values) == (sent.id, {"price": 1.5})
+            [record] = await content.read()
+            # The adapter knows the client, not the application behind it.
+            assert decode(record.value).source == Address.client("car")
+            await app.sense("emergency", position=HERE, text="crash")
+            assert (await first(app)).event.text == "crash"
+            assert (await first(car)).event.text == "crash"
+            assert [one["text"] for one in await app.query(HERE)] == ["crash"]
+            with pytest.raises(RequestError, match="no name for a topic"):
+                await app.subscribe("no topic")
+            assert len(car._streams) == 0
+
+
+@in_loop
+async def test_two_applications_get_what_each_asked_for_and_both_the_alerts() -> None:
+    async with live() as world:
+        adapter = await services(world)
+        async with (
+            connect(adapter, "car", NEAR, relay_port=0) as car,
+            app_of(car, "one") as one,
+            app_of(car, "two") as two,
+            connect(adapter, "station") as station,
+        ):
+            cheap = await one.subscribe("fuel", where="price < 1.6")
+            parking = await two.subscribe("parking", near_m=1000.0)
+            mine = await car.subscribe("fuel")
+            await station.publish("fuel", {"price": 1.7})
+            await station.publish("fuel", {"price": 1.5})
+            await station.publish("parking", {"free": 1})  # says not where
+            await station.publish("parking", {"free": 2}, position=HERE)
+            assert (await first(cheap)).values == {"price": 1.5}
+            assert (await first(parking)).values == {"free": 2}
+            assert [(await first(mine)).values for _ in range(2)] == [
+                {"price": 1.7}, {"price": 1.5},
+            ]  # fmt: skip
+            echoes = await asyncio.gather(
+                one.request("echo", {"n": 1}), two.request("echo", {"n": 2})
+            )
+            assert [echo.values for echo in echoes] == [{"n": 1}, {"n": 2}]
+            area = Address.to_area(Area(Circle(HERE, 500.0)))
+            alert = Message(
+                kind=Kind.ALERT,
+                source=Address.broker("x"),
+                destination=area,
+                payload=Event("notice", text="for all"),
+            )
+            world.append(topics.ALERTS_URGENT, alert)
+            for client in (car, one, two):
+                assert (await first(client)).id == alert.id
+
+
+@in_loop
+async def test_an_application_that_says_goodbye_leaves_no_subscription_behind() -> None:
+    async with live() as world:
+        adapter = await services(world)
+        async with connect(adapter, "car", relay_port=0) as car:
+            assert car.relay is not None
+            async with app_of(car, "app") as app:
+                await app.subscribe("fuel")
+                assert adapter.statistics().gauges["subscriptions"] == 1
+            await until(lambda: not car.relay.wishes())
+            await until(lambda: adapter.statistics().gauges["subscriptions"] == 0)
+
+
+@in_loop
+async def test_an_application_that_dies_is_pruned() -> None:
+    async with live() as world:
+        adapter = await services(world)
+        async with connect(adapter, "car", relay_port=0) as car:
+            relay = car.relay
+            assert isinstance(relay, Relay)
+            brief = SessionSettings(require_telemetry=False, report_interval_s=0.05)
+            relay.sessions = AdapterSessions("car", brief, lambda: b"t" * 16)
+            app = app_of(car, "app")
+            await app.open()
+            await app.connected(WAIT_S)
+            await app.subscribe("fuel")
+            app._timer.cancel()  # its process is gone: no report, no goodbye
+            app._endpoint.close()
+            app._endpoint = None
+            await until(lambda: len(relay.sessions.table) == 0)
+            assert relay.wishes() == []
+            await until(lambda: adapter.statistics().gauges["subscriptions"] == 0)
+            assert await car.echo() > 0
+
+
+@in_loop
+async def test_an_application_that_starts_anew_has_no_old_subscriptions() -> None:
+    async with live() as world:
+        adapter = await services(world)
+        async with connect(adapter, "car", relay_port=0) as car:
+            assert car.relay is not None
+            dead = app_of(car, "app")
+            await dead.open()
+            await dead.connected(WAIT_S)
+            await dead.subscribe("fuel")
+            dead._timer.cancel()
+            dead._endpoint.close()
+            async with app_of(car, "app") as app:
+                assert car.relay.wishes() == []
+                await until(lambda: adapter.statistics().gauges["subscriptions"] == 0)
+                assert await app.echo() > 0
+
+
+@in_loop
+async def test_subscriptions_of_applications_outlive_a_restart_of_the_adapter() -> None:
+    quick = SessionSettings(heartbeat_interval_s=0.1, init_retry_s=0.05)
+    async with live() as world:
+        adapter = await world.adapter(session=quick)
+        await world.broker()
+        async with (
+            connect(adapter, "car", relay_port=0, settings=quick) as car,
+            app_of(car, "app") as app,
+        ):
+            fuel = await app.subscribe("fuel")
+            port = adapter.port
+            await world.stop(adapter)
+            adapter = await world.adapter(port=port, session=quick)
+            await until(lambda: adapter.statistics().gauges["subscriptions"] == 1)
+            await car.publish("fuel", {"price": 1.5})
+            assert (await first(fuel)).values == {"price": 1.5}
+
+
+@in_loop
+async def test_what_does_not_fit_once_the_client_speaks_for_it_is_counted() -> None:
+    async with live() as world:
+        adapter = await services(world)
+        async with (
+            connect(adapter, "a-car-with-quite-a-long-name", relay_port=0) as car,
+            app_of(car, "app") as app,
+        ):
+            assert car.relay is not None
+            message = app._message(Kind.CONTENT, "fuel", Attributes({"x": b""}))
+            room = MAX_BODY_BYTES - len(encode(message)) - 10
+            await app.publish("fuel", {"x": b"x" * room})
+            await until(lambda: car.relay.sessions.dropped)
+            assert car.relay.sessions.dropped == {"oversized": 1}
+            assert await app.echo() > 0
+
+
+@in_loop
+async def test_fields_of_a_newer_version_pass_the_relay() -> None:
+    async with live() as world:
+        adapter = await services(world)
+        content = world.read("content.*")
+        async with connect(adapter, "car", relay_port=0) as car, app_of(car, "app") as app:
+            unknown = b"\xa2\x06\x03new"  # field 100
+            message = app._message(Kind.CONTENT, "fuel", Attributes({"x": 1}))
+            app.session.send_body(Kind.CONTENT, 3, encode(message) + unknown)
+            app.after_session()
+            [record] = await content.read()
+            assert unknown in record.value
+            assert decode(record.value).unknown == unknown

@@ -68,6 +68,7 @@ def part(
 def adapter(bus: str, environment: dict[str, str] | None = None) -> Iterator[tuple[int, int]]:
     """An adapter process; yields its UDP and its metrics port."""
     port = free_port(socket.SOCK_DGRAM)
+    environment = {"MERCURY_SESSION__REPORT_INTERVAL_S": "60", **(environment or {})}
     with part("adapter", ["--bus", bus, "--port", str(port)], environment) as metrics_port:
         yield port, metrics_port
 

@@ -95,6 +95,8 @@ def send_packets(fd: int, packets: list[tuple[bytes, bytes]]) -> tuple[int, int]
     """
     packets = packets[:SEND_BATCH]
     count = len(packets)
+    if not count:
+        return 0, 0
     bodies, addresses = zip(*packets, strict=True)
     data = b"".join(bodies)
     names = b"".join([address.ljust(ADDRESS_BYTES, b"\0") for address in addresses])

@@ -10,7 +10,9 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
+import struct
 import time
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from mercury.model.errors import BusUnavailableError
@@ -25,8 +27,18 @@ FIRST_SLEEP_S = 20e-6
 LONGEST_SLEEP_S = 1e-3
 
 
+# Locks of a range that belong to the open file and not to the process: Linux has them.
+_BY_RANGE = hasattr(fcntl, "F_OFD_SETLK") and struct.calcsize("P") == 8
+
+
+@lru_cache
+def _request(kind: int, part: int) -> bytes:
+    # struct flock: type, whence, start, length, process
+    return struct.pack("hhqqi4x", kind, os.SEEK_SET, part, 1, 0)
+
+
 class WriteLock:
-    """Serialises the writers of one bus file; the kernel releases it when its holder dies."""
+    """Serialises the writers of each part of a bus; the kernel releases what a dead holder had."""
 
     def __init__(self, path: Path, timeout_s: float) -> None:
         self._path = path
@@ -42,13 +54,10 @@ class WriteLock:
         self._memory = mmap.mmap(self._fd, mmap.PAGESIZE)
         self._words = memoryview(self._memory).cast("Q")
 
-    def acquire(self) -> None:
-        fd = self._fd
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    def acquire(self, part: int = 0) -> None:
+        """Take the lock of one part, or raise BusUnavailableError when others keep it too long."""
+        if self._try(part):
             return
-        except BlockingIOError:
-            pass
         begun = time.monotonic()
         sleep_s = FIRST_SLEEP_S
         while True:
@@ -63,11 +72,8 @@ class WriteLock:
                     f"the bus file {self._path} is locked: another process has been writing to it "
                     f"for more than {self._timeout_s:g} s"
                 )
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if self._try(part):
                 return
-            except BlockingIOError:
-                continue
 
     def version(self) -> int:
         """The newest version of topics and listeners that was announced."""
@@ -81,8 +87,21 @@ class WriteLock:
         """
         self._words[0] = version
 
-    def release(self) -> None:
-        fcntl.flock(self._fd, fcntl.LOCK_UN)
+    def release(self, part: int = 0) -> None:
+        if _BY_RANGE:
+            fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, _request(fcntl.F_UNLCK, part))
+        else:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    def _try(self, part: int) -> bool:
+        try:
+            if _BY_RANGE:
+                fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, _request(fcntl.F_WRLCK, part))
+            else:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
     def close(self) -> None:
         self._words.release()

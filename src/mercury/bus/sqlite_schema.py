@@ -1,10 +1,17 @@
-"""The bus file: how it is opened, what is in it, and what can be wrong with it."""
+"""The files of a bus: how they are opened, what is in them, and what can be wrong with them.
+
+The catalogue, the groups and their offsets are in the main file. Records are spread over a few
+further files by topic, so that an adapter that appends reports and a broker that appends replies
+do not wait for each other, and do not make each other read again what they had in memory.
+"""
 
 from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,6 +30,10 @@ LOCK_TIMEOUT_S = 2.0
 # into memory brings nothing: what is read was just written, and is still in the log.
 PAGE_SIZE = 2048
 CACHE_KIB = 8192
+# SQLite attaches at most ten files to a connection.
+SHARDS = 8
+# Up to so many records are appended by one statement, which needs no BEGIN and COMMIT.
+STATEMENT_RECORDS = 32
 # A record with this partition holds the place of the newest offset after retention took the
 # record itself, so that SQLite never gives an offset twice. AUTOINCREMENT would write one more
 # page in every transaction.
@@ -47,10 +58,28 @@ PRAGMA application_id = {APPLICATION_ID};
 """
 
 _TOPIC_TABLE = """
-CREATE TABLE topic_{id} (
+CREATE TABLE IF NOT EXISTS {table} (
     offset INTEGER PRIMARY KEY, partition INTEGER NOT NULL, timestamp_us INTEGER NOT NULL,
     key BLOB NOT NULL, headers BLOB NOT NULL, value BLOB NOT NULL
 )"""
+
+
+def shard_of(topic_id: int) -> int:
+    """The file that holds a topic's records."""
+    return topic_id % SHARDS
+
+
+def table_of(topic_id: int) -> str:
+    """The name of the table of a topic's records."""
+    return f"shard{shard_of(topic_id)}.topic_{topic_id}"
+
+
+SCHEMAS = ("main", *(f"shard{shard}" for shard in range(SHARDS)))
+
+
+def lock_of(schema: str) -> int:
+    """Which part of the lock guards a file."""
+    return SCHEMAS.index(schema)
 
 
 def bus_error(error: sqlite3.Error, path: Path) -> BusError:
@@ -111,7 +140,9 @@ class BusFile:
             (version,) = connection.execute("SELECT registry_version FROM meta").fetchone()
             self.lock.announce(version)
             if max_file_bytes is not None:
-                connection.execute(f"PRAGMA max_page_count = {max_file_bytes // PAGE_SIZE}")
+                for schema in SCHEMAS:
+                    pages = max_file_bytes // PAGE_SIZE
+                    connection.execute(f"PRAGMA {schema}.max_page_count = {pages}")
             return connection
         except BaseException as error:
             if connection is not None:
@@ -122,19 +153,19 @@ class BusFile:
         finally:
             self.lock.release()
 
-    def write(self, work: Callable[[], T], *, single: bool = False) -> T:
-        """Run `work` in a transaction that is durable when this returns, or undone if it raises.
+    def write(self, work: Callable[[], T], schema: str = "main") -> T:
+        """Run `work`, which writes to one file, in a transaction.
 
-        A single statement is a transaction by itself, without the cost of BEGIN and COMMIT; if
-        it turns out to be more, `work` calls `begin`.
+        It is durable when this returns, or undone if it raises.
         """
-        self.lock.acquire()
+        part = lock_of(schema)
+        self.lock.acquire(part)
         try:
-            if not single:
-                self.begin()
+            # Not IMMEDIATE, which would lock all files: nobody else writes to ours while we hold
+            # its lock.
+            self.execute("BEGIN")
             result = work()
-            if self.connection.in_transaction:
-                self.execute("COMMIT")
+            self.execute("COMMIT")
             return result
         except BaseException as error:
             self.rollback()
@@ -142,11 +173,30 @@ class BusFile:
                 raise bus_error(error, self.path) from error
             raise
         finally:
-            self.lock.release()
+            self.lock.release(part)
 
-    def begin(self) -> None:
-        if not self.connection.in_transaction:
-            self.execute("BEGIN IMMEDIATE")
+    def append(self, topic_id: int, rows: Sequence[tuple[object, ...]]) -> int:
+        """Append records to a topic, durably, and return the offset of the first."""
+        part = shard_of(topic_id) + 1  # the main file's lock comes first
+        self.lock.acquire(part)
+        try:
+            if len(rows) <= STATEMENT_RECORDS:
+                statement = _append_statement(topic_id, len(rows))
+                last = self.execute(statement, tuple(chain.from_iterable(rows))).lastrowid
+            else:
+                self.execute("BEGIN")
+                self.executemany(_append_statement(topic_id, 1), rows)
+                (last,) = self.execute("SELECT last_insert_rowid()").fetchone()
+                self.execute("COMMIT")
+        except BaseException as error:
+            self.rollback()
+            if isinstance(error, sqlite3.Error):
+                raise bus_error(error, self.path) from error
+            raise
+        finally:
+            self.lock.release(part)
+        assert last is not None
+        return int(last) - len(rows) + 1
 
     def rollback(self) -> None:
         if self.connection.in_transaction:
@@ -197,11 +247,29 @@ class BusFile:
         (version,) = self.execute("SELECT registry_version FROM meta").fetchone()
         self.lock.announce(version)
 
-    def create_topic(self, name: str, partitions: int) -> None:
-        made = self.execute(
-            "INSERT INTO topics (name, partitions) VALUES (?, ?)", (name, partitions)
-        )
-        self.execute(_TOPIC_TABLE.format(id=made.lastrowid))
+    def create_topics(self, names: Iterable[str], partitions: int) -> None:
+        """Make topics that do not exist yet."""
+
+        def enter() -> None:
+            for name in names:
+                found = self.execute("SELECT 1 FROM topics WHERE name = ?", (name,)).fetchone()
+                if found is None:
+                    made = self.execute(
+                        "INSERT INTO topics (name, partitions) VALUES (?, ?)", (name, partitions)
+                    )
+                    assert made.lastrowid is not None
+                    # The transaction spans two files, which SQLite commits one by one, the main
+                    # file first: whoever finds a topic without its table makes it.
+                    self.execute(_TOPIC_TABLE.format(table=table_of(made.lastrowid)))
+            self.change_registry()
+
+        self.write(enter)
+
+
+@lru_cache(4096)
+def _append_statement(topic_id: int, count: int) -> str:
+    rows = ", ".join(["(NULL, ?, ?, ?, ?, ?)"] * count)
+    return f"INSERT INTO {table_of(topic_id)} VALUES {rows}"
 
 
 def _check_place(path: Path) -> None:
@@ -228,8 +296,13 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     if mode != "wal":
         raise BusUnavailableError(f"the bus file {path} is on a file system without shared memory")
     connection.execute("PRAGMA wal_autocheckpoint = 0")
-    connection.execute("PRAGMA synchronous = NORMAL")
-    connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+    for schema in SCHEMAS:
+        if schema != "main":
+            connection.execute(f"ATTACH DATABASE ? AS {schema}", (f"{path}-{schema}",))
+            connection.execute(f"PRAGMA {schema}.page_size = {PAGE_SIZE}")
+            connection.execute(f"PRAGMA {schema}.journal_mode = WAL")
+        connection.execute(f"PRAGMA {schema}.synchronous = NORMAL")
+        connection.execute(f"PRAGMA {schema}.cache_size = -{CACHE_KIB}")
     if application_id != APPLICATION_ID:
         connection.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}COMMIT;")
     (version,) = connection.execute("SELECT schema_version FROM meta").fetchone()

@@ -38,6 +38,7 @@ from mercury.wire.areas import area_from_pb
 from mercury.wire.packet import TOKEN_BYTES
 from mercury.wire.records import (
     Headers,
+    Route,
     envelope_route,
     message_route,
     read_interests,
@@ -288,9 +289,9 @@ class Adapter(Service):
         route = read_route(record.headers)
         if route is None:
             envelope = parse(record.value)
-            self._send(session, envelope.kind, envelope.priority, record.value, envelope.expires_us)
-        else:
-            self._send(session, route.kind, route.priority, record.value, route.expires_us)
+            route = Route(envelope.kind, envelope.priority, envelope.expires_us)
+        kind, priority, expires_us = route
+        self._send(session, kind, priority, record.value, expires_us)
 
     def _on_match(self, record: Record) -> None:
         route = read_route(record.headers)

@@ -145,8 +145,7 @@ class Broker(Service):
         kind = int(envelope.kind)
         if kind == Kind.REQUEST and envelope.topic == ECHO:
             self.counters["echoes"] += 1
-            reply = self._reply_to(envelope)
-            reply.attributes.CopyFrom(envelope.attributes)
+            reply = self._turn_round(envelope)
         elif kind == Kind.SUBSCRIBE:
             reply = self._answer(envelope, self._subscribe(envelope))
         elif kind == Kind.UNSUBSCRIBE:
@@ -183,6 +182,18 @@ class Broker(Service):
         reply.source.broker = self.settings.id
         reply.destination.client = envelope.source.client
         return reply
+
+    def _turn_round(self, envelope: mercury_pb2.Envelope) -> mercury_pb2.Envelope:
+        """Make the reply out of the request itself, with whatever it carries."""
+        client = envelope.source.client
+        time_us = now_us()
+        envelope.correlation = envelope.id
+        envelope.id = new_id(time_us)
+        envelope.kind = mercury_pb2.REPLY
+        envelope.sent_us = time_us
+        envelope.source.broker = self.settings.id
+        envelope.destination.client = client
+        return envelope
 
     def _answer(
         self, envelope: mercury_pb2.Envelope, values: dict[str, Value]

@@ -20,7 +20,7 @@ BATCH_BYTES = 8 * 1024**2
 # What may wait in memory while the bus cannot be written, before append refuses.
 BUFFER_BYTES = 64 * 1024**2
 RETRY_S = 0.25
-MARK_DELAY_S = 0.005
+MARK_DELAY_S = 0.02
 RECORD_OVERHEAD_BYTES = 64
 
 
@@ -43,11 +43,16 @@ class BufferedBus(ABC):
         self._scheduled_in: asyncio.AbstractEventLoop | None = None
         self._waiting: list[asyncio.Future[None]] = []  # flush() calls
         self._later_in: asyncio.AbstractEventLoop | None = None  # has a timer to flush
+        self._marks_due = False  # marks have waited long enough
         self._failure: BusError | None = None  # of a flush that nobody waited for
 
     @abstractmethod
     def _write(self, batch: Batch, marking: set[GroupConsumer]) -> None:
-        """Make records, then marks, durable in one step, or raise and change nothing."""
+        """Make records, then marks, durable.
+
+        A topic whose records are written is taken out of the batch, so that after a failure only
+        the rest is tried again.
+        """
 
     @abstractmethod
     def _pack_headers(self, headers: Headers) -> Headers | bytes:
@@ -101,15 +106,14 @@ class BufferedBus(ABC):
         await done
 
     def mark(self, consumer: GroupConsumer) -> None:
-        """Write the marks of a consumer with the next flush.
+        """Write the marks of a consumer with the next flush that is asked for, or a little later.
 
-        Marks alone can wait a little for records to go with: a transaction costs the same for
-        both, and losing a mark means no more than reading again.
+        A mark costs as much as a batch of records, and losing one means no more than reading
+        again: many batches share one.
         """
         with self.mutex:
             self._marking.add(consumer)
-            if self._scheduled_in is None or self._scheduled_in.is_closed():
-                self._schedule_later(MARK_DELAY_S)
+            self._schedule_later(MARK_DELAY_S)
 
     def unmark(self, consumer: GroupConsumer) -> None:
         with self.mutex:
@@ -131,7 +135,7 @@ class BufferedBus(ABC):
             failure: BusError | None = None
             if not self.closed:
                 try:
-                    self._flush()
+                    self._flush(marks=bool(waiting) or self._marks_due)
                     self._failure = None
                 except BusError as error:
                     failure = error
@@ -154,6 +158,7 @@ class BufferedBus(ABC):
 
     def _later(self) -> None:
         self._later_in = None
+        self._marks_due = True
         if self._scheduled_in is None and (self._batch or self._marking) and not self.closed:
             self._schedule()
 
@@ -164,13 +169,20 @@ class BufferedBus(ABC):
             # The record itself is kept; the next call hears of it.
             self._failure = error
 
-    def _flush(self) -> None:
-        if not self._batch and not self._marking:
+    def _flush(self, *, marks: bool = True) -> None:
+        marking = self._marking if marks else set()
+        if not self._batch and not marking:
             return
-        self._write(self._batch, self._marking)
-        self._batch = {}
-        self._batch_records = self._batch_bytes = 0
-        self._marking = set()
+        try:
+            self._write(self._batch, marking)
+        finally:
+            left = [one for records in self._batch.values() for one in records]
+            self._batch_records = len(left)
+            self._batch_bytes = sum([len(one[0]) + len(one[2]) for one in left])
+            self._batch_bytes += RECORD_OVERHEAD_BYTES * len(left)
+        if marks:
+            self._marking = set()
+            self._marks_due = False
 
     def _raise_failure(self) -> None:
         failure, self._failure = self._failure, None

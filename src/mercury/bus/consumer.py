@@ -267,19 +267,14 @@ class GroupConsumer(ABC):
                     if self._read_dirty(max_records, records):
                         return records
                     continue
-                # In one view with the registry nothing can change under our hands.
                 self._unchecked = False
                 registry = self._begin()
                 try:
                     self.follow(registry)
-                    self._read_dirty(max_records, records, in_view=True)
                 finally:
                     self._end()
-                return records
 
-    def _read_dirty(
-        self, max_records: int, records: list[Record], *, in_view: bool = False
-    ) -> bool:
+    def _read_dirty(self, max_records: int, records: list[Record]) -> bool:
         """Read what is there, in order; False if our share changed before we were through."""
         for cursor in self._cursors:
             if cursor.arrived:
@@ -288,13 +283,13 @@ class GroupConsumer(ABC):
                 elif len(records) < max_records:
                     records += cursor.deliver(max_records - len(records))
             while cursor.dirty and len(records) < max_records:
-                found = self._read_some(cursor, max_records - len(records), in_view)
+                found = self._read_some(cursor, max_records - len(records))
                 if found is None:
                     return False
                 records += found
         return True
 
-    def _read_some(self, cursor: TopicCursor, limit: int, in_view: bool) -> list[Record] | None:
+    def _read_some(self, cursor: TopicCursor, limit: int) -> list[Record] | None:
         owned = cursor.owned
         if owned is not None and not owned:
             cursor.dirty = False
@@ -303,7 +298,7 @@ class GroupConsumer(ABC):
         end = 0 if owned is None else self._end_offset(cursor.topic)
         found = self._select(cursor, limit)
         # Whoever took over some of our share starts with what came after that: not ours to read.
-        if self.group is not None and not in_view and self._changed():
+        if self.group is not None and self._changed():
             return None
         if found:
             cursor.position = found[-1].offset

@@ -93,7 +93,8 @@ class MemoryBus(BufferedBus):
     def _write(self, batch: Batch, marking: set[GroupConsumer]) -> None:
         now_us = time.time_ns() // 1000
         touched: dict[MemoryConsumer, None] = {}
-        for name, pending in batch.items():
+        for name in list(batch):
+            pending = batch.pop(name)
             log = self.log.topic(name, self._partitions)
             stamp_us = max(now_us, log.records[-1].timestamp_us) if log.records else now_us
             partitions = log.topic.partitions

@@ -11,11 +11,12 @@ import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from mercury.bus.api import Headers, Retention, Start
-from mercury.bus.buffering import RECORD_OVERHEAD_BYTES, Batch, BufferedBus
+from mercury.bus.buffering import RECORD_OVERHEAD_BYTES, Batch, BufferedBus, Pending
 from mercury.bus.consumer import GroupConsumer
 from mercury.bus.grouping import Listener, Registry, check_patterns, partition_of
 from mercury.bus.headers import encode_headers
@@ -64,11 +65,11 @@ class SqliteBus(BufferedBus):
     def _pack_headers(self, headers: Headers) -> bytes:
         return encode_headers(headers)
 
-    def write(self, work: Callable[[], T], *, single: bool = False) -> T:
-        """Run `work` in a write transaction."""
+    def write(self, work: Callable[[], T]) -> T:
+        """Run `work` in a transaction of the main file."""
         with self.mutex:
             try:
-                return self._file.write(work, single=single)
+                return self._file.write(work)
             except BaseException:
                 self._registry = Registry(version=-1)  # may have seen what was undone
                 raise
@@ -79,55 +80,53 @@ class SqliteBus(BufferedBus):
         return self._registry
 
     def _write(self, batch: Batch, marking: set[GroupConsumer]) -> None:
-        single = not marking and len(batch) == 1 and all(len(rows) == 1 for rows in batch.values())
+        registry = self.refreshed()
+        if not batch.keys() <= registry.by_name.keys():
+            self._file.create_topics(batch, self._partitions)
+            registry = self.refreshed()
+        size = 0
+        parcel = Parcel(registry.version, [])
         try:
-            size, parcel, registry = self.write(
-                lambda: self._write_inside(batch, marking), single=single
-            )
+            for name in list(batch):
+                topic = registry.by_name[name]
+                make = partial(self._rows, batch[name], topic.partitions)
+                first, rows = self._file.append(topic.id, make)
+                parcel.topics.append((topic.id, first, rows))
+                size += sum(len(row[4]) + len(row[3]) + RECORD_OVERHEAD_BYTES for row in rows)
+                del batch[name]
+        finally:
+            # Each transaction rewrites the last page of a topic.
+            self._upkeep.wrote(size + PAGE_SIZE * len(parcel.topics))
+            # Who subscribed meanwhile has announced it before looking for records, and was not
+            # in the audience when we began.
+            self._nudge_audience(self.refreshed(), parcel, size)
+        if marking:
+            self._write_all_marks(marking)
+
+    def _rows(self, pending: list[Pending], partitions: int) -> list[Row]:
+        self._last_us = now_us = max(self._last_us, time.time_ns() // 1000)
+        rows: list[Row] = []
+        for key, headers, value in pending:
+            part = partition_of(key, partitions) if key else next(self._spread) % partitions
+            packed = headers if isinstance(headers, bytes) else b""  # () stands for none
+            rows.append((part, now_us, key, packed, value))
+        return rows
+
+    def _write_all_marks(self, marking: set[GroupConsumer]) -> None:
+        def mark() -> None:
+            registry = self.refreshed()
+            for consumer in marking:
+                self.write_marks(consumer, registry)
+
+        try:
+            self.write(mark)
         except BaseException:
             for consumer in marking:
                 consumer.distrust()
             raise
         for consumer in marking:
             consumer.pending_marks.clear()
-        # Each transaction rewrites the last page of each topic and of the marks.
-        self._upkeep.wrote(size + PAGE_SIZE * (len(batch) + bool(marking)))
-        self._nudge_audience(registry, parcel, size)
-
-    def _write_inside(
-        self, batch: Batch, marking: set[GroupConsumer]
-    ) -> tuple[int, Parcel, Registry]:
-        registry = self.refreshed()
-        new = [name for name in batch if name not in registry.by_name]
-        if new:
-            self._file.begin()
-            for name in new:
-                self._file.create_topic(name, self._partitions)
-            self._file.change_registry()
-            registry = self.refreshed()
-        self._last_us = now_us = max(self._last_us, time.time_ns() // 1000)
-        size = 0
-        parcel = Parcel(registry.version, [])
-        for name, pending in batch.items():
-            topic = registry.by_name[name]
-            partitions = topic.partitions
-            rows: list[Row] = []
-            for key, headers, value in pending:
-                part = partition_of(key, partitions) if key else next(self._spread) % partitions
-                packed = headers if isinstance(headers, bytes) else b""  # () stands for none
-                rows.append((part, now_us, key, packed, value))
-                size += len(value) + len(headers) + RECORD_OVERHEAD_BYTES
-            statement = f"INSERT INTO topic_{topic.id} VALUES (NULL, ?, ?, ?, ?, ?)"
-            if len(rows) == 1:
-                last = self._file.execute(statement, rows[0]).lastrowid
-            else:
-                self._file.executemany(statement, rows)
-                (last,) = self._file.execute("SELECT last_insert_rowid()").fetchone()
-            assert last is not None
-            parcel.topics.append((topic.id, last - len(rows) + 1, rows))
-        for consumer in marking:
-            self.write_marks(consumer, registry)
-        return size, parcel, registry
+        self._upkeep.wrote(PAGE_SIZE)
 
     def write_marks(self, consumer: GroupConsumer, registry: Registry) -> None:
         """Move the group's offsets, only in partitions that are the consumer's as of now."""
@@ -149,26 +148,25 @@ class SqliteBus(BufferedBus):
     # Waking others.
 
     def _nudge_audience(self, registry: Registry, parcel: Parcel, size: int) -> None:
-        audience: dict[Listener, list[int]] = {}  # with the topics that each wants
-        for topic_id, _first, _rows in parcel.topics:
-            for listener in registry.audience_of(topic_id):
-                audience.setdefault(listener, []).append(topic_id)
-        if not audience:
+        if len(parcel.topics) == 1:  # the usual case
+            audience = registry.audience_of(parcel.topics[0][0])
+            if audience:
+                self._hand_out(audience, parcel, size)
             return
+        wanted: dict[Listener, list[tuple[int, int, list[Row]]]] = {}
+        for entry in parcel.topics:
+            for listener in registry.audience_of(entry[0]):
+                wanted.setdefault(listener, []).append(entry)
+        for listener, entries in wanted.items():
+            self._hand_out((listener,), Parcel(parcel.version, entries), size)
+
+    def _hand_out(self, audience: Sequence[Listener], parcel: Parcel, size: int) -> None:
+        """Wake listeners, with the records themselves if these are few and small."""
+        contents = pack_parcel(parcel, size)
         gone = []
-        packed: dict[int, bytes | None] = {}
-        for listener, topics in audience.items():
-            if len(topics) == 1:
-                # The usual case, and the same parcel for all who listen to the topic.
-                topic_id = topics[0]
-                if topic_id not in packed:
-                    mine = [entry for entry in parcel.topics if entry[0] == topic_id]
-                    packed[topic_id] = pack_parcel(Parcel(parcel.version, mine), size)
-                contents = packed[topic_id]
-            else:
-                wanted = [entry for entry in parcel.topics if entry[0] in topics]
-                contents = pack_parcel(Parcel(parcel.version, wanted), size)
+        for listener in audience:
             if contents is None:
+                topics = [topic_id for topic_id, _, _ in parcel.topics]
                 reached = self._nudger.nudge(listener.address, topics)
             else:
                 reached = self._nudger.hand(listener.address, listener.id, contents)

@@ -14,7 +14,7 @@ from mercury.bus.consumer import GroupConsumer
 from mercury.bus.cursor import ALL_PARTITIONS, TopicCursor
 from mercury.bus.grouping import Registry, Topic, rank_of
 from mercury.bus.headers import decode_headers
-from mercury.bus.sqlite_schema import TOMBSTONE, BusFile, bus_error
+from mercury.bus.sqlite_schema import TOMBSTONE, BusFile, bus_error, table_of
 from mercury.bus.wakeup import Doorbell, Row
 from mercury.model.errors import BusError
 
@@ -193,8 +193,8 @@ class SqliteConsumer(GroupConsumer):
         if statement is None:
             share = f"IN ({','.join(map(str, sorted(owned)))})" if owned else f"> {TOMBSTONE}"
             statement = self._statements[topic.id, owned] = (
-                f"SELECT partition, offset, timestamp_us, key, headers, value FROM topic_{topic.id}"
-                f" WHERE offset > ? AND partition {share} ORDER BY offset LIMIT ?"
+                "SELECT partition, offset, timestamp_us, key, headers, value"
+                f" FROM {table_of(topic.id)} WHERE offset > ? AND partition {share} ORDER BY offset LIMIT ?"
             )
         name = topic.name
         return [
@@ -210,8 +210,8 @@ class SqliteConsumer(GroupConsumer):
     def _count(self, cursor: TopicCursor) -> int:
         topic = cursor.topic
         first, last = self._file.execute(
-            f"SELECT (SELECT min(offset) FROM topic_{topic.id} WHERE partition > {TOMBSTONE}),"
-            f" (SELECT max(offset) FROM topic_{topic.id})"
+            f"SELECT (SELECT min(offset) FROM {table_of(topic.id)} WHERE partition > {TOMBSTONE}),"
+            f" (SELECT max(offset) FROM {table_of(topic.id)})"
         ).fetchone()
         if first is None:
             return 0
@@ -223,7 +223,8 @@ class SqliteConsumer(GroupConsumer):
         if span > EXACT_LAG:
             return span * share // topic.partitions
         rows = self._file.execute(
-            f"SELECT partition, offset FROM topic_{topic.id} WHERE offset > ?", (cursor.position,)
+            f"SELECT partition, offset FROM {table_of(topic.id)} WHERE offset > ?",
+            (cursor.position,),
         )
         owned = cursor.owned
         return sum(
@@ -247,7 +248,7 @@ def _records(topic: str, first: int, rows: list[Row]) -> list[Record]:
 
 def end_offset(file: BusFile, topic: Topic) -> int:
     """Offset of the newest record."""
-    (last,) = file.execute(f"SELECT max(offset) FROM topic_{topic.id}").fetchone()
+    (last,) = file.execute(f"SELECT max(offset) FROM {table_of(topic.id)}").fetchone()
     return last or 0
 
 
@@ -263,7 +264,8 @@ def start_position(file: BusFile, topic: Topic, start: Start) -> int:
 def _position_before(file: BusFile, topic: Topic, timestamp_us: int) -> int:
     """Binary search: records are stamped under the write lock, so time grows with the offset."""
     look = partial(
-        file.execute, f"SELECT offset, timestamp_us FROM topic_{topic.id} WHERE offset >= ? LIMIT 1"
+        file.execute,
+        f"SELECT offset, timestamp_us FROM {table_of(topic.id)} WHERE offset >= ? LIMIT 1",
     )
     first = look((0,)).fetchone()
     if first is None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import TypeVar
 
 from mercury.bus.grouping import Listener, Registry, Topic
 from mercury.bus.sqlite_lock import WriteLock
+from mercury.bus.wakeup import Row
 from mercury.model.errors import BusCorruptError, BusError, BusFullError, BusUnavailableError
 
 T = TypeVar("T")
@@ -158,28 +160,23 @@ class BusFile:
 
         It is durable when this returns, or undone if it raises.
         """
-        part = lock_of(schema)
-        self.lock.acquire(part)
-        try:
+        with self._locked(lock_of(schema)):
             # Not IMMEDIATE, which would lock all files: nobody else writes to ours while we hold
             # its lock.
             self.execute("BEGIN")
             result = work()
             self.execute("COMMIT")
             return result
-        except BaseException as error:
-            self.rollback()
-            if isinstance(error, sqlite3.Error):
-                raise bus_error(error, self.path) from error
-            raise
-        finally:
-            self.lock.release(part)
 
-    def append(self, topic_id: int, rows: Sequence[tuple[object, ...]]) -> int:
-        """Append records to a topic, durably, and return the offset of the first."""
-        part = shard_of(topic_id) + 1  # the main file's lock comes first
+    def append(self, topic_id: int, make: Callable[[], list[Row]]) -> tuple[int, list[Row]]:
+        """Append records to a topic, durably; return the offset of the first, and the records.
+
+        They are made under the lock, so that their time stamps grow with the offsets.
+        """
+        part = shard_of(topic_id) + 1
         self.lock.acquire(part)
         try:
+            rows = make()
             if len(rows) <= STATEMENT_RECORDS:
                 statement = _append_statement(topic_id, len(rows))
                 last = self.execute(statement, tuple(chain.from_iterable(rows))).lastrowid
@@ -188,6 +185,20 @@ class BusFile:
                 self.executemany(_append_statement(topic_id, 1), rows)
                 (last,) = self.execute("SELECT last_insert_rowid()").fetchone()
                 self.execute("COMMIT")
+        except sqlite3.Error as error:
+            self.rollback()
+            raise bus_error(error, self.path) from error
+        finally:
+            self.lock.release(part)
+        assert last is not None
+        return int(last) - len(rows) + 1, rows
+
+    @contextmanager
+    def _locked(self, part: int) -> Iterator[None]:
+        """Hold the lock of one file; what fails meanwhile is undone and told in our words."""
+        self.lock.acquire(part)
+        try:
+            yield
         except BaseException as error:
             self.rollback()
             if isinstance(error, sqlite3.Error):
@@ -195,8 +206,6 @@ class BusFile:
             raise
         finally:
             self.lock.release(part)
-        assert last is not None
-        return int(last) - len(rows) + 1
 
     def rollback(self) -> None:
         if self.connection.in_transaction:
@@ -250,20 +259,21 @@ class BusFile:
     def create_topics(self, names: Iterable[str], partitions: int) -> None:
         """Make topics that do not exist yet."""
 
-        def enter() -> None:
-            for name in names:
-                found = self.execute("SELECT 1 FROM topics WHERE name = ?", (name,)).fetchone()
-                if found is None:
-                    made = self.execute(
-                        "INSERT INTO topics (name, partitions) VALUES (?, ?)", (name, partitions)
-                    )
-                    assert made.lastrowid is not None
-                    # The transaction spans two files, which SQLite commits one by one, the main
-                    # file first: whoever finds a topic without its table makes it.
-                    self.execute(_TOPIC_TABLE.format(table=table_of(made.lastrowid)))
-            self.change_registry()
-
-        self.write(enter)
+        with self._locked(0):
+            known = dict(self.execute("SELECT name, id FROM topics"))
+            missing = [name for name in names if name not in known]
+            new = list(enumerate(missing, max(known.values(), default=0) + 1))
+            # SQLite does not commit to two files at once: the table first, so that whoever
+            # finds a topic in the catalogue also finds its records.
+            for topic_id, _ in new:
+                with self._locked(shard_of(topic_id) + 1):
+                    self.execute(_TOPIC_TABLE.format(table=table_of(topic_id)))
+            if new:
+                self.execute("BEGIN")
+                rows = [(topic_id, name, partitions) for topic_id, name in new]
+                self.executemany("INSERT INTO topics (id, name, partitions) VALUES (?, ?, ?)", rows)
+                self.change_registry()
+                self.execute("COMMIT")
 
 
 @lru_cache(4096)

@@ -16,7 +16,16 @@ from pathlib import Path
 
 from mercury.bus.api import Retention
 from mercury.bus.grouping import Registry
-from mercury.bus.sqlite_schema import PAGE_SIZE, TOMBSTONE, BusFile, bus_error
+from mercury.bus.sqlite_schema import (
+    PAGE_SIZE,
+    SCHEMAS,
+    TOMBSTONE,
+    BusFile,
+    bus_error,
+    lock_of,
+    shard_of,
+    table_of,
+)
 from mercury.model.errors import BusError
 
 # The log is copied into the file every so many bytes written by this process …
@@ -85,37 +94,40 @@ class Upkeep:
 
     def _checkpoint(self) -> None:
         with self._mutex:
-            _, frames, _ = self._copy()
-            if frames * PAGE_SIZE < RESTART_BYTES:
-                return
-            # Catch up first, so that little is left to copy while the writers wait. When all is
-            # copied, the next writer begins the log anew by itself.
-            self._copy()
-            self._file.lock.acquire()
-            try:
-                self._copy()
-            finally:
-                self._file.lock.release()
+            for schema in SCHEMAS:
+                _, frames, _ = self._copy(schema)
+                if frames * PAGE_SIZE < RESTART_BYTES:
+                    continue
+                # Catch up first, so that little is left to copy while the writers wait. When all
+                # is copied, the next writer begins the log anew by itself.
+                self._copy(schema)
+                self._file.lock.acquire(lock_of(schema))
+                try:
+                    self._copy(schema)
+                finally:
+                    self._file.lock.release(lock_of(schema))
 
-    def _copy(self) -> tuple[int, int, int]:
+    def _copy(self, schema: str) -> tuple[int, int, int]:
         result: tuple[int, int, int] = self._file.execute(
-            "PRAGMA wal_checkpoint(PASSIVE)"
+            f"PRAGMA {schema}.wal_checkpoint(PASSIVE)"
         ).fetchone()
         return result
 
     def _truncate(self) -> None:
-        """Give the log's space back; only when nothing was written for a while."""
-        with suppress(OSError):
-            if os.stat(f"{self._file.path}-wal").st_size < CHECKPOINT_BYTES:
-                return
-        with self._mutex:
-            if self._copy()[1] != self._copy()[1]:
-                return  # another process is busy
-            self._file.lock.acquire()
-            try:
-                self._file.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            finally:
-                self._file.lock.release()
+        """Give the logs' space back; only when nothing was written for a while."""
+        for schema in SCHEMAS:
+            suffix = "" if schema == "main" else f"-{schema}"
+            with suppress(OSError):
+                if os.stat(f"{self._file.path}{suffix}-wal").st_size < CHECKPOINT_BYTES:
+                    continue
+            with self._mutex:
+                if self._copy(schema)[1] != self._copy(schema)[1]:
+                    continue  # another process is busy
+                self._file.lock.acquire(lock_of(schema))
+                try:
+                    self._file.execute(f"PRAGMA {schema}.wal_checkpoint(TRUNCATE)").fetchone()
+                finally:
+                    self._file.lock.release(lock_of(schema))
 
     # Retention.
 
@@ -157,9 +169,12 @@ class Upkeep:
 
     def _used_bytes(self) -> int:
         with self._mutex:
-            (pages,) = self._file.execute("PRAGMA page_count").fetchone()
-            (free,) = self._file.execute("PRAGMA freelist_count").fetchone()
-        return int(pages - free) * PAGE_SIZE
+            used = 0
+            for schema in SCHEMAS:
+                (pages,) = self._file.execute(f"PRAGMA {schema}.page_count").fetchone()
+                (free,) = self._file.execute(f"PRAGMA {schema}.freelist_count").fetchone()
+                used += pages - free
+        return used * PAGE_SIZE
 
     def _oldest(self) -> list[tuple[int, int]]:
         """Time of the first record of each topic that has one, oldest first."""
@@ -167,7 +182,7 @@ class Upkeep:
         with self._mutex:
             for topic in self._registry.topics:
                 row = self._file.execute(
-                    f"SELECT timestamp_us FROM topic_{topic.id} WHERE partition > {TOMBSTONE}"
+                    f"SELECT timestamp_us FROM {table_of(topic.id)} WHERE partition > {TOMBSTONE}"
                     " ORDER BY offset LIMIT 1"
                 ).fetchone()
                 if row is not None:
@@ -182,7 +197,10 @@ class Upkeep:
             begun = time.monotonic()
             if not self._removable(topic_id, horizon_us, max_bytes)[1]:
                 return 0
-            count = self._file.write(lambda: self._remove_chunk(topic_id, horizon_us, max_bytes))
+            count = self._file.write(
+                lambda: self._remove_chunk(topic_id, horizon_us, max_bytes),
+                SCHEMAS[shard_of(topic_id) + 1],
+            )
             took_s = time.monotonic() - begun
         self.wrote(count * PAGE_SIZE)
         if gently:
@@ -194,7 +212,7 @@ class Upkeep:
         last = count = size = 0
         for offset, partition, timestamp_us, length in self._file.execute(
             "SELECT offset, partition, timestamp_us, length(key) + length(headers) + length(value)"
-            f" FROM topic_{topic_id} ORDER BY offset LIMIT {CHUNK_RECORDS}"
+            f" FROM {table_of(topic_id)} ORDER BY offset LIMIT {CHUNK_RECORDS}"
         ).fetchall():
             if timestamp_us >= horizon_us or size >= max_bytes:
                 break
@@ -205,13 +223,13 @@ class Upkeep:
 
     def _remove_chunk(self, topic_id: int, horizon_us: int, max_bytes: float) -> int:
         last, count = self._removable(topic_id, horizon_us, max_bytes)
-        (newest,) = self._file.execute(f"SELECT max(offset) FROM topic_{topic_id}").fetchone()
+        (newest,) = self._file.execute(f"SELECT max(offset) FROM {table_of(topic_id)}").fetchone()
         if last == newest:
             self._file.execute(
-                f"UPDATE topic_{topic_id} SET partition = {TOMBSTONE}, key = x'', headers = x'',"
-                " value = x'' WHERE offset = ?",
+                f"UPDATE {table_of(topic_id)} SET partition = {TOMBSTONE}, key = x'',"
+                " headers = x'', value = x'' WHERE offset = ?",
                 (newest,),
             )
             last -= 1
-        self._file.execute(f"DELETE FROM topic_{topic_id} WHERE offset <= ?", (last,))
+        self._file.execute(f"DELETE FROM {table_of(topic_id)} WHERE offset <= ?", (last,))
         return count

@@ -25,6 +25,7 @@ from mercury.bus.buffering import BUFFER_BYTES
 from mercury.bus.cursor import TopicCursor
 from mercury.bus.sqlite import SqliteBus
 from mercury.bus.sqlite_consumer import SqliteConsumer
+from mercury.bus.sqlite_schema import SCHEMAS
 from mercury.bus.sqlite_upkeep import Upkeep
 from mercury.bus.wakeup import Doorbell, Nudger
 from mercury.model.errors import BusCorruptError, BusError, BusFullError, BusUnavailableError
@@ -210,11 +211,11 @@ bus.append("t", b"0")
 bus.flush_now()
 
 def work():
-    bus._file.execute("INSERT INTO topic_1 VALUES (NULL, 0, 0, x'', x'', x'39')")
+    bus._file.execute("INSERT INTO shard1.topic_1 VALUES (NULL, 0, 0, x'', x'', x'39')")
     print("holding", flush=True)
     time.sleep(60)
 
-bus.write(work)
+bus._file.write(work, "shard1")
 """
 
 
@@ -365,13 +366,19 @@ def test_what_was_undone_is_not_believed(path: Path) -> None:
         bus.flush_now()
         assert len(member.poll()) == 1
         member.commit()
-        (pages,) = bus._file.execute("PRAGMA page_count").fetchone()
-        bus._file.execute(f"PRAGMA max_page_count = {pages + 2}")
-        bus.append("new.topic", bytes(100_000))
-        with pytest.raises(BusFullError):
+        bus.append("new.topic", b"1")
+        execute = bus._file.execute
+
+        def no_commit(statement: str, *arguments: object) -> sqlite3.Cursor:
+            if statement == "COMMIT":
+                raise sqlite3.OperationalError("disk I/O error")
+            return execute(statement, *arguments)
+
+        bus._file.execute = no_commit
+        with pytest.raises(BusUnavailableError):
             bus.flush_now()  # a topic, and with it a version, that never came to be
+        bus._file.execute = execute
         heir = other.subscribe(["t"], group="g")  # the same version, another content
-        bus._file.execute("PRAGMA max_page_count = 1000000")
         for number in range(1, 71):
             other.append("t", b"%d" % number, b"%d" % number)
         other.flush_now()
@@ -492,7 +499,7 @@ def test_a_locked_file(path: Path) -> None:
     with opened(path):
         pass
     with path.with_name("bus.db-lock").open("rb+") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        fcntl.lockf(lock, fcntl.LOCK_EX, 1)
         with pytest.raises(BusUnavailableError, match=r"bus\.db is locked"):
             SqliteBus(path, retention=KEEP, lock_timeout_s=0.05)
 
@@ -559,15 +566,21 @@ def test_a_full_disk(path: Path) -> None:
     assert len(values_now(bus)) == written  # nothing is lost, nothing is half there
     with pytest.raises(BusFullError):
         bus.flush_now()
-    bus._file.execute("PRAGMA max_page_count = 1000000")  # somebody made room
+    make_room(bus)
     bus.flush_now()
     assert values_now(bus) == list(range(written + 1))
     bus.close()
 
 
+def make_room(bus: SqliteBus) -> None:
+    """Take the limit of `max_file_bytes` back."""
+    for schema in SCHEMAS:
+        bus._file.execute(f"PRAGMA {schema}.max_page_count = 1000000")
+
+
 def values_now(bus: SqliteBus) -> list[int]:
     """Read around the bus, whose buffer cannot be flushed."""
-    rows = bus._file.execute("SELECT value FROM topic_1 ORDER BY offset").fetchall()
+    rows = bus._file.execute("SELECT value FROM shard1.topic_1 ORDER BY offset").fetchall()
     return [int(value) for (value,) in rows]
 
 
@@ -581,7 +594,7 @@ def test_a_flush_that_nobody_waits_for_fails_the_next_call(path: Path) -> None:
         bus.append("t", b"2")
         with pytest.raises(BusFullError):
             await bus.flush()
-        bus._file.execute("PRAGMA max_page_count = 1000000")
+        make_room(bus)
         await bus.flush()
         assert values_now(bus) == [0, 2]
         bus.close()
@@ -594,7 +607,7 @@ def test_a_failed_flush_is_tried_again_by_itself(path: Path) -> None:
         bus = SqliteBus(path, retention=KEEP, max_file_bytes=100_000)
         bus.append("t", b"0" + b" " * 200_000)
         await asyncio.sleep(0.01)
-        bus._file.execute("PRAGMA max_page_count = 1000000")
+        make_room(bus)
         with opened(path) as other:
             consumer = other.subscribe(["t"], start="earliest")
             assert len(await consumer.read(timeout_s=WAIT_S)) == 1
@@ -628,7 +641,7 @@ def test_the_log_is_checkpointed_and_cut(path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("mercury.bus.sqlite_upkeep.CHECKPOINT_BYTES", 100_000)
     monkeypatch.setattr("mercury.bus.sqlite_upkeep.RESTART_BYTES", 300_000)
     monkeypatch.setattr("mercury.bus.sqlite_upkeep.QUIET_S", 0.05)
-    wal = Path(f"{path}-wal")
+    wal = Path(f"{path}-shard1-wal")
     with opened(path) as bus:
         largest = 0
         for number in range(3000):
@@ -667,7 +680,7 @@ def test_space_is_used_again(path: Path) -> None:
             bus.append("t", b"%d" % number + b" " * 1000)
         bus.flush_now()
         assert bus.enforce_retention() > 0
-        (pages,) = bus._file.execute("PRAGMA page_count").fetchone()
+        (pages,) = bus._file.execute("PRAGMA shard1.page_count").fetchone()
         sizes.append(pages)
     assert sizes[-1] <= sizes[1]
     bus.close()

@@ -159,7 +159,7 @@ class Broker(Service):
         body = reply.SerializeToString()
         if len(body) > MAX_BODY_BYTES:
             error = f"the answer would be {len(body)} bytes, one packet carries {MAX_BODY_BYTES}"
-            body = self._answer(envelope, {"error": error}).SerializeToString()
+            body = self._answer(parse(record.value), {"error": error}).SerializeToString()
         self.bus.append(
             topics.REPLIES,
             body,

@@ -194,7 +194,8 @@ class SqliteConsumer(GroupConsumer):
             share = f"IN ({','.join(map(str, sorted(owned)))})" if owned else f"> {TOMBSTONE}"
             statement = self._statements[topic.id, owned] = (
                 "SELECT partition, offset, timestamp_us, key, headers, value"
-                f" FROM {table_of(topic.id)} WHERE offset > ? AND partition {share} ORDER BY offset LIMIT ?"
+                f" FROM {table_of(topic.id)} WHERE offset > ? AND partition {share}"
+                " ORDER BY offset LIMIT ?"
             )
         name = topic.name
         return [

@@ -153,7 +153,7 @@ class Adapter(Service):
                 continue
             try:
                 if isinstance(event, Reported):
-                    self._on_report(event.session, event.body, event.envelope)
+                    self._on_report(event.session, event.body)
                 elif isinstance(event, Received):
                     self._on_message(event.session, event.body, event.envelope)
                 elif isinstance(event, Opened):
@@ -183,21 +183,17 @@ class Adapter(Service):
             self.interests.closed(event.replaced)
         self.standing.opened(event.session)
         if event.envelope.WhichOneof("payload") == "telemetry":
-            self._on_report(event.session, event.body, event.envelope)
+            self._on_report(event.session, event.body)
 
     def _on_closed(self, event: Closed) -> None:
         self.counters[f"sessions_{event.reason}"] += 1
         self.standing.closed(event.session)
         self.interests.closed(event.session)
 
-    def _on_report(self, session: Session, body: bytes, envelope: mercury_pb2.Envelope) -> None:
+    def _on_report(self, session: Session, body: bytes) -> None:
+        # No route: a report goes nowhere from the bus.
         self.counters["reports"] += 1
-        self.bus.append(
-            topics.REPORTS,
-            body,
-            session.key,
-            (envelope_route(envelope), session.place_header),
-        )
+        self.bus.append(topics.REPORTS, body, session.key, (session.place_header,))
 
     def _on_message(self, session: Session, body: bytes, envelope: mercury_pb2.Envelope) -> None:
         if 0 < envelope.expires_us <= now_us():

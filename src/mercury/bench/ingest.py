@@ -17,8 +17,7 @@ from mercury.net.batch import send_packets
 from mercury.wire import encode, pack
 
 SESSIONS = 512
-SOCKETS = 16
-_CHUNK = 128
+SOCKETS = 4
 
 
 def run(
@@ -58,36 +57,32 @@ def _offer(bus_uri: str, clients: LoadClients, rate: int, seconds: float) -> dic
     bus = open_bus(bus_uri)
     before = _newest(bus_uri)
     begun = time.perf_counter()
-    sent = sequence = 0
-    late = 0.0
+    sent = turn = 0
     gc.disable()
     try:
         while sent < count:
-            due = begun + sent / rate
-            wait = due - time.perf_counter()
+            wait = begun + sent / rate - time.perf_counter()
             if wait > 0:
                 time.sleep(wait)
-            else:
-                late = max(late, -wait)
-            if sent % SESSIONS == 0:
-                sequence += 1
-            first = sent % SESSIONS
-            fd = clients.sockets[(sent // _CHUNK) % len(clients.sockets)].fileno()
+            # One socket after the other, each with a report of every session that it serves.
+            socket_number = turn % len(clients.sockets)
+            sequence = 1_000_000 + turn // len(clients.sockets)
             packets = [
                 (
                     pack(
                         Kind.REPORT,
                         Priority.NORMAL,
                         clients.sessions[number].token,
-                        1_000_000 + sequence,
+                        sequence,
                         bodies[number],
                     ),
                     clients.adapter,
                 )
-                for number in range(first, min(first + _CHUNK, SESSIONS))
+                for number in range(socket_number, SESSIONS, len(clients.sockets))
             ]
-            handled, _ = send_packets(fd, packets)
-            sent += handled if handled == len(packets) else len(packets)
+            send_packets(clients.sockets[socket_number].fileno(), packets)
+            sent += len(packets)
+            turn += 1
     finally:
         gc.enable()
     offered_s = time.perf_counter() - begun

@@ -64,8 +64,8 @@ class BufferedBus(ABC):
             value, key = _as_bytes(value), _as_bytes(key)
         packed = self._pack_headers(headers) if headers else ()
         with self.mutex:
-            self._check_open()
-            if self._failure is not None:
+            if self.closed or self._failure is not None:
+                self._check_open()
                 self._raise_failure()
             records = self._batch.get(topic)
             if records is None:

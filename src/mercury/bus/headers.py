@@ -9,8 +9,6 @@ from mercury.bus.api import Headers
 
 _NAME = struct.Struct("<H")
 _VALUE = struct.Struct("<I")
-# Headers repeat: the route of all replies is the same, a client's place holds until it reports.
-_REMEMBERED = 8192
 
 
 def check_headers(headers: Headers) -> Headers:
@@ -23,23 +21,21 @@ def check_headers(headers: Headers) -> Headers:
 
 def encode_headers(headers: Headers) -> bytes:
     try:
-        return _encode(headers)
-    except TypeError:  # a list, or something that is no header at all
-        return _encode(check_headers(headers))
+        return b"".join([_prefix(name, len(value)) + value for name, value in headers])
+    except (TypeError, AttributeError):
+        check_headers(headers)  # says what is wrong
+        raise
 
 
-@lru_cache(_REMEMBERED)
-def _encode(headers: Headers) -> bytes:
-    parts: list[bytes] = []
-    for name, value in check_headers(headers):
-        encoded = name.encode()
-        if len(encoded) > 0xFFFF:
-            raise ValueError(f"the header name {name[:40]!r}… is longer than 65535 bytes")
-        parts += (_NAME.pack(len(encoded)), encoded, _VALUE.pack(len(value)), value)
-    return b"".join(parts)
+@lru_cache(4096)  # names are few, and the values of one name mostly have one length
+def _prefix(name: str, size: int) -> bytes:
+    encoded = name.encode()
+    if len(encoded) > 0xFFFF:
+        raise ValueError(f"the header name {name[:40]!r}… is longer than 65535 bytes")
+    return _NAME.pack(len(encoded)) + encoded + _VALUE.pack(size)
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(8192)  # headers repeat: the route of all replies is the same
 def decode_headers(blob: bytes) -> Headers:
     headers = []
     at = 0

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from mercury.bus.api import Headers, Retention, Start
+from mercury.bus.api import Retention, Start
 from mercury.bus.buffering import RECORD_OVERHEAD_BYTES, Batch, BufferedBus, Pending
 from mercury.bus.consumer import GroupConsumer
 from mercury.bus.grouping import Listener, Registry, check_patterns, partition_of
@@ -62,8 +62,7 @@ class SqliteBus(BufferedBus):
 
     # Writing.
 
-    def _pack_headers(self, headers: Headers) -> bytes:
-        return encode_headers(headers)
+    _pack_headers = staticmethod(encode_headers)
 
     def write(self, work: Callable[[], T]) -> T:
         """Run `work` in a transaction of the main file."""
@@ -92,7 +91,8 @@ class SqliteBus(BufferedBus):
                 make = partial(self._rows, batch[name], topic.partitions)
                 first, rows = self._file.append(topic.id, make)
                 parcel.topics.append((topic.id, first, rows))
-                size += sum(len(row[4]) + len(row[3]) + RECORD_OVERHEAD_BYTES for row in rows)
+                size += sum([len(row[4]) + len(row[3]) for row in rows])
+                size += RECORD_OVERHEAD_BYTES * len(rows)
                 del batch[name]
         finally:
             # Each transaction rewrites the last page of a topic.
@@ -105,12 +105,17 @@ class SqliteBus(BufferedBus):
 
     def _rows(self, pending: list[Pending], partitions: int) -> list[Row]:
         self._last_us = now_us = max(self._last_us, time.time_ns() // 1000)
-        rows: list[Row] = []
-        for key, headers, value in pending:
-            part = partition_of(key, partitions) if key else next(self._spread) % partitions
-            packed = headers if isinstance(headers, bytes) else b""  # () stands for none
-            rows.append((part, now_us, key, packed, value))
-        return rows
+        spread = self._spread
+        return [
+            (
+                partition_of(key, partitions) if key else next(spread) % partitions,
+                now_us,
+                key,
+                headers if isinstance(headers, bytes) else b"",  # () stands for none
+                value,
+            )
+            for key, headers, value in pending
+        ]
 
     def _write_all_marks(self, marking: set[GroupConsumer]) -> None:
         def mark() -> None:

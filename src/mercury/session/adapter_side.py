@@ -16,11 +16,12 @@ from mercury.model.message import Address, Attributes, Grant, Kind, Message, Pri
 from mercury.session.settings import SessionSettings
 from mercury.session.table import Session, SessionTable
 from mercury.wire import mercury_pb2 as pb
-from mercury.wire.codec import encode, parse
+from mercury.wire.codec import encode, parse, parse_body
 from mercury.wire.packet import HEADER_BYTES, NO_TOKEN, TOKEN_BYTES, pack, read_header
 from mercury.wire.records import place_header
 
 MAX_IDENTITY_BYTES = 128
+_MAX_NUMBER = 1e30
 
 # What a client may send within a session; alerts and replies come from the other side only.
 _FROM_CLIENTS = frozenset(
@@ -92,6 +93,8 @@ class AdapterSessions:
         self.address_changes = 0
         self._adapter = Address.adapter(adapter)
         self._new_token = new_token
+        self._flood_rate = settings.flood_rate_per_s
+        self._flood_burst = settings.flood_burst
         self._epoch_us = epoch_us  # wall clock at now = 0, for time stamps
         self._refusals_left = _MAX_REFUSALS_PER_S
         self._refusals_time = 0.0
@@ -99,7 +102,7 @@ class AdapterSessions:
     def receive(self, data: bytes, address: bytes, now: float) -> SessionEvent | None:
         """Take one packet; never raises, whatever it holds."""
         try:
-            kind, _priority, token, sequence = read_header(data)
+            kind, priority, token, sequence = read_header(data)
             if kind == _INIT:
                 return self._init(data, address, sequence, now)
             session = self.table.by_token.get(token)
@@ -110,11 +113,15 @@ class AdapterSessions:
             newest = sequence > replay.highest
             if not replay.accept(sequence):
                 raise PacketError("replayed")
-            self._check_flood(session, now)
+            # A bucket of tokens, refilled with time.
+            level = session.flood_level + (now - session.flood_time) * self._flood_rate
+            session.flood_time = now
+            if level < 1.0:
+                session.flood_level = level
+                raise PacketError("flood")
+            session.flood_level = (level if level < self._flood_burst else self._flood_burst) - 1.0
             body = data[HEADER_BYTES:]
-            envelope = parse(body)
-            if envelope.kind != kind:
-                raise PacketError("malformed")
+            envelope = parse_body(body, kind, priority)
             if envelope.source.client != session.identity:
                 raise PacketError("forged-source")
             if len(envelope.id) != 16:
@@ -261,19 +268,8 @@ class AdapterSessions:
             )
         )
 
-    def _check_flood(self, session: Session, now: float) -> None:
-        settings = self.settings
-        level = session.flood_level + (now - session.flood_time) * settings.flood_rate_per_s
-        if level > settings.flood_burst:
-            level = settings.flood_burst
-        session.flood_time = now
-        if level < 1.0:
-            session.flood_level = level
-            raise PacketError("flood")
-        session.flood_level = level - 1.0
-
     def _apply_telemetry(self, session: Session, envelope: pb.Envelope, now: float) -> bool:
-        if envelope.WhichOneof("payload") != "telemetry":
+        if not envelope.HasField("telemetry"):
             # A relay's clients have no position of their own; their reports just say "alive".
             if self.settings.require_telemetry:
                 return False
@@ -281,13 +277,14 @@ class AdapterSessions:
             return True
         telemetry = envelope.telemetry
         lat, lon = telemetry.lat, telemetry.lon
-        if not _on_earth(lat, lon):
+        if not (-90.0 <= lat <= 90.0 and -180.0 <= lon <= 180.0):  # also refuses NaN
             return False
+        # What is not finite is unknown: no sector and no mean could use it.
         heading = telemetry.heading_deg if telemetry.HasField("heading_deg") else math.nan
-        speed = telemetry.speed_mps if telemetry.HasField("speed_mps") else math.nan
-        if math.isinf(heading):  # unknown: no sector and no mean could use it
+        if not -_MAX_NUMBER < heading < _MAX_NUMBER:
             heading = math.nan
-        if math.isinf(speed):
+        speed = telemetry.speed_mps if telemetry.HasField("speed_mps") else math.nan
+        if not -_MAX_NUMBER < speed < _MAX_NUMBER:
             speed = math.nan
         table, slot = self.table, session.slot
         session.place = (lat, lon, heading, speed)

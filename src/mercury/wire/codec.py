@@ -58,6 +58,19 @@ def parse(data: bytes) -> pb.Envelope:
     return envelope
 
 
+def parse_body(data: bytes, kind: int, priority: int) -> pb.Envelope:
+    """Parse the body of a packet whose header, checked before, says the same of it."""
+    try:
+        envelope = pb.Envelope.FromString(data)
+    except DecodeError:
+        raise PacketError("malformed") from None
+    if envelope.version != VERSION:
+        raise PacketError("version")
+    if envelope.kind != kind or envelope.priority != priority:
+        raise PacketError("malformed")
+    return envelope
+
+
 def to_envelope(message: Message) -> pb.Envelope:
     """Return the Envelope of a message."""
     # The fields of a newer version come first, so that what we know and changed wins.

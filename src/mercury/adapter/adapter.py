@@ -10,7 +10,7 @@ from collections import Counter
 import numpy as np
 from numpy.typing import NDArray
 
-from mercury.adapter.interests import Interests
+from mercury.adapter.interests import MAX_PER_CLIENT, Interests
 from mercury.adapter.outbound import FanOut, Outbound
 from mercury.adapter.standing import StandingAlerts
 from mercury.bus import Bus, Consumer, FromTime, Record
@@ -19,7 +19,15 @@ from mercury.geo import contains, haversine_m, overlaps
 from mercury.model import topics
 from mercury.model.area import Area, Position
 from mercury.model.errors import AreaError, BusError, MessageError, PacketError
-from mercury.model.message import Address, EventKind, Kind, Message, Priority, Subscription
+from mercury.model.message import (
+    Address,
+    Attributes,
+    EventKind,
+    Kind,
+    Message,
+    Priority,
+    Subscription,
+)
 from mercury.net import Packets, UdpEndpoint, bind_udp
 from mercury.service import Service, Statistics, epoch_us, now, now_us
 from mercury.service.stall import WINDOW_S as STALL_WINDOW_S
@@ -137,6 +145,13 @@ class Adapter(Service):
         for consumer in self._consumers:
             consumer.close()
         if self._outbound is not None:
+            # Goodbye: clients look for a session at once, not after a silence.
+            everyone = np.flatnonzero(self.sessions.table.active)
+            generations = self.sessions.table.generation[everyone]
+            body = self.sessions.refusal_body("adapter-stops", now())
+            self._outbound.put_fan_out(
+                FanOut(Kind.REFUSE, Priority.BACKGROUND, body, 0, everyone, generations)
+            )
             await self._outbound.drained(timeout_s=5.0)
         if self._endpoint is not None:
             self._endpoint.close()
@@ -187,7 +202,9 @@ class Adapter(Service):
 
     def _on_closed(self, event: Closed) -> None:
         self.counters[f"sessions_{event.reason}"] += 1
-        self.standing.closed(event.session)
+        if event.reason == "closed":
+            # Who fell silent may have been out of reach, and is told again on its return.
+            self.standing.closed(event.session)
         self.interests.closed(event.session)
 
     def _on_report(self, session: Session, body: bytes) -> None:
@@ -207,8 +224,8 @@ class Adapter(Service):
             topic = _client_topic(topics.content_topic, envelope.topic)
         else:
             topic = topics.REQUESTS
-            if kind == Kind.SUBSCRIBE:
-                self._subscribe(session, envelope)
+            if kind == Kind.SUBSCRIBE and not self._subscribe(session, envelope):
+                return
             elif kind == Kind.UNSUBSCRIBE:
                 self.interests.remove(session, envelope.subscription.id)
         self.counters["messages"] += 1
@@ -244,8 +261,18 @@ class Adapter(Service):
         speeds = speeds[~np.isnan(speeds)]
         return float(speeds.mean()) if len(speeds) else None
 
-    def _subscribe(self, session: Session, envelope: mercury_pb2.Envelope) -> None:
+    def _subscribe(self, session: Session, envelope: mercury_pb2.Envelope) -> bool:
         wish = envelope.subscription
+        if self.interests.is_full(session, wish.id):
+            reply = Message(
+                kind=Kind.REPLY,
+                source=self.address,
+                destination=Address.client(session.identity),
+                correlation=envelope.id,
+                payload=Attributes({"error": f"{MAX_PER_CLIENT} subscriptions are the most"}),
+            )
+            self._send(session, reply.kind, reply.priority, encode(reply), 0)
+            return False
         subscription = Subscription(
             id=wish.id,
             topic=wish.topic,
@@ -253,6 +280,7 @@ class Adapter(Service):
             near_m=wish.near_m if wish.HasField("near_m") else None,
         )
         self.interests.add(session, subscription)
+        return True
 
     # From the bus to the clients
 
@@ -320,6 +348,8 @@ class Adapter(Service):
         time_us = now_us()
         ends = [end for end in (area.valid_until_us, envelope.expires_us) if end]
         until_us = min(ends, default=0)
+        if not until_us and area.valid_from_us is not None and area.valid_from_us > time_us:
+            until_us = area.valid_from_us + int(_STANDING_LOOKBACK_S * 1e6)  # it must be kept
         if until_us and until_us <= time_us:
             self.dropped["expired"] += 1
             return

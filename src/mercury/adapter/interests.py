@@ -37,12 +37,19 @@ class Interests:
         for interest, (topic, text) in self._wanted.items():
             yield interest, topic, text
 
+    def is_full(self, session: Session, subscription_id: bytes) -> bool:
+        """Whether a client holds as many subscriptions as it may, and this is one more."""
+        held = self._by_slot.get(session.slot, {})
+        return len(held) >= MAX_PER_CLIENT and subscription_id not in held
+
     def add(self, session: Session, subscription: Subscription) -> bool:
         """Note a subscription; False if it makes no sense (the broker tells the client why)."""
         near_m = ANYWHERE if subscription.near_m is None else subscription.near_m
-        held = self._by_slot.get(session.slot, {})
-        full = len(held) >= MAX_PER_CLIENT and subscription.id not in held
-        if full or not near_m > 0 or not valid_name(subscription.topic):
+        if (
+            self.is_full(session, subscription.id)
+            or not near_m > 0
+            or not valid_name(subscription.topic)
+        ):
             return False
         try:
             content_filter = compile_filter(subscription.filter)

@@ -8,7 +8,7 @@ import logging
 import os
 import random
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -18,7 +18,12 @@ from mercury.client.relay import Relay
 from mercury.client.subscriptions import ContentStream, Handler, satisfies
 from mercury.geo import contains_point
 from mercury.model.area import Area, Circle, Position
-from mercury.model.errors import NotConnectedError, RequestError, SessionRefusedError
+from mercury.model.errors import (
+    MercuryError,
+    NotConnectedError,
+    RequestError,
+    SessionRefusedError,
+)
 from mercury.model.filter import compile_filter
 from mercury.model.identity import new_id
 from mercury.model.message import (
@@ -50,6 +55,7 @@ log = logging.getLogger(__name__)
 _REMEMBERED_IDS = 4096
 _KEPT_ALERTS = 256
 _RETRY_S = 0.5
+_RENEW_S = 30.0
 _SOCKET_BUFFER_BYTES = 256 * 1024
 
 Place = Position | tuple[float, float]
@@ -168,13 +174,13 @@ class Client:
         self.inbox.close()
         for stream in self._streams.values():
             stream.inbox.close()
-        for reply in self._replies.values():
-            if not reply.done():
-                reply.set_exception(NotConnectedError(f"{self.identity} was closed"))
         tasks = self._tasks - {asyncio.current_task()}  # a handler may be the one who closes
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for reply in self._replies.values():
+            if not reply.done():
+                reply.set_exception(NotConnectedError(f"{self.identity} was closed"))
 
     # Where it is
 
@@ -422,7 +428,13 @@ class Client:
         if self.relay is not None:
             wishes += self.relay.wishes()
         for wish in wishes:
-            self.session.send(self._message(Kind.SUBSCRIBE, wish.topic, wish))
+            self._run(self._renew(wish))
+
+    async def _renew(self, wish: Subscription) -> None:
+        try:
+            await self._confirm(self._message(Kind.SUBSCRIBE, wish.topic, wish), _RENEW_S)
+        except MercuryError as error:
+            log.warning("%s could not renew %r: %s", self.identity, wish.topic, error)
 
     def _deliver(self, delivered: Delivered) -> None:
         message = delivered.message
@@ -499,9 +511,12 @@ class Client:
             log.exception("a handler of %s failed", self.identity)
             return
         if result is not None:
-            task = asyncio.ensure_future(self._guard(result))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._run(self._guard(result))
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _guard(self, work: Awaitable[None]) -> None:
         try:

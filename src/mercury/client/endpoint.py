@@ -96,7 +96,10 @@ class ServiceEndpoint:
         With a validity, also those are told who enter the area before it ends.
         """
         time_us = now_us()
-        until_us = None if validity_s is None else time_us + int(validity_s * 1e6)
+        begins_us = time_us
+        if isinstance(to, Area) and to.valid_from_us is not None:
+            begins_us = max(time_us, to.valid_from_us)
+        until_us = None if validity_s is None else begins_us + int(validity_s * 1e6)
         place = None
         if isinstance(to, Address):
             destination = to

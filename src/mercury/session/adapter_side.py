@@ -16,7 +16,7 @@ from mercury.model.message import Address, Attributes, Grant, Kind, Message, Pri
 from mercury.session.settings import SessionSettings
 from mercury.session.table import Session, SessionTable
 from mercury.wire import mercury_pb2 as pb
-from mercury.wire.codec import encode, parse, parse_body
+from mercury.wire.codec import encode, parse
 from mercury.wire.packet import HEADER_BYTES, NO_TOKEN, TOKEN_BYTES, pack, read_header
 from mercury.wire.records import place_header
 
@@ -102,7 +102,7 @@ class AdapterSessions:
     def receive(self, data: bytes, address: bytes, now: float) -> SessionEvent | None:
         """Take one packet; never raises, whatever it holds."""
         try:
-            kind, priority, token, sequence = read_header(data)
+            kind, _priority, token, sequence = read_header(data)
             if kind == _INIT:
                 return self._init(data, address, sequence, now)
             session = self.table.by_token.get(token)
@@ -121,7 +121,7 @@ class AdapterSessions:
                 raise PacketError("flood")
             session.flood_level = (level if level < self._flood_burst else self._flood_burst) - 1.0
             body = data[HEADER_BYTES:]
-            envelope = parse_body(body, kind, priority)
+            envelope = parse(body, kind)
             if envelope.source.client != session.identity:
                 raise PacketError("forged-source")
             if len(envelope.id) != 16:
@@ -172,6 +172,12 @@ class AdapterSessions:
     def heartbeat_body(self, now: float) -> bytes:
         """The Envelope of a HEARTBEAT."""
         return self._session_message(Kind.HEARTBEAT, Address.everyone(), None, now)
+
+    def refusal_body(self, reason: str, now: float) -> bytes:
+        """The Envelope of a REFUSE."""
+        return self._session_message(
+            Kind.REFUSE, Address.everyone(), Attributes({"reason": reason}), now
+        )
 
     def packet(self, session: Session, kind: int, priority: int, body: bytes, now: float) -> bytes:
         """Return the packet that takes a body to one client."""
@@ -248,9 +254,7 @@ class AdapterSessions:
             return
         self._refusals_left -= 1.0
         # The token and sequence come back, so that only who saw the packet can forge this.
-        body = self._session_message(
-            Kind.REFUSE, Address.everyone(), Attributes({"reason": reason}), now
-        )
+        body = self.refusal_body(reason, now)
         self.outbox.append((pack(Kind.REFUSE, Priority.REPLY, token, sequence, body), address))
 
     def _session_message(

@@ -42,8 +42,11 @@ def decode(data: bytes) -> Message:
     return from_envelope(parse(data))
 
 
-def parse(data: bytes) -> pb.Envelope:
-    """Parse without building a Message: for paths that read a few fields and pass the bytes on."""
+def parse(data: bytes, kind: int | None = None) -> pb.Envelope:
+    """Parse without building a Message: for paths that read a few fields and pass the bytes on.
+
+    With the kind that the packet's header gives, the body must say the same.
+    """
     try:
         envelope = pb.Envelope.FromString(data)
     except DecodeError:
@@ -51,22 +54,12 @@ def parse(data: bytes) -> pb.Envelope:
     if envelope.version != VERSION:
         raise PacketError("version")
     # Whoever passes bytes on relies on these two: they pick queues and fit in one byte each.
-    if envelope.kind not in _KNOWN_KINDS:
-        raise PacketError("unknown-kind")
+    if envelope.kind != kind:
+        if envelope.kind not in _KNOWN_KINDS:
+            raise PacketError("unknown-kind")
+        if kind is not None:
+            raise PacketError("malformed")
     if envelope.priority > MAX_PRIORITY:
-        raise PacketError("malformed")
-    return envelope
-
-
-def parse_body(data: bytes, kind: int, priority: int) -> pb.Envelope:
-    """Parse the body of a packet whose header, checked before, says the same of it."""
-    try:
-        envelope = pb.Envelope.FromString(data)
-    except DecodeError:
-        raise PacketError("malformed") from None
-    if envelope.version != VERSION:
-        raise PacketError("version")
-    if envelope.kind != kind or envelope.priority != priority:
         raise PacketError("malformed")
     return envelope
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import replace
 
@@ -9,7 +10,8 @@ from live import FAR, HERE, NEAR, Hand, Live, connect, first, in_loop, live, unt
 
 from mercury.model import topics
 from mercury.model.area import Area, Circle, HeadingSector, Position
-from mercury.model.message import Address, Event, Kind, Message, Priority
+from mercury.model.message import Address, Event, Kind, Message, Priority, Telemetry
+from mercury.session import SessionSettings
 from mercury.wire import encode
 
 AROUND_HERE = Circle(HERE, 500.0)
@@ -244,3 +246,34 @@ async def test_a_position_at_the_antimeridian_and_the_poles_is_served() -> None:
         async with connect(adapter, "ship", Position(10.0, -179.999)) as ship:
             tell(world, alert(Area(Circle(dateline, 1000.0)), "across the date line"))
             assert (await first(ship)).event.text == "across the date line"
+
+
+@in_loop
+async def test_an_alert_that_begins_later_and_never_ends_is_kept() -> None:
+    async with live() as world:
+        adapter = await world.adapter()
+        async with connect(adapter, "parked", HERE) as parked:
+            tell(world, alert(Area(AROUND_HERE, valid_from_us=now_us() + 100_000)))
+            assert (await first(parked)).event.text == "crash"
+
+
+@in_loop
+async def test_who_fell_silent_is_told_again_and_who_said_goodbye_is_not() -> None:
+    brief = SessionSettings(report_interval_s=0.05, missed_reports=2)
+    async with live() as world:
+        adapter = await world.adapter(session=brief)
+        tell(world, alert(Area(AROUND_HERE), until_s=60))
+        hand = Hand(adapter)
+        await hand.init()
+        await until(lambda: len(hand.messages(Kind.ALERT)) == 1)
+        await until(lambda: adapter.statistics().counters.get("sessions_silent") == 1)
+        await hand.init()
+        await until(lambda: len(hand.messages(Kind.ALERT)) == 2)
+        hand.say(Kind.CLOSE)
+        await until(lambda: adapter.statistics().counters.get("sessions_closed") == 1)
+        await hand.init()
+        hand.say(Kind.REPORT, Telemetry(HERE))
+        await until(lambda: adapter.statistics().counters["reports"] >= 4)
+        await asyncio.sleep(0.03)  # some ticks of the standing alerts
+        assert len(hand.messages(Kind.ALERT)) == 2
+        hand.close()

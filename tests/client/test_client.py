@@ -21,9 +21,9 @@ from mercury.model.errors import (
     RequestError,
     SessionRefusedError,
 )
-from mercury.model.message import Address, Event, Kind, Message
+from mercury.model.message import Address, Event, Kind, Message, Subscription
 from mercury.net import UdpEndpoint, bind_udp, to_sockaddr
-from mercury.session import SessionSettings
+from mercury.session import SessionSettings, SessionState
 from mercury.wire import encode
 from mercury.wire.packet import HEADER_BYTES, pack
 
@@ -352,3 +352,27 @@ async def test_an_emergency_is_heard_where_it_matters() -> None:
             assert [one["text"] for one in await far.query(HERE)] == ["crash"]
             assert await far.query(FAR, radius_m=100.0) == []
             assert len(far.inbox) == 0
+
+
+@in_loop
+async def test_an_adapter_that_stops_says_goodbye() -> None:
+    async with live() as world:
+        adapter = await world.adapter()
+        async with connect(adapter, "car") as client:
+            await world.stop(adapter)
+            # At once, not after three silent heartbeat intervals.
+            await until(lambda: client.session.state is SessionState.CONNECTING, timeout_s=3.0)
+
+
+@in_loop
+async def test_the_number_of_subscriptions_is_bounded() -> None:
+    async with live() as world:
+        adapter = await world.adapter()
+        await world.broker()
+        async with connect(adapter, "car") as client:
+            for number in range(256):
+                wish = Subscription(number.to_bytes(16, "big"), "fuel")
+                await client.send(client._message(Kind.SUBSCRIBE, "fuel", wish))
+            await until(lambda: adapter.statistics().gauges["subscriptions"] == 256)
+            with pytest.raises(RequestError, match="256 subscriptions are the most"):
+                await client.subscribe("fuel")

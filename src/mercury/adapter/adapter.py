@@ -144,8 +144,9 @@ class Adapter(Service):
     async def _stop(self) -> None:
         for consumer in self._consumers:
             consumer.close()
-        if self._outbound is not None:
-            # Goodbye: clients look for a session at once, not after a silence.
+        if self._outbound is not None and self._endpoint is not None:
+            # Goodbye: clients look for a session at once, not after a silence, and not here.
+            self._endpoint.stop_receiving()
             everyone = np.flatnonzero(self.sessions.table.active)
             generations = self.sessions.table.generation[everyone]
             body = self.sessions.refusal_body("adapter-stops", now())

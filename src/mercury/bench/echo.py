@@ -32,6 +32,7 @@ from mercury.wire import mercury_pb2 as pb
 CLIENTS = 32
 GRACE_S = 2.0  # how long answers are waited for after the last message
 _BURST = 64
+_TOKEN = slice(8, 24)  # in a packet
 _TICK_S = (
     0.00025  # messages due within this leave together; sleeping less costs more than it brings
 )
@@ -164,11 +165,16 @@ class EchoLoad:
             for session in self._clients.sessions
         ]
         self._run_number = 0
+        self._heard: dict[bytes, bytes] = {}  # the last packet of each session, by its token
 
     def run(self, rate: float, seconds: float) -> Run:
         """Send at a rate for a time."""
         self._run_number += 1
-        # Reports go out before: the packets are numbered, and those of a session stay in order.
+        # The sessions hear of what came during the last run, and report, before this one: packets
+        # are numbered, and those of a session stay in order.
+        for session in self._clients.sessions:
+            if session.token in self._heard:
+                session.receive(self._heard[session.token], time.monotonic())
         self._clients.tend()
         packets = [self._packet(number) for number in range(max(1, round(rate * seconds)))]
         return open_loop(rate, packets, self._socket, self._number_of)
@@ -185,6 +191,7 @@ class EchoLoad:
         return session.outbox.pop()
 
     def _number_of(self, data: bytes) -> int | None:
+        self._heard[data[_TOKEN]] = data
         if data[3] != Kind.REPLY:
             return None
         correlation = pb.Envelope.FromString(data[HEADER_BYTES:]).correlation

@@ -14,9 +14,7 @@ from mercury.net import to_sockaddr
 from mercury.net.batch import BatchReceiver, send_packets
 from mercury.net.udp import bind_udp
 from mercury.session import ClientSession, SessionSettings, SessionState
-from mercury.wire.packet import TOKEN_BYTES
 
-_TOKEN = slice(8, 8 + TOKEN_BYTES)
 _CHUNK = 256
 
 

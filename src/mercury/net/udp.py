@@ -101,6 +101,10 @@ class UdpEndpoint:
             self._backlog = packets[handled:]
             self.when_writable(self._send_backlog)
 
+    def stop_receiving(self) -> None:
+        """Hand over nothing more; sending goes on."""
+        self._loop.remove_reader(self._fd)
+
     def close(self) -> None:
         """Close the socket."""
         if self._fd >= 0:

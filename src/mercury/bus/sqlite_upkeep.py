@@ -31,7 +31,11 @@ from mercury.model.errors import BusError
 # The log is copied into the file every so many bytes written by this process …
 CHECKPOINT_BYTES = 16 * 1024**2
 # … and begun anew when it has grown to this: that needs a moment without writers.
-RESTART_BYTES = 128 * 1024**2
+RESTART_BYTES = 256 * 1024**2
+# Who appends during a checkpoint may wait for the disk. So there is one every so many seconds at
+# the most, unless several times as much has been written.
+CALM_S = 10.0
+HASTE = 2
 QUIET_S = 1.0
 RETENTION_EVERY_S = 10.0
 CHUNK_RECORDS = 256
@@ -57,7 +61,7 @@ class Upkeep:
     def wrote(self, size: int) -> None:
         """Count what was written, so that the log is checkpointed in time."""
         self._written += size
-        if self._written >= CHECKPOINT_BYTES and not self._due.is_set():
+        if self._written >= HASTE * CHECKPOINT_BYTES and not self._due.is_set():
             self._due.set()
 
     def close(self) -> None:
@@ -71,6 +75,7 @@ class Upkeep:
 
     def _run(self) -> None:
         next_retention = time.monotonic() + RETENTION_EVERY_S
+        last = 0.0  # checkpoint
         before = -1  # `_written` at the last look
         truncated = False
         while not self._stopped:
@@ -80,7 +85,9 @@ class Upkeep:
                 return
             quiet = self._written == before
             with suppress(BusError, sqlite3.Error):
-                if self._written >= CHECKPOINT_BYTES:
+                calm = time.monotonic() - last >= CALM_S
+                if self._written >= CHECKPOINT_BYTES * (1 if calm else HASTE):
+                    last = time.monotonic()
                     self._written = 0
                     self._checkpoint()
                 elif quiet and not truncated:

@@ -127,7 +127,7 @@ def test_up_ends_by_itself_with_a_summary_for_people(tmp_path: Path) -> None:
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     assert "600 clients connected" in result.stdout
-    assert "1 alerts were raised" in result.stdout
+    assert "Alerts raised: 1;" in result.stdout
     assert "were told" in result.stdout
     assert "Nobody outside was told" in result.stdout
     assert "Dropped: nothing" in result.stdout

@@ -17,7 +17,7 @@ from mercury.bus import Bus, Consumer, FromTime, Record
 from mercury.config.settings import AdapterSettings
 from mercury.geo import contains, haversine_m, overlaps
 from mercury.model import topics
-from mercury.model.area import Area, Position
+from mercury.model.area import Area, Circle, Position
 from mercury.model.errors import AreaError, BusError, MessageError, PacketError
 from mercury.model.message import (
     Address,
@@ -128,6 +128,7 @@ class Adapter(Service):
         self._outbound = Outbound(
             endpoint, self.sessions, now=now, now_us=now_us, chunk=settings.fanout_chunk
         )
+        self._warm_up()
         lookback = FromTime(now_us() - int(_STANDING_LOOKBACK_S * 1e6))
         alerts = self.bus.subscribe(topics.ALERTS, start=lookback)
         answers = self.bus.subscribe((topics.REPLIES, topics.MATCHES))
@@ -140,6 +141,14 @@ class Adapter(Service):
         self.spawn(self._stalls.run())
         self.spawn(self._keep_house())
         self.spawn(self._refresh_interests())
+
+    def _warm_up(self) -> None:
+        """Do once what an alert needs: libraries set themselves up at their first use."""
+        here = Area(Circle(Position(0.0, 0.0), 1000.0))
+        contains(here, np.array([0.0, 0.009]), np.array([0.0, 0.0]), np.array([0.0, 0.0]), 0)
+        if self.coverage is not None:
+            overlaps(here, self.coverage)
+        self._traffic_speed(0.0, 0.0)
 
     async def _stop(self) -> None:
         for consumer in self._consumers:

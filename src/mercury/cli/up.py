@@ -180,8 +180,8 @@ def _sentences(result: dict[str, Any]) -> list[str]:
         f"  {_total(adapters, 'sessions_opened'):,} clients connected; "
         f"{_total(adapters, 'reports'):,} reports and {_total(adapters, 'messages'):,} messages "
         f"came in, {_total(adapters, 'packets_sent'):,} packets went out.",
-        f"  {_total(brokers, 'alerts'):,} alerts were raised, "
-        f"{_total(brokers, 'echoes') + _total(brokers, 'requests'):,} requests answered.",
+        f"  Alerts raised: {_total(brokers, 'alerts'):,}; requests answered: "
+        f"{_total(brokers, 'echoes') + _total(brokers, 'requests'):,}.",
     ]
     simulation = result["simulation"]
     if simulation is not None:

@@ -105,7 +105,7 @@ class Bus(Protocol):
         """
 
     def topics(self) -> list[str]:
-        """Names of all topics that hold or held records."""
+        """Names of all topics that records were appended to or that a consumer named."""
 
     def enforce_retention(self) -> int:
         """Drop what is past the retention; return how many records went."""

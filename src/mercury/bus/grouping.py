@@ -51,6 +51,14 @@ def check_patterns(patterns: Sequence[str]) -> tuple[str, ...]:
     return tuple(patterns)
 
 
+def named_topics(patterns: Sequence[str]) -> list[str]:
+    """The topics of a subscription that are named outright.
+
+    They are made when somebody waits for them, so that the first record need not wait for that.
+    """
+    return [pattern for pattern in patterns if not pattern.endswith(".*")]
+
+
 @lru_cache(maxsize=4096)
 def rank_of(patterns: tuple[str, ...], topic: str) -> int | None:
     """Position of the first pattern that takes in the topic: lower is served first."""

@@ -13,7 +13,14 @@ from mercury.bus.api import FromOffset, FromTime, Headers, Record, Retention, St
 from mercury.bus.buffering import RECORD_OVERHEAD_BYTES, Batch, BufferedBus
 from mercury.bus.consumer import GroupConsumer
 from mercury.bus.cursor import ALL_PARTITIONS, TopicCursor
-from mercury.bus.grouping import Listener, Registry, Topic, check_patterns, partition_of
+from mercury.bus.grouping import (
+    Listener,
+    Registry,
+    Topic,
+    check_patterns,
+    named_topics,
+    partition_of,
+)
 from mercury.bus.headers import check_headers
 
 
@@ -128,6 +135,8 @@ class MemoryBus(BufferedBus):
     ) -> MemoryConsumer:
         with self.mutex:
             self.flush_now()  # what was appended before is not "after"
+            for name in named_topics(check_patterns(topics)):
+                self.log.topic(name, self._partitions)
             consumer = MemoryConsumer(self, check_patterns(topics), group, start)
             self._consumers.add(consumer)
             return consumer

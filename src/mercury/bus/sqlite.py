@@ -18,7 +18,13 @@ from typing import TypeVar
 from mercury.bus.api import Retention, Start
 from mercury.bus.buffering import RECORD_OVERHEAD_BYTES, Batch, BufferedBus, Pending
 from mercury.bus.consumer import GroupConsumer
-from mercury.bus.grouping import Listener, Registry, check_patterns, partition_of
+from mercury.bus.grouping import (
+    Listener,
+    Registry,
+    check_patterns,
+    named_topics,
+    partition_of,
+)
 from mercury.bus.headers import encode_headers
 from mercury.bus.sqlite_consumer import LEASE_S, SqliteConsumer
 from mercury.bus.sqlite_schema import LOCK_TIMEOUT_S, PAGE_SIZE, BusFile, bus_error
@@ -264,6 +270,9 @@ class SqliteBus(BufferedBus):
     ) -> SqliteConsumer:
         with self.mutex:
             self.flush_now()  # what was appended before is not "after"
+            named = named_topics(check_patterns(topics))
+            if not self.refreshed().by_name.keys() >= set(named):
+                self._file.create_topics(named, self._partitions)
             consumer = SqliteConsumer(
                 self, self._file, check_patterns(topics), group, start, self._lease_s
             )

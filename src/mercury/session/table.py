@@ -51,7 +51,7 @@ class Session:
         self.slot = slot  # index into the table's columns
         self.identity = identity
         self.token = token
-        self.incarnation = incarnation  # which life of the client opened this session
+        self.incarnation = incarnation  # which life of the client opened it
         self.address = address  # the raw sockaddr the client was last heard from
         self.opened = now
         self.place = NOWHERE  # lat, lon, heading, speed as last reported

@@ -169,7 +169,9 @@ def _show(findings: list[Finding], parts: dict[str, dict[str, float]]) -> None:
     console.print()
     for name, values in sorted(parts.items()):
         numbers = {key: value for key, value in values.items() if not key.startswith("dropped.")}
-        console.print(f"[bold]{name}[/]  " + "  ".join(f"{k} {v:g}" for k, v in numbers.items()))
+        console.print(
+            f"[bold]{name}[/]  " + "  ".join(f"{k} {v:g}" for k, v in sorted(numbers.items()))
+        )
         dropped = {key.removeprefix("dropped."): value for key, value in values.items()
                    if key.startswith("dropped.")}  # fmt: skip
         text = ", ".join(f"{reason} {count:g}" for reason, count in dropped.items())

@@ -376,3 +376,23 @@ async def test_the_number_of_subscriptions_is_bounded() -> None:
             await until(lambda: adapter.statistics().gauges["subscriptions"] == 256)
             with pytest.raises(RequestError, match="256 subscriptions are the most"):
                 await client.subscribe("fuel")
+
+
+@in_loop
+async def test_an_alert_for_where_the_client_no_longer_is_waits_for_its_return() -> None:
+    async with live() as world:
+        adapter = await world.adapter()
+        async with (
+            connect(adapter, "car", HERE) as car,
+            mercury.ServiceEndpoint(world.bus, "office") as office,
+        ):
+            car.move(FAR.lat, FAR.lon)  # the adapter hears of it with the next report only
+            await office.alert(HERE, text="crash", radius_m=500.0)
+            await until(lambda: car._elsewhere)
+            assert (len(car.inbox), car.dropped) == (0, {})
+            car.move(FAR.lat, FAR.lon)
+            assert len(car.inbox) == 0
+            car.move(HERE.lat, HERE.lon)
+            assert (await first(car)).event.text == "crash"
+            car.move(NEAR.lat, NEAR.lon)
+            assert len(car.inbox) == 0  # once

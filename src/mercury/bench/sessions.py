@@ -14,6 +14,7 @@ from mercury.net import to_sockaddr
 from mercury.net.batch import BatchReceiver, send_packets
 from mercury.net.udp import bind_udp
 from mercury.session import ClientSession, SessionSettings, SessionState
+from mercury.wire import HEADER_BYTES, parse
 
 _CHUNK = 256
 
@@ -97,8 +98,6 @@ class LoadClients:
             session.outbox.clear()
 
     def _take_grants(self, by_identity: dict[str, ClientSession], timeout_s: float = 0.0) -> None:
-        from mercury.wire import HEADER_BYTES, parse
-
         for fd, _ in self.poller.poll(timeout_s):
             for data, _sender in self.receiver.receive(fd):
                 session = by_identity.get(parse(data[HEADER_BYTES:]).destination.client)

@@ -63,8 +63,9 @@ class Consumer(Protocol):
     def commit(self) -> None:
         """Mark everything returned so far as done, for the group.
 
-        Takes effect with the next flush of the bus, after the records appended before it: what was
-        produced from a record is durable no later than the mark that it was consumed.
+        Takes effect with the next flush that is asked for, or by itself within moments, and always
+        after the records appended before it: what was produced from a record is durable no later
+        than the mark that it was consumed.
         """
 
     def lag(self) -> int:

@@ -381,12 +381,13 @@ async def test_the_number_of_subscriptions_is_bounded() -> None:
 @in_loop
 async def test_an_alert_for_where_the_client_no_longer_is_waits_for_its_return() -> None:
     async with live() as world:
-        adapter = await world.adapter()
+        rare = SessionSettings(report_interval_s=60.0)  # no report in between
+        adapter = await world.adapter(session=rare)
         async with (
-            connect(adapter, "car", HERE) as car,
+            connect(adapter, "car", HERE, settings=rare) as car,
             mercury.ServiceEndpoint(world.bus, "office") as office,
         ):
-            car.move(FAR.lat, FAR.lon)  # the adapter hears of it with the next report only
+            car.move(FAR.lat, FAR.lon)  # of which the adapter has not heard
             await office.alert(HERE, text="crash", radius_m=500.0)
             await until(lambda: car._elsewhere)
             assert (len(car.inbox), car.dropped) == (0, {})

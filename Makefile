@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 .PHONY: demo test check proto clean
 
 demo: $(READY)
-	@mkdir -p out/demo && rm -f out/demo/*
+	@rm -rf out/demo && mkdir -p out/demo
 	$(BIN)/mercury up --bus sqlite:out/demo/mercury.db --vehicles 500 --event 2000,2000,150 \
 		--event-after 15 --for 60
 

@@ -12,20 +12,17 @@ import pytest
 from mercury.bus import Record, Retention
 from mercury.bus.sqlite import SqliteBus
 from mercury.bus.sqlite_consumer import SqliteConsumer
-from mercury.bus.wakeup import Doorbell, Nudger, Parcel, pack_parcel
+from mercury.bus.wakeup import Doorbell, Nudger, Parcel
 
 WAIT_S = 10.0
-ROWS = [(3, 17, b"key", b"", b"value")]
+PARCEL = Parcel(5, 2, b"a frame")
 
 
 def test_a_parcel_is_handed_over() -> None:
     listener = uuid.uuid4().hex
     bell, nudger = Doorbell(listener), Nudger()
-    parcel = Parcel(5, [(2, 40, ROWS)])
-    packed = pack_parcel(parcel, 100)
-    assert packed is not None
-    assert nudger.hand(bell.address, listener, packed)
-    assert bell.drain() == (set(), [parcel])
+    assert nudger.hand(bell.address, listener, PARCEL)
+    assert bell.drain() == (set(), [PARCEL])
     bell.close()
     nudger.close()
 
@@ -33,9 +30,7 @@ def test_a_parcel_is_handed_over() -> None:
 @pytest.mark.parametrize("forged", [uuid.uuid4().hex, "00" * 16])
 def test_who_does_not_know_the_listener_is_not_believed(forged: str) -> None:
     bell, nudger = Doorbell(uuid.uuid4().hex), Nudger()
-    packed = pack_parcel(Parcel(5, [(2, 40, ROWS)]), 100)
-    assert packed is not None
-    nudger.hand(bell.address, forged, packed)
+    nudger.hand(bell.address, forged, PARCEL)
     assert bell.drain() == (set(), [])
     bell.close()
     nudger.close()
@@ -53,7 +48,12 @@ def test_noise_at_the_door_is_ignored() -> None:
 
 
 def test_large_batches_are_read_instead() -> None:
-    assert pack_parcel(Parcel(1, [(1, 1, ROWS)]), 100_000) is None
+    listener = uuid.uuid4().hex
+    bell, nudger = Doorbell(listener), Nudger()
+    assert nudger.hand(bell.address, listener, Parcel(5, 2, bytes(100_000)))
+    assert bell.drain() == ({2}, [])
+    bell.close()
+    nudger.close()
 
 
 @pytest.fixture

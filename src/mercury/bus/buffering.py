@@ -32,6 +32,8 @@ Batch = dict[str, list[Pending]]
 class BufferedBus(ABC):
     """Buffers records and marks, and flushes them once per turn of the event loop."""
 
+    _NO_HEADERS: Headers | bytes = ()
+
     def __init__(self, name: str) -> None:
         self.name = name  # for error messages
         self.mutex = threading.RLock()  # guards the buffer and everything a flush touches
@@ -62,7 +64,7 @@ class BufferedBus(ABC):
         # Whatever cannot be written is refused here: inside a batch it would block all others.
         if type(value) is not bytes or type(key) is not bytes:
             value, key = _as_bytes(value), _as_bytes(key)
-        packed = self._pack_headers(headers) if headers else ()
+        packed = self._pack_headers(headers) if headers else self._NO_HEADERS
         with self.mutex:
             if self.closed or self._failure is not None:
                 self._check_open()

@@ -1,35 +1,34 @@
-"""The embedded bus: one SQLite file that any number of processes append to and read.
+"""The embedded bus: an SQLite file and its records, which any number of processes share.
 
-Appends go through a write-ahead log and survive the death of the process; checkpoints happen
-in a thread; a datagram wakes the readers. After `fork`, open a bus of your own.
+Appends survive the death of the process; a datagram wakes the readers, with the records
+themselves if these are small. After `fork`, open a bus of your own.
 """
 
 from __future__ import annotations
 
 import itertools
 import sqlite3
-import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
+from zlib import crc32
 
 from mercury.bus.api import Retention, Start
-from mercury.bus.buffering import RECORD_OVERHEAD_BYTES, Batch, BufferedBus, Pending
+from mercury.bus.buffering import Batch, BufferedBus
 from mercury.bus.consumer import GroupConsumer
+from mercury.bus.frame import Entry
 from mercury.bus.grouping import (
     Listener,
     Registry,
     check_patterns,
     named_topics,
-    partition_of,
 )
 from mercury.bus.headers import encode_headers
 from mercury.bus.sqlite_consumer import LEASE_S, SqliteConsumer
-from mercury.bus.sqlite_schema import LOCK_TIMEOUT_S, PAGE_SIZE, BusFile, bus_error
+from mercury.bus.sqlite_schema import LOCK_TIMEOUT_S, BusFile, bus_error
 from mercury.bus.sqlite_upkeep import Upkeep
-from mercury.bus.wakeup import REGISTRY_CHANGED, Nudger, Parcel, Row, pack_parcel
+from mercury.bus.wakeup import REGISTRY_CHANGED, Nudger, Parcel
 from mercury.model.errors import BusError
 
 T = TypeVar("T")
@@ -46,7 +45,6 @@ class SqliteBus(BufferedBus):
         partitions: int = 16,
         lease_s: float = LEASE_S,
         lock_timeout_s: float = LOCK_TIMEOUT_S,
-        max_file_bytes: int | None = None,
     ) -> None:
         self.path = Path(path).absolute()
         super().__init__(f"the bus file {self.path}")
@@ -54,11 +52,9 @@ class SqliteBus(BufferedBus):
         self._lease_s = lease_s
         self._registry = Registry(version=-1)
         self._spread = itertools.count()  # partitions for records without a key
-        self._last_us = 0  # time stamps never go back
+        self._placing: dict[int, Callable[[bytes], int]] = {}  # by number of partitions
         self._consumers: set[SqliteConsumer] = set()
-        self._file = BusFile(
-            self.path, lock_timeout_s=lock_timeout_s, max_file_bytes=max_file_bytes
-        )
+        self._file = BusFile(self.path, lock_timeout_s=lock_timeout_s)
         try:
             self._upkeep = Upkeep(self.path, retention, lock_timeout_s)
         except BaseException:
@@ -68,6 +64,7 @@ class SqliteBus(BufferedBus):
 
     # Writing.
 
+    _NO_HEADERS = b""
     _pack_headers = staticmethod(encode_headers)
 
     def write(self, work: Callable[[], T]) -> T:
@@ -89,39 +86,27 @@ class SqliteBus(BufferedBus):
         if not batch.keys() <= registry.by_name.keys():
             self._file.create_topics(batch, self._partitions)
             registry = self.refreshed()
-        size = 0
-        parcel = Parcel(registry.version, [])
-        try:
-            for name in list(batch):
-                topic = registry.by_name[name]
-                make = partial(self._rows, batch[name], topic.partitions)
-                first, rows = self._file.append(topic.id, make)
-                parcel.topics.append((topic.id, first, rows))
-                size += sum([len(row[4]) + len(row[3]) for row in rows])
-                size += RECORD_OVERHEAD_BYTES * len(rows)
-                del batch[name]
-        finally:
-            # Each transaction rewrites the last page of a topic.
-            self._upkeep.wrote(size + PAGE_SIZE * len(parcel.topics))
+        for name in list(batch):
+            topic = registry.by_name[name]
+            place = self._placing.get(topic.partitions) or self._place_by(topic.partitions)
+            frame = self._file.append(topic, cast("list[Entry]", batch[name]), place)
+            del batch[name]
             # Who subscribed meanwhile has announced it before looking for records, and was not
             # in the audience when we began.
-            self._nudge_audience(self.refreshed(), parcel, size)
+            registry = self.refreshed()
+            self._hand_out(registry.audience(name), Parcel(registry.version, topic.id, frame))
         if marking:
             self._write_all_marks(marking)
 
-    def _rows(self, pending: list[Pending], partitions: int) -> list[Row]:
-        self._last_us = now_us = max(self._last_us, time.time_ns() // 1000)
+    def _place_by(self, partitions: int) -> Callable[[bytes], int]:
+        """Which partition a key's record belongs to; those without a key are spread."""
         spread = self._spread
-        return [
-            (
-                partition_of(key, partitions) if key else next(spread) % partitions,
-                now_us,
-                key,
-                headers if isinstance(headers, bytes) else b"",  # () stands for none
-                value,
-            )
-            for key, headers, value in pending
-        ]
+
+        def place(key: bytes) -> int:
+            return (crc32(key) if key else next(spread)) % partitions  # as in `partition_of`
+
+        self._placing[partitions] = place
+        return place
 
     def _write_all_marks(self, marking: set[GroupConsumer]) -> None:
         def mark() -> None:
@@ -137,7 +122,6 @@ class SqliteBus(BufferedBus):
             raise
         for consumer in marking:
             consumer.pending_marks.clear()
-        self._upkeep.wrote(PAGE_SIZE)
 
     def write_marks(self, consumer: GroupConsumer, registry: Registry) -> None:
         """Move the group's offsets, only in partitions that are the consumer's as of now."""
@@ -158,45 +142,20 @@ class SqliteBus(BufferedBus):
 
     # Waking others.
 
-    def _nudge_audience(self, registry: Registry, parcel: Parcel, size: int) -> None:
-        if len(parcel.topics) == 1:  # the usual case
-            audience = registry.audience_of(parcel.topics[0][0])
-            if audience:
-                self._hand_out(audience, parcel, size)
-            return
-        wanted: dict[Listener, list[tuple[int, int, list[Row]]]] = {}
-        for entry in parcel.topics:
-            for listener in registry.audience_of(entry[0]):
-                wanted.setdefault(listener, []).append(entry)
-        for listener, entries in wanted.items():
-            self._hand_out((listener,), Parcel(parcel.version, entries), size)
-
-    def _hand_out(self, audience: Sequence[Listener], parcel: Parcel, size: int) -> None:
-        """Wake listeners, with the records themselves if these are few and small."""
-        contents = pack_parcel(parcel, size)
-        gone = []
-        for listener in audience:
-            if contents is None:
-                topics = [topic_id for topic_id, _, _ in parcel.topics]
-                reached = self._nudger.nudge(listener.address, topics)
-            else:
-                reached = self._nudger.hand(listener.address, listener.id, contents)
-            if not reached:
-                gone.append(listener.address)
+    def _hand_out(self, audience: Sequence[Listener], parcel: Parcel) -> None:
+        hand = self._nudger.hand
+        gone = [one.address for one in audience if not hand(one.address, one.id, parcel)]
         if gone:
             self._remove_listeners(gone)
 
     def nudge_group(self, group: str) -> None:
         """Tell the members of a group that their shares have changed."""
         with self.mutex:
-            members = self._registry.members(group)
-            self._nudge({member.address: [REGISTRY_CHANGED] for member in members})
-
-    def _nudge(self, news: dict[str, list[int]]) -> None:
-        nudge = self._nudger.nudge
-        gone = [address for address, topics in news.items() if not nudge(address, topics)]
-        if gone:
-            self._remove_listeners(gone)
+            addresses = [member.address for member in self._registry.members(group)]
+            nudge = self._nudger.nudge
+            gone = [address for address in addresses if not nudge(address, [REGISTRY_CHANGED])]
+            if gone:
+                self._remove_listeners(gone)
 
     def _remove_listeners(self, addresses: Sequence[str]) -> None:
         """Unregister listeners whose process died; their partitions go to the others at once."""

@@ -6,16 +6,15 @@ import asyncio
 import sqlite3
 import time
 import uuid
-from functools import partial
 from typing import TYPE_CHECKING
 
 from mercury.bus.api import FromOffset, FromTime, Record, Start
 from mercury.bus.consumer import GroupConsumer
 from mercury.bus.cursor import ALL_PARTITIONS, TopicCursor
+from mercury.bus.frame import read_header, records_of
 from mercury.bus.grouping import Registry, Topic, rank_of
-from mercury.bus.headers import decode_headers
-from mercury.bus.sqlite_schema import TOMBSTONE, BusFile, bus_error, table_of
-from mercury.bus.wakeup import Doorbell, Row
+from mercury.bus.sqlite_schema import BusFile, bus_error
+from mercury.bus.wakeup import Doorbell
 from mercury.model.errors import BusError
 
 if TYPE_CHECKING:
@@ -45,7 +44,6 @@ class SqliteConsumer(GroupConsumer):
         self._start = start
         self._lease_us = int(lease_s * 1e6)
         self._seen_us = 0  # when we last renewed the lease
-        self._statements: dict[tuple[int, frozenset[int] | None], str] = {}
         self.doorbell = Doorbell(self.id)
         try:
             starts = self._bus.write(self._join)
@@ -136,14 +134,15 @@ class SqliteConsumer(GroupConsumer):
             return
         for topic_id in topics:
             self._mark_dirty(topic_id)
-        for version, news in parcels:
-            for topic_id, first, rows in news:
-                cursor = self._cursor_of.get(topic_id)
-                # Only what continues, under the registry we follow, what we already have.
-                if cursor is None or version != self._version or not cursor.can_take(first):
-                    self._mark_dirty(topic_id)
-                elif not cursor.dirty:
-                    cursor.take(_records(cursor.topic.name, first, rows))
+        for version, topic_id, frame in parcels:
+            cursor = self._cursor_of.get(topic_id)
+            # Only what continues, under the registry we follow, what we already have.
+            if cursor is None or version != self._version:
+                self._mark_dirty(topic_id)
+            elif not cursor.can_take(read_header(frame).first):
+                cursor.dirty = True
+            elif not cursor.dirty:
+                cursor.take(records_of(cursor.topic.name, frame))
 
     def _mark_dirty(self, topic_id: int) -> None:
         cursor = self._cursor_of.get(topic_id)
@@ -188,49 +187,23 @@ class SqliteConsumer(GroupConsumer):
             self._end()
 
     def _select(self, cursor: TopicCursor, limit: int) -> list[Record]:
-        topic, owned = cursor.topic, cursor.owned
-        statement = self._statements.get((topic.id, owned))
-        if statement is None:
-            share = f"IN ({','.join(map(str, sorted(owned)))})" if owned else f"> {TOMBSTONE}"
-            statement = self._statements[topic.id, owned] = (
-                "SELECT partition, offset, timestamp_us, key, headers, value"
-                f" FROM {table_of(topic.id)} WHERE offset > ? AND partition {share}"
-                " ORDER BY offset LIMIT ?"
-            )
-        name = topic.name
-        return [
-            Record(name, part, at, time_us, key, decode_headers(head) if head else (), value)
-            for part, at, time_us, key, head, value in self._file.execute(
-                statement, (cursor.position, limit)
-            )
-        ]
+        return self._file.log(cursor.topic).read(cursor.position, limit, cursor.owned)
 
     def _end_offset(self, topic: Topic) -> int:
-        return end_offset(self._file, topic)
+        return self._file.log(topic).state().next - 1
 
     def _count(self, cursor: TopicCursor) -> int:
         topic = cursor.topic
-        first, last = self._file.execute(
-            f"SELECT (SELECT min(offset) FROM {table_of(topic.id)} WHERE partition > {TOMBSTONE}),"
-            f" (SELECT max(offset) FROM {table_of(topic.id)})"
-        ).fetchone()
-        if first is None:
-            return 0
-        # Only retention removes records, and only the oldest: what is there is dense.
-        span: int = max(0, last - max(cursor.position, first - 1))
+        log = self._file.log(topic)
+        state = log.state()
+        span = max(0, state.next - max(cursor.position + 1, state.oldest))
         if cursor.owned is None and not cursor.ahead:
             return span
-        share = len(cursor.owned) if cursor.owned is not None else topic.partitions
         if span > EXACT_LAG:
+            share = len(cursor.owned) if cursor.owned is not None else topic.partitions
             return span * share // topic.partitions
-        rows = self._file.execute(
-            f"SELECT partition, offset FROM {table_of(topic.id)} WHERE offset > ?",
-            (cursor.position,),
-        )
-        owned = cursor.owned
-        return sum(
-            (owned is None or part in owned) and at > cursor.ahead.get(part, 0) for part, at in rows
-        )
+        waiting = log.read(cursor.position, span, cursor.owned)
+        return sum(one.offset > cursor.ahead.get(one.partition, 0) for one in waiting)
 
     def _committed(self, topic: Topic) -> dict[int, int]:
         rows = self._file.execute(
@@ -240,42 +213,10 @@ class SqliteConsumer(GroupConsumer):
         return dict(rows)
 
 
-def _records(topic: str, first: int, rows: list[Row]) -> list[Record]:
-    return [
-        Record(topic, part, at, time_us, key, decode_headers(head) if head else (), value)
-        for at, (part, time_us, key, head, value) in enumerate(rows, first)
-    ]
-
-
-def end_offset(file: BusFile, topic: Topic) -> int:
-    """Offset of the newest record."""
-    (last,) = file.execute(f"SELECT max(offset) FROM {table_of(topic.id)}").fetchone()
-    return last or 0
-
-
 def start_position(file: BusFile, topic: Topic, start: Start) -> int:
     """The offset before the one to start with."""
     if isinstance(start, FromOffset):
         return start.offset - 1
     if isinstance(start, FromTime):
-        return _position_before(file, topic, start.timestamp_us)
-    return end_offset(file, topic) if start == "latest" else 0
-
-
-def _position_before(file: BusFile, topic: Topic, timestamp_us: int) -> int:
-    """Binary search: records are stamped under the write lock, so time grows with the offset."""
-    look = partial(
-        file.execute,
-        f"SELECT offset, timestamp_us FROM {table_of(topic.id)} WHERE offset >= ? LIMIT 1",
-    )
-    first = look((0,)).fetchone()
-    if first is None:
-        return 0
-    low, high = first[0], end_offset(file, topic) + 1
-    while low < high:
-        middle = (low + high) // 2
-        if look((middle,)).fetchone()[1] < timestamp_us:
-            low = middle + 1
-        else:
-            high = middle
-    return int(low) - 1
+        return file.log(topic).offset_at(start.timestamp_us) - 1
+    return file.log(topic).state().next - 1 if start == "latest" else 0

@@ -1,46 +1,34 @@
 """The files of a bus: how they are opened, what is in them, and what can be wrong with them.
 
-The catalogue, the groups and their offsets are in the main file. Records are spread over a few
-further files by topic, so that an adapter that appends reports and a broker that appends replies
-do not wait for each other, and do not make each other read again what they had in memory.
+The catalogue, the groups and their offsets are in an SQLite file. The records are in a folder
+beside it, each topic's in files of its own: one of a few hundred bytes is appended there within
+microseconds, and no checkpoint ever makes it wait.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
-from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
+from mercury.bus.frame import Entry
 from mercury.bus.grouping import Listener, Registry, Topic
 from mercury.bus.sqlite_lock import WriteLock
-from mercury.bus.wakeup import Row
+from mercury.bus.topic_log import TopicLog
 from mercury.model.errors import BusCorruptError, BusError, BusFullError, BusUnavailableError
 
 T = TypeVar("T")
 
 APPLICATION_ID = 0x4D455243  # "MERC"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 LOCK_TIMEOUT_S = 2.0
-# The log takes whole pages, so small ones make short commits and half the log that 4 KiB makes.
-# With records of 300 bytes and 1, 2, 4, 8 KiB the medians for one record were 21, 20, 19, 27 µs,
-# for eight 52, 52, 80, 83 µs; batches of 64 did not differ beyond the noise. Mapping the file
-# into memory brings nothing: what is read was just written, and is still in the log.
 PAGE_SIZE = 2048
-CACHE_KIB = 8192
-# SQLite attaches at most ten files to a connection.
-SHARDS = 8
-# Up to so many records are appended by one statement, which needs no BEGIN and COMMIT, and takes
-# a quarter less time than a statement for each.
-STATEMENT_RECORDS = 64
-# A record with this partition holds the place of the newest offset after retention took the
-# record itself, so that SQLite never gives an offset twice. AUTOINCREMENT would write one more
-# page in every transaction.
-TOMBSTONE = -1
+# So many topics' files are kept open.
+OPEN_LOGS = 256
 
 _SCHEMA = f"""
 CREATE TABLE meta (schema_version INTEGER NOT NULL, registry_version INTEGER NOT NULL);
@@ -60,32 +48,13 @@ CREATE TABLE listeners (
 PRAGMA application_id = {APPLICATION_ID};
 """
 
-_TOPIC_TABLE = """
-CREATE TABLE IF NOT EXISTS {table} (
-    offset INTEGER PRIMARY KEY, partition INTEGER NOT NULL, timestamp_us INTEGER NOT NULL,
-    key BLOB NOT NULL, headers BLOB NOT NULL, value BLOB NOT NULL
-)"""
+
+def records_folder(path: Path) -> Path:
+    """Where the records of a bus are."""
+    return path.with_name(f"{path.name}-records")
 
 
-def shard_of(topic_id: int) -> int:
-    """The file that holds a topic's records."""
-    return topic_id % SHARDS
-
-
-def table_of(topic_id: int) -> str:
-    """The name of the table of a topic's records."""
-    return f"shard{shard_of(topic_id)}.topic_{topic_id}"
-
-
-SCHEMAS = ("main", *(f"shard{shard}" for shard in range(SHARDS)))
-
-
-def lock_of(schema: str) -> int:
-    """Which part of the lock guards a file."""
-    return SCHEMAS.index(schema)
-
-
-def bus_error(error: sqlite3.Error, path: Path) -> BusError:
+def bus_error(error: sqlite3.Error | OSError, path: Path) -> BusError:
     """Say in one sentence what SQLite's error means for the person who runs this."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _no_space(path)):
@@ -110,25 +79,20 @@ def _no_space(path: Path) -> bool:
 class BusFile:
     """One connection to the bus file; writes are serialised between processes by a file lock."""
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        lock_timeout_s: float = LOCK_TIMEOUT_S,
-        max_file_bytes: int | None = None,
-    ) -> None:
+    def __init__(self, path: Path, *, lock_timeout_s: float = LOCK_TIMEOUT_S) -> None:
         self.path = path
+        self._logs: dict[int, TopicLog] = {}  # by topic id
         _check_place(path)
         self.lock = WriteLock(path, lock_timeout_s)
         try:
-            self.connection = self._connect(lock_timeout_s, max_file_bytes)
+            self.connection = self._connect(lock_timeout_s)
         except BaseException:
             self.lock.close()
             raise
         self.execute = self.connection.execute
         self.executemany = self.connection.executemany
 
-    def _connect(self, timeout_s: float, max_file_bytes: int | None) -> sqlite3.Connection:
+    def _connect(self, timeout_s: float) -> sqlite3.Connection:
         connection: sqlite3.Connection | None = None
         self.lock.acquire()
         try:
@@ -142,10 +106,6 @@ class BusFile:
             _prepare(connection, self.path)
             (version,) = connection.execute("SELECT registry_version FROM meta").fetchone()
             self.lock.announce(version)
-            if max_file_bytes is not None:
-                for schema in SCHEMAS:
-                    pages = max_file_bytes // PAGE_SIZE
-                    connection.execute(f"PRAGMA {schema}.max_page_count = {pages}")
             return connection
         except BaseException as error:
             if connection is not None:
@@ -156,49 +116,51 @@ class BusFile:
         finally:
             self.lock.release()
 
-    def write(self, work: Callable[[], T], schema: str = "main") -> T:
-        """Run `work`, which writes to one file, in a transaction.
+    def write(self, work: Callable[[], T]) -> T:
+        """Run `work` in a transaction of the SQLite file.
 
         It is durable when this returns, or undone if it raises.
         """
-        with self._locked(lock_of(schema)):
-            # Not IMMEDIATE, which would lock all files: nobody else writes to ours while we hold
-            # its lock.
-            self.execute("BEGIN")
+        with self._locked():
+            self.execute("BEGIN IMMEDIATE")
             result = work()
             self.execute("COMMIT")
             return result
 
-    def append(self, topic_id: int, make: Callable[[], list[Row]]) -> tuple[int, list[Row]]:
-        """Append records to a topic, durably; return the offset of the first, and the records.
-
-        They are made under the lock, so that their time stamps grow with the offsets.
-        """
-        part = shard_of(topic_id) + 1
-        self.lock.acquire(part)
+    def append(
+        self, topic: Topic, entries: Sequence[Entry], partition_of: Callable[[bytes], int]
+    ) -> bytes:
+        """Append records to a topic, durably; return the frame they became."""
+        log = self.log(topic)
+        self.lock.acquire(topic.id)
         try:
-            rows = make()
-            whole = len(rows) <= STATEMENT_RECORDS
-            if not whole:
-                self.execute("BEGIN")
-            for at in range(0, len(rows), STATEMENT_RECORDS):
-                some = rows[at : at + STATEMENT_RECORDS]
-                statement = _append_statement(topic_id, len(some))
-                last = self.execute(statement, tuple(chain.from_iterable(some))).lastrowid
-            if not whole:
-                self.execute("COMMIT")
-        except sqlite3.Error as error:
-            self.rollback()
-            raise bus_error(error, self.path) from error
+            # The time is taken under the lock, so that it grows with the offsets.
+            return log.append(entries, time.time_ns() // 1000, partition_of)
         finally:
-            self.lock.release(part)
-        assert last is not None
-        return int(last) - len(rows) + 1, rows
+            self.lock.release(topic.id)
+
+    def log(self, topic: Topic) -> TopicLog:
+        """The records of a topic."""
+        log = self._logs.get(topic.id)
+        if log is None:
+            log = TopicLog(records_folder(self.path) / str(topic.id), topic.name)
+            self.lock.acquire(topic.id)
+            try:
+                log.recover()
+            except BaseException:
+                log.close()
+                raise
+            finally:
+                self.lock.release(topic.id)
+            if len(self._logs) >= OPEN_LOGS:
+                self._logs.pop(next(iter(self._logs))).close()
+            self._logs[topic.id] = log
+        return log
 
     @contextmanager
-    def _locked(self, part: int) -> Iterator[None]:
-        """Hold the lock of one file; what fails meanwhile is undone and told in our words."""
-        self.lock.acquire(part)
+    def _locked(self) -> Iterator[None]:
+        """Hold the SQLite file's lock; what fails meanwhile is undone and told in our words."""
+        self.lock.acquire()
         try:
             yield
         except BaseException as error:
@@ -207,13 +169,16 @@ class BusFile:
                 raise bus_error(error, self.path) from error
             raise
         finally:
-            self.lock.release(part)
+            self.lock.release()
 
     def rollback(self) -> None:
         if self.connection.in_transaction:
             self.execute("ROLLBACK")
 
     def close(self) -> None:
+        for log in self._logs.values():
+            log.close()
+        self._logs.clear()
         try:
             self.connection.close()
         finally:
@@ -261,27 +226,32 @@ class BusFile:
     def create_topics(self, names: Iterable[str], partitions: int) -> None:
         """Make topics that do not exist yet."""
 
-        with self._locked(0):
+        with self._locked():
             known = dict(self.execute("SELECT name, id FROM topics"))
             missing = [name for name in names if name not in known]
+            if not missing:
+                return
             new = list(enumerate(missing, max(known.values(), default=0) + 1))
-            # SQLite does not commit to two files at once: the table first, so that whoever
-            # finds a topic in the catalogue also finds its records.
+            # The place first, so that whoever finds a topic in the catalogue also finds its
+            # records.
             for topic_id, _ in new:
-                with self._locked(shard_of(topic_id) + 1):
-                    self.execute(_TOPIC_TABLE.format(table=table_of(topic_id)))
-            if new:
-                self.execute("BEGIN")
-                rows = [(topic_id, name, partitions) for topic_id, name in new]
-                self.executemany("INSERT INTO topics (id, name, partitions) VALUES (?, ?, ?)", rows)
-                self.change_registry()
-                self.execute("COMMIT")
+                self._create_log(topic_id)
+            self.execute("BEGIN IMMEDIATE")
+            rows = [(topic_id, name, partitions) for topic_id, name in new]
+            self.executemany("INSERT INTO topics (id, name, partitions) VALUES (?, ?, ?)", rows)
+            self.change_registry()
+            self.execute("COMMIT")
 
-
-@lru_cache(4096)
-def _append_statement(topic_id: int, count: int) -> str:
-    rows = ", ".join(["(NULL, ?, ?, ?, ?, ?)"] * count)
-    return f"INSERT INTO {table_of(topic_id)} VALUES {rows}"
+    def _create_log(self, topic_id: int) -> None:
+        folder = records_folder(self.path) / str(topic_id)
+        try:
+            TopicLog.create(folder)
+        except OSError as error:
+            if _no_space(self.path):
+                raise BusFullError(f"no space is left to make a topic in {folder}") from error
+            raise BusUnavailableError(
+                f"the bus folder {folder} cannot be made: {error.strerror}"
+            ) from error
 
 
 def _check_place(path: Path) -> None:
@@ -308,13 +278,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     if mode != "wal":
         raise BusUnavailableError(f"the bus file {path} is on a file system without shared memory")
     connection.execute("PRAGMA wal_autocheckpoint = 0")
-    for schema in SCHEMAS:
-        if schema != "main":
-            connection.execute(f"ATTACH DATABASE ? AS {schema}", (f"{path}-{schema}",))
-            connection.execute(f"PRAGMA {schema}.page_size = {PAGE_SIZE}")
-            connection.execute(f"PRAGMA {schema}.journal_mode = WAL")
-        connection.execute(f"PRAGMA {schema}.synchronous = NORMAL")
-        connection.execute(f"PRAGMA {schema}.cache_size = -{CACHE_KIB}")
+    connection.execute("PRAGMA synchronous = NORMAL")
     if application_id != APPLICATION_ID:
         connection.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}COMMIT;")
     (version,) = connection.execute("SELECT schema_version FROM meta").fetchone()

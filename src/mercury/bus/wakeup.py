@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import hmac
-import marshal
 import os
 import secrets
 import socket
@@ -26,24 +25,18 @@ _TOPIC = struct.Struct("<I")
 _NUDGE_BYTES = 4096
 _PARCEL_MARK = b"\xff" * _TOPIC.size  # no topic has this id
 _KEY_BYTES = 16
+_PARCEL = struct.Struct(f"<{_KEY_BYTES}sQI")  # key, version, topic; then the frame
 _PARCEL_BYTES = 60_000
 _TARGETS = 1024
 REGISTRY_CHANGED = 0  # stands where a topic id would
 
 
-Row = tuple[int, int, bytes, bytes, bytes]  # partition, time, key, headers, value
-
-
 class Parcel(NamedTuple):
-    """Records of one transaction, as they were appended."""
+    """A frame of records, as it was appended."""
 
     version: int  # of the registry the writer saw
-    topics: list[tuple[int, int, list[Row]]]  # topic id, offset of the first, records
-
-
-def pack_parcel(parcel: Parcel, size: int) -> bytes | None:
-    """Return what travels with a nudge; None if it is too much."""
-    return None if size > _PARCEL_BYTES else marshal.dumps(tuple(parcel))
+    topic_id: int
+    frame: bytes
 
 
 def _queue_length() -> int:
@@ -113,10 +106,10 @@ class Doorbell:
         return (None if count >= self._queue_length else topics), parcels
 
     def _open(self, data: memoryview) -> Parcel | None:
-        # `marshal` is for friends only: the key comes first.
-        if not hmac.compare_digest(data[:_KEY_BYTES], self._key):
+        if len(data) < _PARCEL.size or not hmac.compare_digest(data[:_KEY_BYTES], self._key):
             return None
-        return Parcel(*marshal.loads(data[_KEY_BYTES:]))
+        _, version, topic_id = _PARCEL.unpack_from(data)
+        return Parcel(version, topic_id, bytes(data[_PARCEL.size :]))
 
     def close(self) -> None:
         self._socket.close()
@@ -141,9 +134,12 @@ class Nudger:
             payload = _TOPIC.pack(REGISTRY_CHANGED)
         return self._send(address, payload)
 
-    def hand(self, address: str, listener_id: str, parcel: bytes) -> bool:
-        """Wake one listener with the records themselves; False if it is certainly gone."""
-        return self._send(address, _PARCEL_MARK + bytes.fromhex(listener_id) + parcel)
+    def hand(self, address: str, listener_id: str, parcel: Parcel) -> bool:
+        """Wake one listener, with the records themselves if these are few and small."""
+        if len(parcel.frame) > _PARCEL_BYTES:
+            return self.nudge(address, [parcel.topic_id])
+        label = _PARCEL.pack(bytes.fromhex(listener_id), parcel.version, parcel.topic_id)
+        return self._send(address, _PARCEL_MARK + label + parcel.frame)
 
     def _send(self, address: str, payload: bytes) -> bool:
         target = self._target(address)

@@ -110,9 +110,10 @@ class GroupConsumer(ABC):
             await asyncio.sleep(0)
         deadline = None if timeout_s is None else loop.time() + timeout_s
         while not self.closed:
-            records = self._fetch(max_records)
-            if records:
-                return records
+            if self._has_news():
+                records = self._fetch(max_records)
+                if records:
+                    return records
             if deadline is not None and loop.time() >= deadline:
                 break
             woken: asyncio.Future[None] = loop.create_future()

@@ -187,6 +187,24 @@ class BrokerSettings(Section):
         return self
 
 
+class PipelineSettings(Section):
+    id: str = Field(
+        default="pipeline", min_length=1, description="Name of the pipeline, unique on the bus"
+    )
+    spark_master: str = Field(
+        default="local[2]", min_length=1, description="Spark cluster to run on"
+    )
+    checkpoint: Path | None = Field(
+        default=None, description="Folder of the jobs' state; none is beside the bus file"
+    )
+    metrics_port: int | None = Field(
+        default=None,
+        ge=0,
+        le=65535,
+        description="TCP port of metrics and health; none serves neither",
+    )
+
+
 class ClientSettings(Section):
     adapter: str = Field(
         default="udp://127.0.0.1:7400", min_length=1, description="Adapter to open a session with"

@@ -1,0 +1,48 @@
+"""`mercury pipeline`: the data pipeline on Spark, until it is stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mercury.cli import frame
+from mercury.config import Settings
+from mercury.model.errors import PipelineError
+
+
+def pipeline(
+    config: frame.ConfigOption = None,
+    bus: frame.BusOption = None,
+    spark_master: Annotated[
+        str | None, typer.Option(help="local[N], spark://HOST:PORT, yarn, k8s://…", metavar="URL")
+    ] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Folder for the jobs' state; default beside the bus file")
+    ] = None,
+    metrics_port: Annotated[int | None, typer.Option(help="TCP port of /metrics, /healthz")] = None,
+) -> None:
+    """Run the pipeline: what is only visible in many messages is found by Spark."""
+    settings = frame.settings_for(
+        config,
+        bus__uri=bus,
+        pipeline__spark_master=spark_master,
+        pipeline__checkpoint=checkpoint,
+        pipeline__metrics_port=metrics_port,
+    )
+    frame.run(_run(settings))
+
+
+async def _run(settings: Settings) -> None:
+    try:
+        from mercury.pipeline.service import Pipeline
+    except ModuleNotFoundError as error:
+        raise PipelineError(
+            f"the pipeline needs {error.name}: pip install 'mercury-messaging[pipeline]'"
+        ) from None
+    bus = frame.bus_of(settings)
+    try:
+        await Pipeline(bus, settings.bus.uri, settings.pipeline, settings.detection.rules()).run()
+    finally:
+        bus.close()

@@ -1,0 +1,116 @@
+"""Puts what the pipeline finds on the bus: each alert once, whatever is done again.
+
+An alert's id follows from what it was found from. After a restart the sink reads which alerts are
+on the bus already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mercury.bus import Bus, FromTime
+from mercury.detection import Condition, Verdict
+from mercury.model import topics
+from mercury.model.area import Position
+from mercury.model.errors import PacketError
+from mercury.model.identity import derived_id
+from mercury.model.message import Address, DeliveryPolicy, Event, Kind, Message, Priority
+from mercury.wire import encode, parse
+from mercury.wire.records import message_route
+
+LOOKBACK_S = 24 * 3600.0
+_CONDITION = "condition"
+
+
+class AlertsSink:
+    """The pipeline's way to the bus."""
+
+    def __init__(self, bus: Bus, now_us: int, name: str = "pipeline") -> None:
+        self.bus = bus
+        self.address = Address.service(name)
+        self._told: dict[bytes, int] = {}  # alert id -> when it ends
+        self._shown: dict[bytes, tuple[object, ...]] = {}  # condition id -> what was published
+        self._read_told(now_us)
+
+    def _read_told(self, now_us: int) -> None:
+        start = FromTime(now_us - int(LOOKBACK_S * 1e6))
+        consumer = self.bus.subscribe(topics.ALERTS, start=start)
+        while records := consumer.poll(4096):
+            for record in records:
+                try:
+                    envelope = parse(record.value)
+                except PacketError:
+                    continue
+                if envelope.source.service == self.address.name:
+                    self._told[envelope.id] = envelope.expires_us
+        consumer.close()
+
+    def alert(self, verdicts: Iterable[Verdict]) -> list[Verdict]:
+        """Publish alerts that are not on the bus yet; durable when this returns."""
+        new = [one for one in verdicts if one.alert_id not in self._told]
+        for verdict in new:
+            message = Message(
+                kind=Kind.ALERT,
+                id=verdict.alert_id,
+                source=self.address,
+                destination=Address.to_area(verdict.area),
+                topic=verdict.kind,
+                priority=Priority(verdict.priority),
+                expires_us=verdict.until_us,
+                correlation=verdict.incident_id,
+                policy=DeliveryPolicy.CRITICAL,
+                payload=verdict.event(),
+            )
+            topic = topics.alerts_topic(message.priority)
+            self.bus.append(
+                topic, encode(message), place_key(verdict.centre), (message_route(message),)
+            )
+            self._told[verdict.alert_id] = verdict.until_us
+        if new:
+            self.bus.flush_now()
+        return new
+
+    def show(self, conditions: Iterable[Condition]) -> int:
+        """Publish conditions that changed; how many these were."""
+        shown: dict[bytes, tuple[object, ...]] = {}
+        changed = 0
+        for condition in conditions:
+            id = derived_id(condition.incident_id, _CONDITION)
+            content = (condition.area, condition.until_us, tuple(condition.values.items()))
+            shown[id] = content
+            if self._shown.get(id) == content:
+                continue
+            changed += 1
+            message = Message(
+                kind=Kind.EVENT,
+                id=id,
+                source=self.address,
+                destination=Address.to_area(condition.area),
+                topic=topics.CONDITIONS,
+                priority=Priority.NORMAL,
+                expires_us=condition.until_us,
+                payload=Event(
+                    condition.kind,
+                    condition.centre,
+                    condition.radius_m,
+                    values=dict(condition.values),
+                ),
+            )
+            self.bus.append(
+                topics.CONDITIONS,
+                encode(message),
+                place_key(condition.centre),
+                (message_route(message),),
+            )
+        self._shown = shown
+        return changed
+
+    def forget(self, now_us: int) -> None:
+        """Drop what ended long ago."""
+        horizon_us = now_us - int(LOOKBACK_S * 1e6)
+        self._told = {id: end for id, end in self._told.items() if not end or end > horizon_us}
+
+
+def place_key(position: Position) -> bytes:
+    """The key under which all that happens at a place stays in order."""
+    return f"{position.lat:.2f},{position.lon:.2f}".encode()

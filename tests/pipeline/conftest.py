@@ -1,0 +1,22 @@
+"""One Spark session for all tests of the pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from mercury.model.errors import PipelineError
+from mercury.pipeline.session import check_java, start_session
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    try:
+        check_java()
+    except PipelineError as error:
+        pytest.skip(str(error))
+    session = start_session("local[2]", name="mercury-tests")
+    yield session
+    session.stop()

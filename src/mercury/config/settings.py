@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
@@ -268,6 +269,9 @@ class Settings(BaseSettings):
     )
     broker: BrokerSettings = Field(
         default_factory=BrokerSettings, description="Immediate decisions"
+    )
+    pipeline: PipelineSettings = Field(
+        default_factory=PipelineSettings, description="What is found in many messages, by Spark"
     )
     client: ClientSettings = Field(
         default_factory=ClientSettings, description="The endpoint on the vehicle or device"

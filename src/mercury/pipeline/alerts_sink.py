@@ -55,7 +55,7 @@ class AlertsSink:
                 source=self.address,
                 destination=Address.to_area(verdict.area),
                 topic=verdict.kind,
-                priority=Priority(verdict.priority),
+                priority=verdict.priority,
                 expires_us=verdict.until_us,
                 correlation=verdict.incident_id,
                 policy=DeliveryPolicy.CRITICAL,

@@ -10,6 +10,8 @@ MercuryError
 ├── SessionError
 │   ├── NotConnectedError       the client has no session now
 │   └── SessionRefusedError     the adapter said no; carries its reason
+├── DetectionError              a rule of detection that cannot be: unknown name, impossible number
+│   └── SnapshotError           bytes that are no state of detection, or a damaged one
 ├── RequestError                a request was refused or not answered in time
 ├── AddressInUseError           a UDP or TCP port is taken
 ├── PipelineError               Spark cannot be started, or a job cannot do what was asked
@@ -77,6 +79,18 @@ class SessionRefusedError(SessionError):
     def __init__(self, reason: str) -> None:
         super().__init__(f"the adapter refused the session: {reason}")
         self.reason = reason
+
+
+class DetectionError(MercuryError, ValueError):
+    """A rule of detection that cannot be; `key` is what is wrong with it, where one thing is."""
+
+    def __init__(self, message: str, key: str = "") -> None:
+        super().__init__(message)
+        self.key = key
+
+
+class SnapshotError(DetectionError):
+    """Bytes that are no state of detection, or a damaged one."""
 
 
 class RequestError(MercuryError):

@@ -8,7 +8,19 @@ import sys
 import typer
 
 from mercury import __version__
-from mercury.cli import adapter, bench, broker, client, config, doctor, send, sim, tail, up
+from mercury.cli import (
+    adapter,
+    bench,
+    broker,
+    client,
+    config,
+    doctor,
+    pipeline,
+    send,
+    sim,
+    tail,
+    up,
+)
 from mercury.cli.frame import fail
 from mercury.model.errors import MercuryError
 
@@ -23,6 +35,7 @@ app.command("up")(up.up)
 app.command("adapter")(adapter.adapter)
 app.command("broker")(broker.broker)
 app.command("client")(client.client)
+app.command("pipeline")(pipeline.pipeline)
 app.add_typer(sim.app, name="sim")
 app.command("send")(send.send)
 app.command("tail")(tail.tail)

@@ -9,6 +9,7 @@ import typer
 
 from mercury.cli import frame
 from mercury.config import Settings
+from mercury.detection import DEFAULT_RULES
 from mercury.model.errors import PipelineError
 
 
@@ -43,6 +44,6 @@ async def _run(settings: Settings) -> None:
         ) from None
     bus = frame.bus_of(settings)
     try:
-        await Pipeline(bus, settings.bus.uri, settings.pipeline, settings.detection.rules()).run()
+        await Pipeline(bus, settings.bus.uri, settings.pipeline, DEFAULT_RULES.values()).run()
     finally:
         bus.close()

@@ -18,7 +18,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from mercury.detection import KindBins, KindRule, Observation, Verdict
+from mercury.detection import (
+    KindBins,
+    KindRule,
+    Observation,
+    Verdict,
+    restore_bins,
+    snapshot_bins,
+)
 from mercury.model import topics
 from mercury.pipeline.alerts_sink import AlertsSink
 from mercury.pipeline.driver_state import DriverState
@@ -67,7 +74,7 @@ class Detection:
     def snapshot(self) -> bytes:
         parts = []
         for kind, bins in sorted(self.bins.items()):
-            name, state = kind.encode(), bins.snapshot()
+            name, state = kind.encode(), snapshot_bins(bins)
             parts += [_LENGTH.pack(len(name), len(state)), name, state]
         return b"".join(parts)
 
@@ -80,7 +87,8 @@ class Detection:
             kind = snapshot[at : at + name_size].decode()
             at += name_size
             if kind in self.bins:
-                self.bins[kind].restore(snapshot[at : at + state_size])
+                state = snapshot[at : at + state_size]
+                self.bins[kind] = restore_bins(self.bins[kind].rule, state)
             at += state_size
 
 

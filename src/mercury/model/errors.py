@@ -15,6 +15,7 @@ MercuryError
 ├── RequestError                a request was refused or not answered in time
 ├── AddressInUseError           a UDP or TCP port is taken
 ├── PipelineError               Spark cannot be started, or a job cannot do what was asked
+│   └── JobFailedError          a job that was running has ended; starting it again may help
 └── BusError                    the bus cannot do what was asked
     ├── BusUnavailableError     cannot be opened: locked, read-only, missing folder, unknown scheme
     ├── BusFullError            no space left to append
@@ -103,6 +104,10 @@ class AddressInUseError(MercuryError):
 
 class PipelineError(MercuryError):
     """Spark cannot be started, or a job cannot do what was asked."""
+
+
+class JobFailedError(PipelineError):
+    """A job that was running has ended; starting it again may help."""
 
 
 class BusError(MercuryError):

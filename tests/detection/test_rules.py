@@ -55,7 +55,7 @@ def test_each_measure_can_be_asked_for() -> None:
 def test_what_cannot_be_is_refused(changes: dict[str, object], sentence: str, key: str) -> None:
     with pytest.raises(DetectionError) as caught:
         KindRule(**({"kind": "x", "predicate": "count >= 1"} | changes))  # type: ignore[arg-type]
-    assert (str(caught.value), caught.value.key) == (sentence, key)
+    assert (str(caught.value), caught.value.keys[0]) == (sentence, key)
 
 
 def test_a_rule_travels_to_another_process() -> None:

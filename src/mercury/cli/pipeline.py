@@ -9,7 +9,6 @@ import typer
 
 from mercury.cli import frame
 from mercury.config import Settings
-from mercury.detection import DEFAULT_RULES, CongestionRule
 from mercury.model.errors import JobFailedError, PipelineError
 
 _TRY_AGAIN = 75  # EX_TEMPFAIL: whoever supervises should start it again
@@ -50,7 +49,11 @@ async def _run(settings: Settings) -> None:
     bus = frame.bus_of(settings)
     try:
         await Pipeline(
-            bus, settings.bus.uri, settings.pipeline, DEFAULT_RULES.values(), CongestionRule()
+            bus,
+            settings.bus.uri,
+            settings.pipeline,
+            settings.detection.rules(),
+            settings.detection.congestion_rule(),
         ).run()
     finally:
         bus.close()

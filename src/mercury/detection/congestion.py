@@ -7,6 +7,7 @@ depends on the rows in the order of their windows and on nothing else, as with t
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from heapq import heappop, heappush
@@ -172,16 +173,17 @@ class Congestion:
     def _group(self, on: set[Key], at_us: int) -> None:
         """Make jams of the cells that are on; each goes on as the jam it mostly was."""
         groups = components(on, self.grid)
+        number_of = {key: number for number, group in enumerate(groups) for key in group}
         heirs: dict[int, Jam] = {}  # by the number of the group
         for jam in self.jams:
-            shared = [(len(jam.keys & group), -number) for number, group in enumerate(groups)]
-            size, negative = max(shared, default=(0, 0))
-            if not size:
+            shared = Counter(number_of[key] for key in jam.keys if key in number_of)
+            mostly = min(shared, key=lambda number: (-shared[number], number), default=None)
+            if mostly is None:
                 self.counters.ended += 1
-            elif -negative in heirs:
+            elif mostly in heirs:
                 self.counters.merged += 1  # the older one goes on
             else:
-                heirs[-negative] = jam
+                heirs[mostly] = jam
         jams = []
         for number, group in enumerate(groups):
             heir = heirs.get(number)

@@ -79,10 +79,9 @@ class Grid:
         row, column = divmod(cell, ROW)
         own = _columns_of(self, row)
         found = {row * ROW + (column + step) % own for step in (-1, 1)}
+        # A row at a pole has at most three cells, so all that meet there are found by now.
         for other_row in (row - 1, row + 1):
             if not 0 <= other_row < self.rows:
-                # All cells of the first and the last row meet at the pole.
-                found |= {row * ROW + c for c in range(own)}
                 continue
             # In whole numbers, so that a corner is met exactly: this cell spans
             # [column / own, (column + 1) / own] of the turn, the others likewise.

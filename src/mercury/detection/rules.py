@@ -54,6 +54,7 @@ class KindRule:
             raise DetectionError(
                 f"min_radius_m {self.min_radius_m:g} is above max_radius_m {self.max_radius_m:g}",
                 "min_radius_m",
+                "max_radius_m",
             )
 
     def holds(self, bin: Bin) -> bool:

@@ -58,6 +58,7 @@ class CongestionRule:
             raise DetectionError(
                 f"slow_share {self.slow_share:g} is above free_share {self.free_share:g}",
                 "slow_share",
+                "free_share",
             )
 
     @property

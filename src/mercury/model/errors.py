@@ -83,11 +83,11 @@ class SessionRefusedError(SessionError):
 
 
 class DetectionError(MercuryError, ValueError):
-    """A rule of detection that cannot be; `key` is what is wrong with it, where one thing is."""
+    """A rule of detection that cannot be; `keys` are what is wrong with it or contradicts."""
 
-    def __init__(self, message: str, key: str = "") -> None:
+    def __init__(self, message: str, *keys: str) -> None:
         super().__init__(message)
-        self.key = key
+        self.keys = keys
 
 
 class SnapshotError(DetectionError):

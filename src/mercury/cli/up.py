@@ -147,14 +147,20 @@ class _Machine:
         status = bus.subscribe((topics.STATUS,))
         supervisor = Supervisor(self._environment)
         begun = time.monotonic()
+        waiting: asyncio.Task[None] | None = None
         try:
             await self._start(supervisor, status, stop, seconds)
             if self._sim is not None and not stop.is_set():
                 await supervisor.start(self._sim)
+            if self._pipeline is not None:
+                waiting = asyncio.create_task(self._await_pipeline(supervisor, status, stop, begun))
             await _until(stop, supervisor, seconds)
         finally:
             ran_s = time.monotonic() - begun
             frame.progress.print("stopping …")
+            if waiting is not None:
+                waiting.cancel()
+                await asyncio.gather(waiting, return_exceptions=True)
             await supervisor.stop()
             await asyncio.sleep(0)
         raise_if_failed(supervisor)
@@ -172,7 +178,6 @@ class _Machine:
     async def _start(
         self, supervisor: Supervisor, status: Consumer, stop: asyncio.Event, seconds: float | None
     ) -> None:
-        begun = time.monotonic()
         for part in self._parts:
             await supervisor.start(part)
         if self._pipeline is not None:
@@ -184,9 +189,15 @@ class _Machine:
             + ("" if seconds else " – Ctrl-C stops it"),
             soft_wrap=True,
         )
-        if self._pipeline is not None and not stop.is_set():
-            frame.progress.print("waiting for Spark, which takes some seconds to start …")
-            await _ready(status, supervisor, self._seen, len(self._parts) + 1, stop)
+
+    async def _await_pipeline(
+        self, supervisor: Supervisor, status: Consumer, stop: asyncio.Event, begun: float
+    ) -> None:
+        """Say when the pipeline is there; what happens until then waits for it on the bus."""
+        frame.progress.print("waiting for Spark, which takes some seconds to start …")
+        expected = len(self._parts) + 1
+        await _ready(status, supervisor, self._seen, expected, stop)
+        if len(self._seen) >= expected:
             frame.progress.print(f"the pipeline is up after {time.monotonic() - begun:.0f} s")
 
 

@@ -8,7 +8,7 @@ import sys
 import typer
 
 from mercury import __version__
-from mercury.cli import adapter, bench, broker, client, config, doctor, send, sim, tail, up
+from mercury.cli import adapter, bench, broker, client, config, dev, doctor, send, sim, tail, up
 from mercury.cli.frame import fail
 from mercury.model.errors import MercuryError
 
@@ -29,6 +29,7 @@ app.command("tail")(tail.tail)
 app.command("config")(config.config)
 app.command("doctor")(doctor.doctor)
 app.add_typer(bench.app, name="bench")
+app.add_typer(dev.app, name="dev")
 
 
 def _show_version(wanted: bool) -> None:

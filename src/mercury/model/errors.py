@@ -12,6 +12,7 @@ MercuryError
 │   └── SessionRefusedError     the adapter said no; carries its reason
 ├── RequestError                a request was refused or not answered in time
 ├── AddressInUseError           a UDP or TCP port is taken
+├── DevError                    a component for development cannot be fetched or started
 └── BusError                    the bus cannot do what was asked
     ├── BusUnavailableError     cannot be opened: locked, read-only, missing folder, unknown scheme
     ├── BusFullError            no space left to append
@@ -84,6 +85,10 @@ class RequestError(MercuryError):
 
 class AddressInUseError(MercuryError):
     """A UDP or TCP port is taken."""
+
+
+class DevError(MercuryError):
+    """A component for development cannot be fetched or started."""
 
 
 class BusError(MercuryError):

@@ -1,0 +1,346 @@
+"""What the Kafka bus asks of a cluster besides records: topics, offsets, groups."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import Any, NamedTuple, TypeVar
+
+from confluent_kafka import (
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+
+from mercury.bus.api import Retention
+from mercury.bus.grouping import check_topic, rank_of
+from mercury.model.errors import BusError, BusUnavailableError
+
+log = logging.getLogger("mercury.bus.kafka")
+
+Result = TypeVar("Result")
+Place = tuple[str, int]  # topic, without the namespace, and partition
+
+OPEN_S = 4.0  # a broker that is there answers much sooner
+ANSWER_S = 10.0
+METADATA_S = 1.0  # topics that other processes make are noticed within this
+_RETRY_S = 0.02
+# A group is born with a mark in this topic: it may have no other to commit in yet.
+_GROUPS_TOPIC = "mercury-groups"
+_MIB, _GIB = 1024**2, 1024**3
+_MINUTE_MS, _WEEK_MS = 60_000, 7 * 24 * 3600 * 1000
+
+_SERVER = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
+
+_UNREACHABLE = {
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._TIMED_OUT,
+    KafkaError._RESOLVE,
+    KafkaError.REQUEST_TIMED_OUT,
+}
+# What a topic answers while its making is still on the way to its brokers.
+_NOT_YET = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.NOT_COORDINATOR,
+}
+
+# Topics made by this process, by cluster, so that its own consumers need not wait to see them.
+_made: dict[str, int] = {}
+
+
+class KafkaAddress(NamedTuple):
+    """What `kafka://HOST:PORT[,HOST:PORT...][/PREFIX]` says."""
+
+    servers: str
+    prefix: str  # of topics and groups, with its dot
+
+    @classmethod
+    def parse(cls, rest: str) -> KafkaAddress:
+        """Read what follows `kafka:`."""
+        servers, _, prefix = rest.removeprefix("//").rstrip("/").partition("/")
+        found = [_SERVER.fullmatch(server) for server in servers.split(",")]
+        try:
+            if not rest.startswith("//") or not all(
+                one is not None and 0 < int(one[1]) < 65536 for one in found
+            ):
+                raise BusError("no servers")
+            return cls(servers, f"{check_topic(prefix)}." if prefix else "")
+        except BusError:
+            raise BusUnavailableError(
+                f"{'kafka:' + rest!r} is not a Kafka bus; it looks like "
+                "kafka://HOST:PORT[,HOST:PORT...][/PREFIX]"
+            ) from None
+
+    def __str__(self) -> str:
+        return f"kafka://{self.servers}" + (f"/{self.prefix[:-1]}" if self.prefix else "")
+
+
+def trouble(error: KafkaError, name: str) -> BusError:
+    """An error of the client as ours."""
+    if error.code() in _UNREACHABLE:
+        return BusUnavailableError(f"{name} cannot be reached: {error.str()}")
+    return BusError(f"{name} refuses: {error.str()} ({error.name()})")
+
+
+def topic_config(retention: Retention, partitions: int) -> dict[str, str]:
+    """How Kafka keeps a topic; it counts bytes per partition and drops whole segments."""
+    age_ms = -1 if retention.max_age_s is None else int(retention.max_age_s * 1000)
+    size = -1 if retention.max_bytes is None else max(1, retention.max_bytes // partitions)
+    # A segment is dropped when its newest record is too old: with four, at most a quarter stays
+    # longer than it should.
+    segment_bytes = _GIB if size < 0 else min(max(size // 4, _MIB), _GIB)
+    segment_ms = _WEEK_MS if age_ms < 0 else min(max(age_ms // 4, _MINUTE_MS), _WEEK_MS)
+    return {
+        "retention.ms": str(age_ms),
+        "retention.bytes": str(size),
+        "segment.bytes": str(segment_bytes),
+        "segment.ms": str(segment_ms),
+        # The time of appending, by one clock: that is what FromTime and retention go by.
+        "message.timestamp.type": "LogAppendTime",
+    }
+
+
+class Cluster:
+    """A Kafka cluster as one bus sees it; names outside the namespace do not exist."""
+
+    def __init__(self, address: KafkaAddress, retention: Retention, partitions: int) -> None:
+        self.name = str(address)
+        self.prefix = address.prefix
+        self.version = 0  # grows with every topic that is seen for the first time
+        self._servers = address.servers
+        self._retention = retention
+        self._partitions = partitions
+        self._lock = threading.Lock()  # held while topics are looked up or made
+        self._known: dict[str, int] = {}  # topic -> partitions
+        self._seen_at = 0.0
+        self._seen_made = 0
+        self._admin = AdminClient(self.config(log_level=0))
+        self._look(OPEN_S)
+
+    def config(self, **more: Any) -> dict[str, Any]:
+        """Settings of every client of this cluster."""
+        own = {name.replace("_", "."): value for name, value in more.items() if name != "log_level"}
+        return {
+            "bootstrap.servers": self._servers,
+            "client.id": "mercury",
+            "socket.nagle.disable": True,
+            "reconnect.backoff.ms": 50,
+            "reconnect.backoff.max.ms": 500,
+            "log_level": more.get("log_level", 5),
+            **own,
+        }
+
+    # Names
+
+    def group_name(self, group: str) -> str:
+        return self.prefix + group
+
+    def partition(self, place: Place, offset: int = -1001) -> TopicPartition:
+        """A place as the client names it."""
+        return TopicPartition(self.prefix + place[0], place[1], offset)
+
+    def place(self, partition: TopicPartition) -> Place:
+        return partition.topic[len(self.prefix) :], partition.partition
+
+    # Topics
+
+    def topics(self) -> list[str]:
+        """All topics there are now."""
+        self._look(ANSWER_S)
+        return sorted(set(self._known) - {_GROUPS_TOPIC})
+
+    def partitions_of(self, topic: str) -> int | None:
+        """How many partitions a topic has; None while it is not known to exist."""
+        return self._known.get(topic)
+
+    def look_if_due(self) -> None:
+        """Notice new topics, without asking the cluster all the time."""
+        made = _made.get(self._servers, 0)
+        if made != self._seen_made or time.monotonic() - self._seen_at > METADATA_S:
+            self._seen_made = made
+            self._look(METADATA_S)
+
+    def matching(self, patterns: tuple[str, ...]) -> dict[str, int]:
+        """Known topics of a subscription, and their partitions."""
+        known = self._known
+        return {
+            topic: partitions
+            for topic, partitions in known.items()
+            if topic != _GROUPS_TOPIC and rank_of(patterns, topic) is not None
+        }
+
+    def ensure(self, names: Iterable[str]) -> None:
+        """Make the topics that do not exist yet, and return when they can be used."""
+        missing = {name for name in names if name not in self._known}
+        if not missing:
+            return
+        self._look(ANSWER_S)
+        missing -= set(self._known)
+        if not missing:
+            return
+        made = self._admin.create_topics([self._new_topic(name) for name in sorted(missing)])
+        for future in made.values():
+            try:
+                self._result(future)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise trouble(error.args[0], self.name) from error
+        _made[self._servers] = _made.get(self._servers, 0) + 1
+        deadline = time.monotonic() + ANSWER_S
+        while missing - set(self._known):
+            if time.monotonic() > deadline:
+                raise BusUnavailableError(f"{self.name} does not show the topics just made")
+            time.sleep(_RETRY_S)
+            self._look(ANSWER_S)
+        self.offsets([(name, 0) for name in missing], OffsetSpec.latest())
+
+    def _new_topic(self, name: str) -> NewTopic:
+        if name == _GROUPS_TOPIC:
+            return NewTopic(self.prefix + name, 1, replication_factor=-1)
+        config = topic_config(self._retention, self._partitions)
+        return NewTopic(self.prefix + name, self._partitions, replication_factor=-1, config=config)
+
+    def _look(self, timeout_s: float) -> None:
+        with self._lock:
+            try:
+                found = self._admin.list_topics(timeout=timeout_s).topics
+            except KafkaException as error:
+                raise BusUnavailableError(
+                    f"{self.name} cannot be reached: no broker answered within {timeout_s:g} s"
+                ) from error
+            self._seen_at = time.monotonic()
+            known = {
+                name[len(self.prefix) :]: len(topic.partitions)
+                for name, topic in found.items()
+                if name.startswith(self.prefix)
+                and not name.startswith("__")
+                and topic.partitions
+                and all(one.leader >= 0 for one in topic.partitions.values())
+            }
+            if known != self._known:
+                self._known = known
+                self.version += 1
+
+    # Offsets
+
+    def offsets(self, places: Sequence[Place], spec: OffsetSpec) -> dict[Place, int]:
+        """Where each partition stands: its earliest, latest, or first offset since a time."""
+        if not places:
+            return {}
+        wanted = {self.partition(place): spec for place in places}
+        return self._patiently(
+            lambda: {
+                self.place(where): self._result(future).offset
+                for where, future in self._admin.list_offsets(
+                    wanted, request_timeout=ANSWER_S
+                ).items()
+            }
+        )
+
+    def spans(self, places: Sequence[Place]) -> dict[Place, tuple[int, int]]:
+        """The first offset and the one after the last, of each partition."""
+        lows = self.offsets(places, OffsetSpec.earliest())
+        ends = self.offsets(places, OffsetSpec.latest())
+        return {place: (lows[place], ends[place]) for place in places}
+
+    def since(self, places: Sequence[Place], timestamp_us: int) -> dict[Place, int]:
+        """The first offset at or after a time, or the one after the last."""
+        spec = OffsetSpec.for_timestamp(max(0, -(-timestamp_us // 1000)))
+        found = self.offsets(places, spec)
+        ends = self.offsets([one for one, at in found.items() if at < 0], OffsetSpec.latest())
+        return {**found, **ends}
+
+    def drop_older(self, max_age_s: float) -> int:
+        """Delete records past an age at once, not when the cluster gets to it."""
+        horizon_us = time.time_ns() // 1000 - int(max_age_s * 1e6)
+        topics = self.topics()
+        places = [(name, part) for name in topics for part in range(self._known[name])]
+        lows = self.offsets(places, OffsetSpec.earliest())
+        found = {
+            place: to for place, to in self.since(places, horizon_us).items() if to > lows[place]
+        }
+        if found:
+            cut = self._admin.delete_records([self.partition(*entry) for entry in found.items()])
+            try:
+                for future in cut.values():
+                    self._result(future)
+            except KafkaException as error:
+                raise trouble(error.args[0], self.name) from error
+        return sum(to - lows[place] for place, to in found.items())
+
+    # Groups
+
+    def is_new(self, group: str) -> bool:
+        """Whether a group has committed nothing anywhere."""
+        ask = [ConsumerGroupTopicPartitions(self.group_name(group))]
+
+        def look() -> bool:
+            [future] = self._admin.list_consumer_group_offsets(ask).values()
+            return not any(one.offset >= 0 for one in self._result(future).topic_partitions)
+
+        return self._patiently(look)
+
+    def give_birth(self, group: str, start: Mapping[Place, int]) -> None:
+        """Commit where a new group starts, unless somebody else was faster."""
+        self.ensure([_GROUPS_TOPIC])
+        marks = [self.partition(place, offset) for place, offset in start.items()]
+        marks.append(self.partition((_GROUPS_TOPIC, 0), 0))
+        ask = [ConsumerGroupTopicPartitions(self.group_name(group), marks)]
+        try:
+            [future] = self._admin.alter_consumer_group_offsets(ask).values()
+            self._result(future)
+        except KafkaException as error:
+            # With members in it, the group was born by one of them.
+            if error.args[0].code() in _UNREACHABLE:
+                raise trouble(error.args[0], self.name) from error
+
+    def is_settled(self, group: str, member: str, topics: Mapping[str, int]) -> bool:
+        """Whether a group has shared out all partitions of some topics, this member taking part."""
+        name = self.group_name(group)
+        try:
+            found = self._result(self._admin.describe_consumer_groups([name])[name])
+        except KafkaException:
+            return False
+        if found.state != ConsumerGroupState.STABLE:
+            return False
+        if member not in {one.client_id for one in found.members}:
+            return False
+        shared = {self.place(at) for one in found.members for at in one.assignment.topic_partitions}
+        return all(
+            (topic, part) in shared for topic, count in topics.items() for part in range(count)
+        )
+
+    def _result(self, future: Future[Result]) -> Result:
+        try:
+            return future.result(ANSWER_S)
+        except FutureTimeoutError:
+            raise BusUnavailableError(
+                f"{self.name} cannot be reached: no answer within {ANSWER_S:g} s"
+            ) from None
+
+    def _patiently(self, ask: Callable[[], Result]) -> Result:
+        """Ask again while a topic is still being made or its leader moves."""
+        deadline = time.monotonic() + ANSWER_S
+        while True:
+            try:
+                return ask()
+            except KafkaException as error:
+                cause = error.args[0]
+                if cause.code() not in _NOT_YET or time.monotonic() > deadline:
+                    raise trouble(cause, self.name) from error
+            time.sleep(_RETRY_S)

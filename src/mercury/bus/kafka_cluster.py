@@ -309,21 +309,23 @@ class Cluster:
             if error.args[0].code() in _UNREACHABLE:
                 raise trouble(error.args[0], self.name) from error
 
-    def is_settled(self, group: str, member: str, topics: Mapping[str, int]) -> bool:
-        """Whether a group has shared out all partitions of some topics, this member taking part."""
+    def share(self, group: str, member: str, topics: Mapping[str, int]) -> set[Place] | None:
+        """A member's share, by its client id; None while the group is still sharing out."""
         name = self.group_name(group)
         try:
             found = self._result(self._admin.describe_consumer_groups([name])[name])
         except KafkaException:
-            return False
-        if found.state != ConsumerGroupState.STABLE:
-            return False
-        if member not in {one.client_id for one in found.members}:
-            return False
-        shared = {self.place(at) for one in found.members for at in one.assignment.topic_partitions}
-        return all(
-            (topic, part) in shared for topic, count in topics.items() for part in range(count)
-        )
+            return None
+        shares = {
+            one.client_id: {self.place(at) for at in one.assignment.topic_partitions}
+            for one in found.members
+        }
+        shared: set[Place] = set().union(*shares.values())
+        wanted = {(topic, part) for topic, count in topics.items() for part in range(count)}
+        # While partitions move they are nobody's for a moment, although the group is stable.
+        if found.state != ConsumerGroupState.STABLE or not wanted <= shared:
+            return None
+        return shares.get(member)
 
     def _result(self, future: Future[Result]) -> Result:
         try:

@@ -117,6 +117,18 @@ class Shelf:
             track.unmarked = True
         return found
 
+    def forget_below(self, spans: Mapping[Place, tuple[int, int]]) -> None:
+        """Drop what the retention has taken meanwhile."""
+        for pile in self._piles.values():
+            kept = [
+                one
+                for one in pile.records
+                if one.offset >= spans.get((one.topic, one.partition), (0, 0))[0]
+            ]
+            if len(kept) < len(pile.records):
+                self._waiting -= len(pile.records) - len(kept)
+                pile.records, pile.size = kept, sum(len(one.value) for one in kept)
+
     def take_marks(self) -> dict[Place, int]:
         """Positions to commit for everything handed out since the last call."""
         marks = {}

@@ -47,13 +47,15 @@ _UNREACHABLE = {
     KafkaError._RESOLVE,
     KafkaError.REQUEST_TIMED_OUT,
 }
-# What a topic answers while its making is still on the way to its brokers.
+# What is answered while a topic is still being made, or its leader is not the one we knew.
 _NOT_YET = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_TOPIC,
     KafkaError._UNKNOWN_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.NOT_COORDINATOR,
@@ -346,3 +348,4 @@ class Cluster:
                 if cause.code() not in _NOT_YET or time.monotonic() > deadline:
                     raise trouble(cause, self.name) from error
             time.sleep(_RETRY_S)
+            self._look(ANSWER_S)  # what the client remembers is out of date

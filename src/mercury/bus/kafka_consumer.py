@@ -134,6 +134,13 @@ class KafkaConsumer:
     def commit_now(self, marks: Marks) -> None:
         self._fetcher.commit(marks)
 
+    def mark_again(self, marks: Marks) -> None:
+        with self._changed:
+            for place, offset in marks.items():
+                self._pending[place] = max(offset, self._pending.get(place, 0))
+        if not self.closed:
+            self._outbox.mark(self)
+
     def _hand_over(self) -> Future[None] | None:
         """What was marked as done shall not be done again by the next owner."""
         return self._outbox.flush() if self._pending else None

@@ -48,6 +48,10 @@ class _Commit(NamedTuple):
     marks: Marks
     answer: Future[KafkaError | None]
 
+    def answered(self, error: KafkaError | None) -> None:
+        if not self.answer.done():
+            self.answer.set_result(error)
+
 
 class Fetcher:
     """Fetches what a consumer reads, as one of a group or alone, and commits for it."""
@@ -189,9 +193,7 @@ class Fetcher:
             self.shelf.assign(positions, self._wanted_from)
             self.changed.notify_all()
         if positions:
-            self._client.incremental_assign(
-                list(map(self._cluster.partition, *_columns(positions)))
-            )
+            self._client.incremental_assign(self._offsets(positions))
 
     # The thread
 
@@ -203,7 +205,7 @@ class Fetcher:
                 if message is not None:
                     self._take_in([message, *self._client.consume(_BATCH, 0)])
                 self._hold_back()
-                self._send_commits(asynchronous=True)
+                self._send_commits()
         except BusError as error:
             self._fail(error)
         except KafkaException as error:
@@ -211,7 +213,7 @@ class Fetcher:
         finally:
             self._client.close()
             for commit in (*self._sent, *self._asked):
-                commit.answer.set_result(KafkaError(KafkaError._DESTROY))
+                commit.answered(KafkaError(KafkaError._DESTROY))
             self._news()
 
     def _fail(self, error: BusError) -> None:
@@ -294,7 +296,7 @@ class Fetcher:
             deadline = time.monotonic() + _COMMIT_S
             # The marks come back to this thread to be committed.
             while done is not None and not done.done() and time.monotonic() < deadline:
-                self._send_commits(asynchronous=False)
+                self._finish_commits()
                 time.sleep(0.001)
         except BusError as error:
             log.warning("%s", error)
@@ -305,29 +307,37 @@ class Fetcher:
             self.shelf.revoke([self._cluster.place(one) for one in partitions])
             self.changed.notify_all()
 
-    def _send_commits(self, *, asynchronous: bool) -> None:
+    def _send_commits(self) -> None:
         while self._asked:
             commit = self._asked.popleft()
-            offsets = list(map(self._cluster.partition, *_columns(commit.marks)))
             try:
-                if asynchronous:
-                    self._client.commit(offsets=offsets, asynchronous=True)
-                    self._sent.append(commit)  # heard of in a later poll of this thread
-                else:
-                    self._client.commit(offsets=offsets, asynchronous=False)
-                    commit.answer.set_result(None)
+                self._client.commit(offsets=self._offsets(commit.marks), asynchronous=True)
+                self._sent.append(commit)  # heard of in a later poll of this thread
             except KafkaException as error:
-                commit.answer.set_result(error.args[0])
+                commit.answered(error.args[0])
 
     def _on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
         for one in offsets:
             error = error or one.error
         if self._sent:
-            self._sent.popleft().answer.set_result(error)
+            self._sent.popleft().answered(error)
 
+    def _finish_commits(self) -> None:
+        """Commit what was asked for here and now: inside a callback no other is heard."""
+        asked = list(self._sent)  # stay there until they are heard of
+        while self._asked:
+            asked.append(self._asked.popleft())
+        for commit in asked:
+            if not commit.answer.done():
+                try:
+                    offsets = self._offsets(commit.marks)
+                    self._client.commit(offsets=offsets, asynchronous=False)
+                    commit.answered(None)
+                except KafkaException as error:
+                    commit.answered(error.args[0])
 
-def _columns(positions: Mapping[Place, int]) -> tuple[list[Place], list[int]]:
-    return list(positions), list(positions.values())
+    def _offsets(self, positions: Mapping[Place, int]) -> list[TopicPartition]:
+        return [self._cluster.partition(place, offset) for place, offset in positions.items()]
 
 
 def _record(message: Any, skip: int) -> Record:  # no error, hence nothing is missing

@@ -46,6 +46,9 @@ class Marker(Protocol):
     def commit_now(self, marks: Marks) -> None:
         """Commit, and return when it is durable."""
 
+    def mark_again(self, marks: Marks) -> None:
+        """That failed: have it tried again, later."""
+
 
 class Parcel:
     """Records that were appended together, and what is to happen once they are acknowledged."""
@@ -295,21 +298,29 @@ class Outbox:
                 if not self._posted or self._posted[0].outstanding:
                     return
                 parcel = self._posted[0]
+                if parcel.failure is not None and not parcel.waiting:
+                    self._failure = parcel.failure
+                    log.warning("%s", parcel.failure)
                 # Until somebody heard that records were lost, what they came from is not done.
                 failure = parcel.failure or self._failure
             if failure is None:
-                try:
-                    for marker, marks in parcel.marks:
-                        marker.commit_now(marks)
-                except BusError as error:
-                    failure = error
+                failure = self._commit(parcel)
             with self._lock:
                 self._posted.popleft()
-                if failure is not None and not parcel.waiting:
-                    self._failure = failure
-                    log.warning("%s", failure)
             for done in parcel.waiting:
                 _settle(done, failure)
+
+    def _commit(self, parcel: Parcel) -> BusError | None:
+        failure = None
+        for marker, marks in parcel.marks:
+            try:
+                marker.commit_now(marks)
+            except BusError as error:
+                # No record is lost with it: only who waits hears of it, and it is tried again.
+                log.warning("%s", error)
+                marker.mark_again(marks)
+                failure = error
+        return failure
 
     def _raise_failure(self) -> None:
         failure, self._failure = self._failure, None

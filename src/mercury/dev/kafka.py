@@ -49,6 +49,9 @@ transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 transaction.state.log.num.partitions=4
 group.initial.rebalance.delay.ms=0
+# After a crash the broker waits this long for its former self to be given up.
+broker.session.timeout.ms=3000
+broker.heartbeat.interval.ms=500
 num.network.threads=2
 num.io.threads=4
 num.recovery.threads.per.data.dir=2

@@ -83,6 +83,13 @@ class KafkaBus:
             self._closed = True
         try:
             self._outbox.flush_now(CLOSE_S)
+        except BusUnavailableError as error:
+            lost = self._outbox.outstanding
+            if not lost:
+                raise
+            raise BusUnavailableError(
+                f"{self._cluster.name} was closed before it acknowledged {lost} records"
+            ) from error
         finally:
             for consumer in self._consumers:
                 consumer.end()

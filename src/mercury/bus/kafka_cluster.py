@@ -28,6 +28,8 @@ log = logging.getLogger("mercury.bus.kafka")
 
 Result = TypeVar("Result")
 Place = tuple[str, int]  # topic, without the namespace, and partition
+Marks = dict[Place, int]  # how far a group is done
+EARLIEST, LATEST = OffsetSpec.earliest(), OffsetSpec.latest()
 
 OPEN_S = 4.0  # a broker that is there answers much sooner
 ANSWER_S = 10.0
@@ -209,7 +211,8 @@ class Cluster:
                 raise BusUnavailableError(f"{self.name} does not show the topics just made")
             time.sleep(_RETRY_S)
             self._look(ANSWER_S)
-        self.offsets([(name, 0) for name in missing], OffsetSpec.latest())
+        # Known is not yet usable: each partition has to find its leader.
+        self.offsets(self.places({name: self._known[name] for name in missing}), LATEST)
 
     def _new_topic(self, name: str) -> NewTopic:
         if name == _GROUPS_TOPIC:
@@ -219,20 +222,17 @@ class Cluster:
 
     def _look(self, timeout_s: float) -> None:
         with self._lock:
+            self._seen_at = time.monotonic()
             try:
                 found = self._admin.list_topics(timeout=timeout_s).topics
             except KafkaException as error:
                 raise BusUnavailableError(
                     f"{self.name} cannot be reached: no broker answered within {timeout_s:g} s"
                 ) from error
-            self._seen_at = time.monotonic()
             known = {
                 name[len(self.prefix) :]: len(topic.partitions)
                 for name, topic in found.items()
-                if name.startswith(self.prefix)
-                and not name.startswith("__")
-                and topic.partitions
-                and all(one.leader >= 0 for one in topic.partitions.values())
+                if name.startswith(self.prefix) and not name.startswith("__") and topic.partitions
             }
             if known != self._known:
                 self._known = known
@@ -240,39 +240,45 @@ class Cluster:
 
     # Offsets
 
-    def offsets(self, places: Sequence[Place], spec: OffsetSpec) -> dict[Place, int]:
+    @staticmethod
+    def places(topics: Mapping[str, int]) -> list[Place]:
+        """All partitions of topics."""
+        return [(topic, part) for topic, count in topics.items() for part in range(count)]
+
+    def offsets(
+        self, places: Sequence[Place], spec: OffsetSpec, timeout_s: float = ANSWER_S
+    ) -> dict[Place, int]:
         """Where each partition stands: its earliest, latest, or first offset since a time."""
         if not places:
             return {}
         wanted = {self.partition(place): spec for place in places}
-        return self._patiently(
-            lambda: {
-                self.place(where): self._result(future).offset
-                for where, future in self._admin.list_offsets(
-                    wanted, request_timeout=ANSWER_S
-                ).items()
-            }
-        )
 
-    def spans(self, places: Sequence[Place]) -> dict[Place, tuple[int, int]]:
+        def ask() -> dict[Place, int]:
+            found = self._admin.list_offsets(wanted, request_timeout=timeout_s)
+            return {self.place(at): self._result(one).offset for at, one in found.items()}
+
+        return self._patiently(ask, timeout_s)
+
+    def spans(
+        self, places: Sequence[Place], timeout_s: float = ANSWER_S
+    ) -> dict[Place, tuple[int, int]]:
         """The first offset and the one after the last, of each partition."""
-        lows = self.offsets(places, OffsetSpec.earliest())
-        ends = self.offsets(places, OffsetSpec.latest())
+        lows = self.offsets(places, EARLIEST, timeout_s)
+        ends = self.offsets(places, LATEST, timeout_s)
         return {place: (lows[place], ends[place]) for place in places}
 
     def since(self, places: Sequence[Place], timestamp_us: int) -> dict[Place, int]:
         """The first offset at or after a time, or the one after the last."""
         spec = OffsetSpec.for_timestamp(max(0, -(-timestamp_us // 1000)))
         found = self.offsets(places, spec)
-        ends = self.offsets([one for one, at in found.items() if at < 0], OffsetSpec.latest())
+        ends = self.offsets([one for one, at in found.items() if at < 0], LATEST)
         return {**found, **ends}
 
     def drop_older(self, max_age_s: float) -> int:
         """Delete records past an age at once, not when the cluster gets to it."""
         horizon_us = time.time_ns() // 1000 - int(max_age_s * 1e6)
-        topics = self.topics()
-        places = [(name, part) for name in topics for part in range(self._known[name])]
-        lows = self.offsets(places, OffsetSpec.earliest())
+        places = self.places({name: self._known[name] for name in self.topics()})
+        lows = self.offsets(places, EARLIEST)
         found = {
             place: to for place, to in self.since(places, horizon_us).items() if to > lows[place]
         }
@@ -323,9 +329,9 @@ class Cluster:
             for one in found.members
         }
         shared: set[Place] = set().union(*shares.values())
-        wanted = {(topic, part) for topic, count in topics.items() for part in range(count)}
         # While partitions move they are nobody's for a moment, although the group is stable.
-        if found.state != ConsumerGroupState.STABLE or not wanted <= shared:
+        wanted = self.places(topics)
+        if found.state != ConsumerGroupState.STABLE or not shared.issuperset(wanted):
             return None
         return shares.get(member)
 
@@ -337,9 +343,9 @@ class Cluster:
                 f"{self.name} cannot be reached: no answer within {ANSWER_S:g} s"
             ) from None
 
-    def _patiently(self, ask: Callable[[], Result]) -> Result:
+    def _patiently(self, ask: Callable[[], Result], timeout_s: float = ANSWER_S) -> Result:
         """Ask again while a topic is still being made or its leader moves."""
-        deadline = time.monotonic() + ANSWER_S
+        deadline = time.monotonic() + timeout_s
         while True:
             try:
                 return ask()

@@ -8,8 +8,8 @@ import logging
 from concurrent.futures import Future
 
 from mercury.bus.api import Record, Start
-from mercury.bus.kafka_cluster import Cluster
-from mercury.bus.kafka_fetcher import Fetcher, Marks
+from mercury.bus.kafka_cluster import Cluster, Marks
+from mercury.bus.kafka_fetcher import Fetcher
 from mercury.bus.kafka_outbox import Outbox
 from mercury.model.errors import BusError
 
@@ -44,8 +44,12 @@ class KafkaConsumer:
         )
         self._changed = self._fetcher.changed
         self._shelf = self._fetcher.shelf
-        if group is not None:
-            self._fetcher.settle(SETTLE_S)
+        try:
+            if group is not None:
+                self._fetcher.settle(SETTLE_S)
+        except BaseException:
+            self._fetcher.end()
+            raise
 
     # The interface
 
@@ -143,7 +147,7 @@ class KafkaConsumer:
 
     def _hand_over(self) -> Future[None] | None:
         """What was marked as done shall not be done again by the next owner."""
-        return self._outbox.flush() if self._pending else None
+        return self._outbox.send() if self._pending else None
 
     # Handing out
 
@@ -162,7 +166,7 @@ class KafkaConsumer:
             self._follow_now()
             with self._changed:
                 places = self._shelf.places()
-            spans = self._cluster.spans(places)
+            spans = self._cluster.spans(places, POLL_S)
         except BusError as error:
             log.warning("%s", error)
             return  # what we have may still be handed out

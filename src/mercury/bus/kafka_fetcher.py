@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from mercury.bus.api import FromOffset, FromTime, Record, Start
-from mercury.bus.kafka_cluster import Cluster, Place, trouble
+from mercury.bus.kafka_cluster import Cluster, Marks, Place, trouble
 from mercury.bus.kafka_shelf import Shelf
-from mercury.model.errors import BusError
+from mercury.model.errors import BusError, BusUnavailableError
 
 log = logging.getLogger("mercury.bus.kafka")
 
@@ -38,8 +38,6 @@ _MOVING = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError._ASSIGNMENT_LOST,
 }
-
-Marks = dict[Place, int]
 
 
 class _Commit(NamedTuple):
@@ -172,15 +170,14 @@ class Fetcher:
         topics = cluster.matching(self._patterns)
         if self._group is None:
             self._followed_version = cluster.version
-            self._assign(self._positions(topics, start))
+            self._assign(self._positions(cluster.places(topics), start))
             self._following = topics
         elif cluster.is_new(self._group):
             # Without a mark a topic is read from its beginning.
-            marks = {} if start == "earliest" else self._positions(topics, start)
-            cluster.give_birth(self._group, marks)
+            places = [] if start == "earliest" else cluster.places(topics)
+            cluster.give_birth(self._group, self._positions(places, start))
 
-    def _positions(self, topics: Mapping[str, int], start: Start) -> dict[Place, int]:
-        places = [(topic, part) for topic, count in topics.items() for part in range(count)]
+    def _positions(self, places: Sequence[Place], start: Start) -> dict[Place, int]:
         if isinstance(start, FromTime):
             return self._cluster.since(places, start.timestamp_us)
         spans = self._cluster.spans(places)
@@ -210,6 +207,9 @@ class Fetcher:
             self._fail(error)
         except KafkaException as error:
             self._fail(trouble(error.args[0], self._cluster.name))
+        except BaseException as error:
+            self._fail(BusError(f"reading from {self._cluster.name} fails: {error!r}"))
+            raise
         finally:
             self._client.close()
             for commit in (*self._sent, *self._asked):
@@ -224,30 +224,32 @@ class Fetcher:
 
     def _follow(self) -> None:
         """Take in topics that were made since."""
-        if any(pattern.endswith(".*") for pattern in self._patterns):
-            try:
+        try:
+            if any(pattern.endswith(".*") for pattern in self._patterns):
                 self._cluster.look_if_due()
-            except BusError as error:
-                log.warning("%s", error)
-        version = self._cluster.version
-        if version == self._followed_version:
-            return
-        topics = self._cluster.matching(self._patterns)
-        new = {topic: count for topic, count in topics.items() if topic not in self._following}
-        if new and self._group is None:
+            version = self._cluster.version
+            if version != self._followed_version:
+                topics = self._cluster.matching(self._patterns)
+                self._take_topics(topics)
+                with self.changed:
+                    self._following = {**self._following, **topics}
+                    self._followed_version = version
+                    self.changed.notify_all()
+        except BusUnavailableError as error:
+            log.debug("%s", error)  # the client says so, too; next time then
+
+    def _take_topics(self, topics: Mapping[str, int]) -> None:
+        if self._group is None:
             # Nothing of them was there when we began: all of it came after.
-            self._assign(self._positions(new, FromOffset(self._wanted_from)))
-        elif new:
+            new = set(self._cluster.places(topics)).difference(self.shelf.places())
+            self._assign(self._positions(sorted(new), FromOffset(self._wanted_from)))
+        elif not topics.keys() <= self._following.keys():
             self._client.subscribe(
-                [self._cluster.prefix + topic for topic in (*self._following, *new)],
+                [self._cluster.prefix + topic for topic in {**self._following, **topics}],
                 on_assign=self._on_assign,
                 on_revoke=self._on_revoke,
                 on_lost=self._on_lost,
             )
-        with self.changed:
-            self._following = {**self._following, **new}
-            self._followed_version = version
-            self.changed.notify_all()
 
     def _take_in(self, messages: Sequence[Message]) -> None:
         skip = len(self._cluster.prefix)

@@ -19,7 +19,7 @@ from typing import Protocol
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from mercury.bus.api import Headers
-from mercury.bus.kafka_cluster import Cluster, Place, trouble
+from mercury.bus.kafka_cluster import Cluster, Marks, trouble
 from mercury.model.errors import BusError, BusFullError, BusUnavailableError
 
 log = logging.getLogger("mercury.bus.kafka")
@@ -33,8 +33,6 @@ BUFFER_BYTES = 64 * 1024**2
 RECORD_OVERHEAD_BYTES = 64
 MARK_DELAY_S = 0.02
 RETRY_S = 0.25
-
-Marks = dict[Place, int]
 
 
 class Marker(Protocol):
@@ -109,6 +107,8 @@ class Outbox:
     def append(self, topic: str, value: bytes, key: bytes, headers: Headers) -> None:
         """Put a record into the open parcel."""
         size = len(value) + len(key) + RECORD_OVERHEAD_BYTES
+        for name, data in headers:
+            size += len(name) + len(data)
         with self._lock:
             if self._failure is not None:
                 self._raise_failure()
@@ -135,9 +135,14 @@ class Outbox:
             self._marking[marker] = None
 
     def flush(self) -> Future[None] | None:
-        """Send everything; the future is done when all of it is durable. None: it is already."""
+        """Send everything; what went wrong unheard is raised here."""
         with self._lock:
             self._raise_failure()
+            return self.send()
+
+    def send(self) -> Future[None] | None:
+        """Send everything; the future is done when all of it is durable. None: it is already."""
+        with self._lock:
             if not (self._open or self._posted or self._marking):
                 return None
             done: Future[None] = Future()
@@ -155,13 +160,17 @@ class Outbox:
         except TimeoutError:
             raise self.late(timeout_s) from None
 
+    @property
+    def outstanding(self) -> int:
+        """How many records are not acknowledged."""
+        with self._lock:
+            return sum(parcel.outstanding for parcel in self._posted) + len(self._open.records)
+
     def late(self, timeout_s: float) -> BusError:
         """What to say when a flush takes too long."""
-        with self._lock:
-            count = sum(parcel.outstanding for parcel in self._posted)
         return BusUnavailableError(
-            f"{self._cluster.name} has not acknowledged {count} records within {timeout_s:g} s; "
-            "they are kept and sent when it can be reached"
+            f"{self._cluster.name} has not acknowledged {self.outstanding} records within "
+            f"{timeout_s:g} s; they are kept and sent when it can be reached"
         )
 
     def close(self) -> None:
@@ -232,7 +241,7 @@ class Outbox:
                     key or None,
                     partition,
                     on_delivery=answered,
-                    headers=list(headers),
+                    headers=list(headers) if headers else None,
                 )
             except (KafkaException, BufferError) as error:
                 cause = error.args[0] if isinstance(error, KafkaException) else None

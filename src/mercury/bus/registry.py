@@ -47,9 +47,9 @@ def _open_kafka(rest: str, retention: Retention, partitions: int) -> Bus:
 
 
 OPENERS: dict[str, Opener] = {
-    "kafka": _open_kafka,
     "memory": _open_memory,
     "sqlite": _open_sqlite,
+    "kafka": _open_kafka,
 }
 
 

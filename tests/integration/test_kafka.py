@@ -146,6 +146,34 @@ def test_closing_without_a_broker_says_what_was_lost(
     bus.close()
 
 
+def test_a_topic_made_elsewhere_before_is_not_new(uri: str) -> None:
+    bus, other = open_bus(uri), open_bus(uri)
+    for number in range(3):
+        other.append("content.news", b"%d" % number)
+    other.flush_now()
+    consumers = [bus.subscribe(["content.*"]), bus.subscribe(["content.*"], group="g")]
+    other.append("content.news", b"3")
+    other.flush_now()
+    assert [[one.value for one in consumer.poll()] for consumer in consumers] == [[b"3"]] * 2
+    other.close()
+    bus.close()
+
+
+def test_a_second_member_does_not_move_where_the_group_began(uri: str) -> None:
+    bus = open_bus(uri)
+    bus.subscribe(["t"], group="g", start="latest")
+    cluster = bus._cluster  # type: ignore[attr-defined]
+    append(bus, range(3))
+    bus.flush_now()
+    # As if it had found the group new at the same moment as the first.
+    cluster.give_birth("g", {("t", part): 99 for part in range(16)})
+    consumer = open_bus(uri)
+    bus.close()
+    again = consumer.subscribe(["t"], group="g")
+    assert sorted(int(one.value) for one in again.poll()) == [0, 1, 2]
+    consumer.close()
+
+
 _MEMBER = """
 import sys
 from mercury.bus import open_bus

@@ -62,6 +62,13 @@ _NOT_YET = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.NOT_COORDINATOR,
 }
+# What is answered to an outsider who commits for a group: it was born by one of its members.
+_HAS_MEMBERS = {
+    KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.REBALANCE_IN_PROGRESS,
+    KafkaError.NON_EMPTY_GROUP,
+}
 
 # Topics made by this process, by cluster, so that its own consumers need not wait to see them.
 _made: dict[str, int] = {}
@@ -134,7 +141,7 @@ class Cluster:
         self._seen_at = 0.0
         self._seen_made = 0
         self._admin = AdminClient(self.config(log_level=0))
-        self._look(OPEN_S)
+        self.look(OPEN_S)
 
     def config(self, **more: Any) -> dict[str, Any]:
         """Settings of every client of this cluster."""
@@ -165,7 +172,7 @@ class Cluster:
 
     def topics(self) -> list[str]:
         """All topics there are now."""
-        self._look(ANSWER_S)
+        self.look()
         return sorted(set(self._known) - {_GROUPS_TOPIC})
 
     def partitions_of(self, topic: str) -> int | None:
@@ -177,7 +184,7 @@ class Cluster:
         made = _made.get(self._servers, 0)
         if made != self._seen_made or time.monotonic() - self._seen_at > METADATA_S:
             self._seen_made = made
-            self._look(METADATA_S)
+            self.look(METADATA_S)
 
     def matching(self, patterns: tuple[str, ...]) -> dict[str, int]:
         """Known topics of a subscription, and their partitions."""
@@ -193,7 +200,7 @@ class Cluster:
         missing = {name for name in names if name not in self._known}
         if not missing:
             return
-        self._look(ANSWER_S)
+        self.look()
         missing -= set(self._known)
         if not missing:
             return
@@ -210,7 +217,7 @@ class Cluster:
             if time.monotonic() > deadline:
                 raise BusUnavailableError(f"{self.name} does not show the topics just made")
             time.sleep(_RETRY_S)
-            self._look(ANSWER_S)
+            self.look()
         # Known is not yet usable: each partition has to find its leader.
         self.offsets(self.places({name: self._known[name] for name in missing}), LATEST)
 
@@ -220,7 +227,8 @@ class Cluster:
         config = topic_config(self._retention, self._partitions)
         return NewTopic(self.prefix + name, self._partitions, replication_factor=-1, config=config)
 
-    def _look(self, timeout_s: float) -> None:
+    def look(self, timeout_s: float = ANSWER_S) -> None:
+        """See which topics there are now."""
         with self._lock:
             self._seen_at = time.monotonic()
             try:
@@ -309,13 +317,18 @@ class Cluster:
         marks = [self.partition(place, offset) for place, offset in start.items()]
         marks.append(self.partition((_GROUPS_TOPIC, 0), 0))
         ask = [ConsumerGroupTopicPartitions(self.group_name(group), marks)]
-        try:
+
+        def commit() -> None:
             [future] = self._admin.alter_consumer_group_offsets(ask).values()
-            self._result(future)
-        except KafkaException as error:
-            # With members in it, the group was born by one of them.
-            if error.args[0].code() in _UNREACHABLE:
-                raise trouble(error.args[0], self.name) from error
+            try:
+                for mark in self._result(future).topic_partitions:
+                    if mark.error is not None:
+                        raise KafkaException(mark.error)
+            except KafkaException as error:
+                if error.args[0].code() not in _HAS_MEMBERS:
+                    raise
+
+        self._patiently(commit)
 
     def share(self, group: str, member: str, topics: Mapping[str, int]) -> set[Place] | None:
         """A member's share, by its client id; None while the group is still sharing out."""
@@ -354,4 +367,4 @@ class Cluster:
                 if cause.code() not in _NOT_YET or time.monotonic() > deadline:
                     raise trouble(cause, self.name) from error
             time.sleep(_RETRY_S)
-            self._look(ANSWER_S)  # what the client remembers is out of date
+            self.look()  # what the client remembers is out of date

@@ -167,6 +167,7 @@ class Fetcher:
 
     def _begin(self, start: Start) -> None:
         cluster = self._cluster
+        cluster.look()  # a topic that is there before we begin is not new
         topics = cluster.matching(self._patterns)
         if self._group is None:
             self._followed_version = cluster.version

@@ -2,13 +2,51 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
+
+from mercury.dev import KafkaBroker
+from mercury.model.errors import DevError
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 # A loaded machine is no failure; what is too slow shows in `--durations`.
 settings.register_profile("mercury", deadline=None, print_blob=True)
 settings.load_profile("mercury")
+
+# Why tests against a real Kafka are left out, if they are.
+_no_kafka: list[str] = []
+
+
+@pytest.fixture(scope="session")
+def kafka_broker() -> Iterator[KafkaBroker]:
+    """One real Kafka broker for all tests; they share it by namespaces."""
+    # In memory where there is such a folder: topics of many partitions are made much faster.
+    memory = Path("/dev/shm")
+    folder = tempfile.mkdtemp(prefix="mercury-test-kafka-", dir=memory if memory.is_dir() else None)
+    broker = KafkaBroker(Path(folder))
+    try:
+        try:
+            broker.prepare()
+        except DevError as error:
+            _no_kafka.append(str(error))
+            pytest.skip(f"no Kafka here: {error}")
+        broker.start()
+        yield broker
+    finally:
+        broker.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for reason in _no_kafka[:1]:
+        line = f"KAFKA WAS NOT TESTED: {reason}"
+        terminalreporter.write_sep("!", red=True, bold=True)
+        terminalreporter.write_line(line, red=True, bold=True)
+        terminalreporter.write_sep("!", red=True, bold=True)

@@ -17,7 +17,7 @@ LEVELS = [
     {"geo", "wire"},
     {"session", "mediator", "detection", "matching", "overlay"},
     {"bus", "net"},
-    {"config", "service"},
+    {"config", "dev", "service"},
     {"adapter", "broker", "client", "matcher", "pipeline", "alerts"},
     {"sim"},
     {"console", "bench"},

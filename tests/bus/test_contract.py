@@ -1,4 +1,4 @@
-"""What every bus promises. A new bus joins by adding a factory to BUSES."""
+"""What every bus promises. A new bus joins by adding its kind to KINDS."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import asyncio
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -16,16 +18,35 @@ from mercury.model.errors import BusError, BusUnavailableError
 
 WAIT_S = 5.0  # no test waits this long unless it fails
 
-BUSES: dict[str, Callable[[Path], str]] = {
-    "memory": lambda folder: f"memory:{uuid.uuid4().hex}",
-    "sqlite": lambda folder: f"sqlite:{folder / 'bus.db'}",
+
+@dataclass(frozen=True)
+class Kind:
+    """In what buses may differ."""
+
+    name: str
+    resolution_us: int = 1  # of a record's time
+    # Offsets and order: counted and kept over a whole topic, or in each partition only.
+    order: Literal["topic", "partition"] = "topic"
+    first_offset: int = 1
+    young_s: float = 0.1  # no record becomes older than this between two steps of a test
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind("kafka", resolution_us=1000, order="partition", first_offset=0, young_s=2.0),
+        Kind("memory"),
+        Kind("sqlite"),
+    )
 }
+running = KINDS["memory"]  # the kind that the current test is about
 
 
 class Opener:
     """Opens connections to one bus, and closes them when the test ends."""
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, kind: Kind, uri: str) -> None:
+        self.kind = kind
         self.uri = uri
         self._opened: list[Bus] = []
 
@@ -39,9 +60,24 @@ class Opener:
             bus.close()
 
 
-@pytest.fixture(params=sorted(BUSES))
-def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
-    opener = Opener(BUSES[request.param](tmp_path))
+@pytest.fixture(params=sorted(KINDS))
+def kind(request: pytest.FixtureRequest) -> Kind:
+    found = KINDS[request.param]
+    for mark in request.node.iter_markers("not_for"):
+        if mark.args[0] == found.name:
+            pytest.skip(mark.args[1])
+    global running
+    running = found
+    return found
+
+
+@pytest.fixture
+def opener(kind: Kind, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
+    if kind.name == "kafka":
+        uri = f"{request.getfixturevalue('kafka_broker').uri}/{uuid.uuid4().hex}"
+    else:
+        uri = f"memory:{uuid.uuid4().hex}" if kind.name == "memory" else f"sqlite:{tmp_path}/bus.db"
+    opener = Opener(kind, uri)
     yield opener
     opener.close()
 
@@ -51,15 +87,20 @@ def bus(opener: Opener) -> Bus:
     return opener()
 
 
-def fill(bus: Bus, topic: str, count: int, first: int = 0) -> None:
-    """Append numbered records under seven keys, and flush."""
+def fill(bus: Bus, topic: str, count: int, first: int = 0, keys: int = 7) -> None:
+    """Append numbered records under some keys, and flush."""
     for number in range(first, first + count):
-        bus.append(topic, b"%d" % number, b"key-%d" % (number % 7))
+        bus.append(topic, b"%d" % number, b"key-%d" % (number % keys))
     bus.flush_now()
 
 
 def numbers(records: list[Record]) -> list[int]:
-    return [int(record.value) for record in records]
+    """What the values say, in the order they came, as far as the bus promises an order."""
+    found = [int(record.value) for record in records]
+    if running.order == "topic":
+        return found
+    assert keep_order([record for record in records if record.key])
+    return sorted(found)
 
 
 def take(consumer: Consumer, count: int) -> list[Record]:
@@ -101,7 +142,7 @@ def test_what_is_appended_is_read_back(bus: Bus) -> None:
     (record,) = consumer.poll()
     assert (record.topic, record.key, record.value) == ("requests", b"key", b"value")
     assert record.headers == (("kind", b"echo"), ("place", b"\x00\xff"))
-    assert before_us <= record.timestamp_us <= after_us
+    assert before_us - running.resolution_us < record.timestamp_us <= after_us
     assert 0 <= record.partition < 16
     assert consumer.poll() == []
 
@@ -301,9 +342,10 @@ def test_a_pattern_follows_topics_created_later(opener: Opener, group: str | Non
         for topic in ("content.a", "content.a.b", "plain"):
             fill(other, topic, 3)
             records = await consumer.read(timeout_s=WAIT_S)
-            assert [(one.topic, int(one.value)) for one in records] == [
-                (topic, 0), (topic, 1), (topic, 2),
-            ]  # fmt: skip
+            while running.order == "partition" and 0 < len(records) < 3:
+                records += await consumer.read(timeout_s=WAIT_S)  # partitions come one by one
+            assert {one.topic for one in records} == {topic}
+            assert numbers(records) == [0, 1, 2]
 
     asyncio.run(scenario())
 
@@ -442,11 +484,14 @@ def test_unequal_positions_are_read_in_small_steps(opener: Opener) -> None:
     assert sorted(numbers(done + left)) == list(range(140))
 
 
-def test_reading_goes_on_at_the_committed_offset(opener: Opener) -> None:
+@pytest.mark.parametrize("keys", [1, 7])
+def test_reading_goes_on_at_the_committed_offset(opener: Opener, keys: int) -> None:
+    if keys > 1 and running.order == "partition":
+        pytest.skip("which records come first is not promised across partitions")
     keep = opener()  # a bus in memory lives as long as a connection to it
     bus = opener()
     consumer = bus.subscribe(["t"], group="g", start="earliest")
-    fill(bus, "t", 10)
+    fill(bus, "t", 10, keys=keys)
     assert numbers(consumer.poll(4)) == [0, 1, 2, 3]
     consumer.commit()
     assert numbers(consumer.poll(3)) == [4, 5, 6]  # returned, never committed
@@ -579,12 +624,12 @@ def test_a_reader_that_is_always_behind_lets_the_loop_turn(bus: Bus) -> None:
     async def scenario() -> None:
         consumer = bus.subscribe(["t"])
         answers = bus.subscribe(["answers"])
-        fill(bus, "t", 100)
+        fill(bus, "t", 100, keys=1)
         for number in range(50):
             assert numbers(await consumer.read(1, timeout_s=WAIT_S)) == [number]
             bus.append("answers", b"%d" % number)
-        # Nothing but these reads gave the loop a chance to flush.
-        assert len(answers.poll()) >= 49
+        # Nothing but these reads gave the loop a chance to flush; taking does not let it turn.
+        assert len(take(answers, 49)) >= 49
 
     asyncio.run(scenario())
 
@@ -604,13 +649,13 @@ def test_a_consumer_moves_from_loop_to_loop(bus: Bus) -> None:
 
 
 def test_retention_by_age(opener: Opener) -> None:
-    bus = opener(Retention(max_age_s=0.1, max_bytes=None))
+    bus = opener(Retention(max_age_s=running.young_s, max_bytes=None))
     slow = bus.subscribe(["t"])
     fill(bus, "t", 1000)
     old = bus.subscribe(["t"], start="earliest").poll(1000)
     assert bus.enforce_retention() == 0
     deadline = time.monotonic() + WAIT_S
-    while time.time_ns() // 1000 <= old[-1].timestamp_us + 100_000:
+    while time.time_ns() // 1000 <= old[-1].timestamp_us + running.young_s * 1e6:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     fill(bus, "t", 10, 1000)
@@ -623,13 +668,17 @@ def test_retention_by_age(opener: Opener) -> None:
 def test_offsets_are_not_reused_when_everything_is_gone(opener: Opener) -> None:
     bus = opener(Retention(max_age_s=0.0, max_bytes=None))
     consumer = bus.subscribe(["t"], group="g", start="earliest")
-    last = 0
+    last: dict[int, int] = {}
     for round_ in range(3):
         fill(bus, "t", 10, 10 * round_)
         records = take(consumer, 10)
         assert numbers(records) == list(range(10 * round_, 10 * round_ + 10))
-        assert min(record.offset for record in records) > last
-        last = max(record.offset for record in records)
+        # Offsets are counted along the topic, or along each partition.
+        lines = {record: record.partition * (running.order == "partition") for record in records}
+        for record, line in lines.items():
+            assert record.offset > last.get(line, running.first_offset - 1)
+        for record, line in lines.items():
+            last[line] = max(record.offset, last.get(line, 0))
         consumer.commit()
         bus.flush_now()
         time.sleep(0.001)  # older than no time at all
@@ -640,6 +689,7 @@ def test_offsets_are_not_reused_when_everything_is_gone(opener: Opener) -> None:
         assert bus.topics() == ["t"]
 
 
+@pytest.mark.not_for("kafka", "Kafka sees to size by itself, per partition and whole segments")
 def test_retention_by_size_drops_the_oldest(opener: Opener) -> None:
     bus = opener(Retention(max_age_s=None, max_bytes=400_000))
     for number in range(1000):
@@ -653,7 +703,7 @@ def test_retention_by_size_drops_the_oldest(opener: Opener) -> None:
 
 
 def test_an_unknown_scheme_names_the_known_ones() -> None:
-    with pytest.raises(BusUnavailableError, match=r"'carrier:pigeon'.*memory:.*sqlite:"):
+    with pytest.raises(BusUnavailableError, match=r"'carrier:pigeon'.*memory:.*sqlite:.*kafka:"):
         open_bus("carrier:pigeon")
 
 

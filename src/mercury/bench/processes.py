@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -86,3 +87,12 @@ def broker(bus: str, environment: dict[str, str] | None = None) -> Iterator[int]
 def bus_in(folder: str | Path) -> str:
     """The URI of a fresh embedded bus."""
     return f"sqlite:{Path(folder) / 'bench.db'}"
+
+
+def fresh_bus(uri: str | None, folder: str | Path) -> str:
+    """The URI of a bus without a past: embedded in a folder, or a namespace of its own in Kafka."""
+    if uri is None:
+        return bus_in(folder)
+    if uri.startswith("kafka:"):
+        return f"{uri.rstrip('/')}{'.' if uri.count('/') > 2 else '/'}bench-{uuid.uuid4().hex[:8]}"
+    return uri

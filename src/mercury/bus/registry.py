@@ -33,11 +33,32 @@ def _open_sqlite(path: str, retention: Retention, partitions: int) -> Bus:
     return SqliteBus(path, retention=retention, partitions=partitions)
 
 
-OPENERS: dict[str, Opener] = {"memory": _open_memory, "sqlite": _open_sqlite}
+def _open_kafka(rest: str, retention: Retention, partitions: int) -> Bus:
+    try:
+        from mercury.bus.kafka import KafkaBus
+    except ModuleNotFoundError as error:
+        if error.name != "confluent_kafka":
+            raise
+        raise BusUnavailableError(
+            "a kafka:// bus needs the package confluent-kafka: "
+            "pip install 'mercury-messaging[kafka]'"
+        ) from None
+    return KafkaBus(rest, retention=retention, partitions=partitions)
+
+
+OPENERS: dict[str, Opener] = {
+    "memory": _open_memory,
+    "sqlite": _open_sqlite,
+    "kafka": _open_kafka,
+}
 
 
 def open_bus(uri: str, *, retention: Retention = Retention(), partitions: int = 16) -> Bus:  # noqa: B008
-    """Open `memory:`, `memory:NAME` (shared within the process) or `sqlite:PATH`."""
+    """Open a bus.
+
+    `memory:`, `memory:NAME` (shared within the process), `sqlite:PATH` (shared by the processes
+    of a machine) or `kafka://HOST:PORT[,HOST:PORT...][/PREFIX]`.
+    """
     scheme, colon, rest = uri.partition(":")
     opener = OPENERS.get(scheme)
     if not colon or opener is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +16,8 @@ from mercury.bench import fanout as fanout_bench
 from mercury.bench import ingest as ingest_bench
 from mercury.bench import processes, record
 from mercury.cli import frame
+from mercury.cli.dev import running_kafka
+from mercury.dev import KafkaBroker
 from mercury.model.errors import ConfigurationError
 
 app = typer.Typer(help="Measure Mercury on this machine.", no_args_is_help=True)
@@ -39,6 +42,12 @@ def echo(
     clients: Annotated[int, typer.Option(min=1, max=1000)] = echo_bench.CLIENTS,
     search: Annotated[bool, typer.Option(help="Also find the highest rate without loss")] = True,
     plot: Annotated[Path | None, typer.Option(help="Draw the paper's figure 5 there")] = None,
+    bus: Annotated[
+        str | None,
+        typer.Option(
+            help="Default an embedded bus; kafka alone starts a broker for the run", metavar="URI"
+        ),
+    ] = None,
     log: LogOption = DEFAULT_LOG,
     as_json: frame.JsonOption = False,
 ) -> None:
@@ -53,9 +62,12 @@ def echo(
     finally:
         floor_load.close()
     max_lossless = 0.0
-    with tempfile.TemporaryDirectory(prefix="mercury-bench-") as folder:
-        bus = processes.bus_in(folder)
-        with processes.adapter(bus) as (port, _), processes.broker(bus):
+    with (
+        tempfile.TemporaryDirectory(prefix="mercury-bench-") as folder,
+        running_kafka(KafkaBroker()) if bus == "kafka" else nullcontext() as kafka,
+    ):
+        uri = processes.fresh_bus(kafka.uri if kafka is not None else bus, folder)
+        with processes.adapter(uri) as (port, _), processes.broker(uri):
             load = echo_bench.EchoLoad(port, clients)
             load.run(1000.0, 1.0)  # warm-up, not counted
             for rate in wanted:
@@ -70,6 +82,7 @@ def echo(
     floor_at = min(range(len(wanted)), key=lambda at: abs(wanted[at] - _FLOOR_RATE))
     result: dict[str, Any] = {
         "bench": "echo",
+        "bus": (bus or "sqlite").partition(":")[0],
         "rows": [
             {**run.row(), "floor_p50_ms": floor.row()["p50_ms"]}
             for run, floor in zip(runs, floors, strict=True)

@@ -26,7 +26,14 @@ ConfigOption = Annotated[
     Path | None,
     typer.Option("--config", help="TOML file; default $MERCURY_CONFIG or ./mercury.toml"),
 ]
-BusOption = Annotated[str | None, typer.Option("--bus", help="memory:, sqlite:PATH", metavar="URI")]
+BusOption = Annotated[
+    str | None,
+    typer.Option(
+        "--bus",
+        help="sqlite:PATH, kafka://HOST:PORT[,HOST:PORT...][/PREFIX], memory:",
+        metavar="URI",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout")]
 ForOption = Annotated[
     float | None, typer.Option("--for", min=0.0, help="End by itself after so many seconds")

@@ -14,6 +14,7 @@ from mercury.cli import (
     broker,
     client,
     config,
+    dev,
     doctor,
     pipeline,
     send,
@@ -42,6 +43,7 @@ app.command("tail")(tail.tail)
 app.command("config")(config.config)
 app.command("doctor")(doctor.doctor)
 app.add_typer(bench.app, name="bench")
+app.add_typer(dev.app, name="dev")
 
 
 def _show_version(wanted: bool) -> None:

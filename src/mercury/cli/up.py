@@ -52,7 +52,9 @@ def up(
     """Run all parts on this machine until Ctrl-C, or for a time, and sum up."""
     settings = frame.settings_for(config, bus__uri=bus, adapter__port=port, sim__seed=seed)
     if settings.bus.uri.startswith("memory:"):
-        raise ConfigurationError("mercury up runs several processes: use a sqlite: bus")
+        raise ConfigurationError(
+            "mercury up runs several processes: use a sqlite: bus or a kafka: bus"
+        )
     if settings.adapter.port == 0:
         raise ConfigurationError("mercury up needs a fixed adapter port, not 0")
     if event is not None and not vehicles:

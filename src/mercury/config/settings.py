@@ -20,7 +20,7 @@ class BusSettings(Section):
     uri: str = Field(
         default="sqlite:mercury.db",
         min_length=1,
-        description="Where the topics are kept, by scheme",
+        description="Where the topics are kept: sqlite:PATH, kafka://HOST:PORT[/PREFIX] or memory:",
     )
     retention_age_s: float | None = Field(
         default=86400.0,

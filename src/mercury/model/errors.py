@@ -16,6 +16,7 @@ MercuryError
 ├── AddressInUseError           a UDP or TCP port is taken
 ├── PipelineError               Spark cannot be started, or a job cannot do what was asked
 │   └── JobFailedError          a job that was running has ended; starting it again may help
+├── DevError                    a component for development cannot be fetched or started
 └── BusError                    the bus cannot do what was asked
     ├── BusUnavailableError     cannot be opened: locked, read-only, missing folder, unknown scheme
     ├── BusFullError            no space left to append
@@ -108,6 +109,10 @@ class PipelineError(MercuryError):
 
 class JobFailedError(PipelineError):
     """A job that was running has ended; starting it again may help."""
+
+
+class DevError(MercuryError):
+    """A component for development cannot be fetched or started."""
 
 
 class BusError(MercuryError):

@@ -1,0 +1,356 @@
+"""The thread of a consumer: it alone talks to the Kafka client, and fills the shelf."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from mercury.bus.api import FromOffset, FromTime, Record, Start
+from mercury.bus.kafka_cluster import Cluster, Marks, Place, trouble
+from mercury.bus.kafka_shelf import Shelf
+from mercury.model.errors import BusError, BusUnavailableError
+
+log = logging.getLogger("mercury.bus.kafka")
+
+TICK_S = 0.02  # the thread looks up from its fetching at least so often
+_BUSY_TICK_S = 0.005
+_BATCH = 1024
+_COMMIT_S = 2.0
+_END_S = 10.0
+
+# Commits that fail because shares are moving; whoever still owns its share tries again.
+_MOVING = {
+    KafkaError.REBALANCE_IN_PROGRESS,
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError._WAIT_COORD,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError._ASSIGNMENT_LOST,
+}
+
+
+class _Commit(NamedTuple):
+    """Positions to commit, and what became of it."""
+
+    marks: Marks
+    answer: Future[KafkaError | None]
+
+    def answered(self, error: KafkaError | None) -> None:
+        if not self.answer.done():
+            self.answer.set_result(error)
+
+
+class Fetcher:
+    """Fetches what a consumer reads, as one of a group or alone, and commits for it."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        patterns: tuple[str, ...],
+        group: str | None,
+        start: Start,
+        *,
+        news: Callable[[], None],
+        handover: Callable[[], Future[None] | None],
+    ) -> None:
+        self.changed = threading.Condition()  # guards the shelf
+        self.shelf = Shelf(patterns)
+        self.failure: BusError | None = None
+        self._cluster = cluster
+        self._patterns = patterns
+        self._group = group
+        self._news = news  # called after records came
+        self._handover = handover  # makes what was marked durable, before partitions go
+        self._wanted_from = start.offset if isinstance(start, FromOffset) and group is None else 0
+        self._following: dict[str, int] = {}  # topics, and their partitions
+        self._followed_version = -1
+        self._asked: deque[_Commit] = deque()  # for the thread to send
+        self._sent: deque[_Commit] = deque()  # and to hear about, in this order
+        self._ending = False
+        self._name = f"mercury-{os.getpid()}-{uuid.uuid4().hex[:8]}"  # among the group's members
+        self._client = Consumer(self._config())
+        try:
+            self._begin(start)
+        except BaseException:
+            self._client.close()
+            raise
+        self._thread = threading.Thread(target=self._run, name="kafka-fetcher", daemon=True)
+        self._thread.start()
+
+    def _config(self) -> dict[str, Any]:
+        return self._cluster.config(
+            client_id=self._name,
+            group_id=self._cluster.group_name(self._group or self._name),
+            enable_auto_commit=False,
+            enable_auto_offset_store=False,
+            # A topic without a mark is younger than its group, and what lies below the retention
+            # is gone: both go on with the oldest record there is.
+            auto_offset_reset="earliest",
+            # Members keep what they keep; only what moves stands still for a moment.
+            partition_assignment_strategy="cooperative-sticky",
+            session_timeout_ms=6000,  # the least that brokers allow as they come
+            heartbeat_interval_ms=200,
+            fetch_wait_max_ms=100,  # partitions that join wait for a request that is under way
+            fetch_min_bytes=1,
+            fetch_error_backoff_ms=50,
+            queued_min_messages=4096,
+            queued_max_messages_kbytes=16 * 1024,
+        ) | {"logger": log, "on_commit": self._on_commit}
+
+    # What the consumer calls
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def follows(self) -> bool:
+        """Whether the topics that are known now are followed."""
+        return self._followed_version >= self._cluster.version
+
+    def settle(self, timeout_s: float) -> None:
+        """Wait until the group has shared out its partitions, and we have our share."""
+        assert self._group is not None
+        deadline = time.monotonic() + timeout_s
+        with self.changed:
+            self.changed.wait_for(lambda: self._followed_version >= 0 or self.failure, timeout_s)
+        pause_s = 0.01
+        while self._following and self.failure is None and time.monotonic() < deadline:
+            share = self._cluster.share(self._group, self._name, self._following)
+            if share is not None and share <= set(self.shelf.places()):
+                return
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, 0.1)
+
+    def commit(self, marks: Marks) -> None:
+        """Commit positions, as far as they are still ours, and return when that is durable."""
+        deadline = time.monotonic() + _COMMIT_S
+        while not self._ending:
+            with self.changed:
+                # Only the owner may say how far a partition is done.
+                ours = set(self.shelf.places())
+                asked = _Commit({at: to for at, to in marks.items() if at in ours}, Future())
+                if not asked.marks:
+                    return
+                self._asked.append(asked)
+            try:
+                error = asked.answer.result(max(0.0, deadline - time.monotonic()))
+            except TimeoutError:
+                error = KafkaError(KafkaError._TIMED_OUT)
+            if error is None:
+                return
+            if error.code() not in _MOVING or time.monotonic() > deadline:
+                raise trouble(error, self._cluster.name)
+            time.sleep(_BUSY_TICK_S)
+
+    def end(self) -> None:
+        """Leave the group and stop, soon."""
+        with self.changed:
+            self._ending = True
+            self.changed.notify_all()
+
+    def join(self) -> None:
+        """Return when that is done."""
+        self._thread.join(_END_S)
+
+    # Where reading starts
+
+    def _begin(self, start: Start) -> None:
+        cluster = self._cluster
+        cluster.look()  # a topic that is there before we begin is not new
+        topics = cluster.matching(self._patterns)
+        if self._group is None:
+            self._followed_version = cluster.version
+            self._assign(self._positions(cluster.places(topics), start))
+            self._following = topics
+        elif cluster.is_new(self._group):
+            # Without a mark a topic is read from its beginning.
+            places = [] if start == "earliest" else cluster.places(topics)
+            cluster.give_birth(self._group, self._positions(places, start))
+
+    def _positions(self, places: Sequence[Place], start: Start) -> dict[Place, int]:
+        if isinstance(start, FromTime):
+            return self._cluster.since(places, start.timestamp_us)
+        spans = self._cluster.spans(places)
+        if isinstance(start, FromOffset):
+            return {place: min(max(start.offset, low), end) for place, (low, end) in spans.items()}
+        return {place: end if start == "latest" else low for place, (low, end) in spans.items()}
+
+    def _assign(self, positions: Mapping[Place, int]) -> None:
+        with self.changed:
+            self.shelf.assign(positions, self._wanted_from)
+            self.changed.notify_all()
+        if positions:
+            self._client.incremental_assign(self._offsets(positions))
+
+    # The thread
+
+    def _run(self) -> None:
+        try:
+            while not self._ending:
+                self._follow()
+                message = self._client.poll(_BUSY_TICK_S if self.shelf.holds_back else TICK_S)
+                if message is not None:
+                    self._take_in([message, *self._client.consume(_BATCH, 0)])
+                self._hold_back()
+                self._send_commits()
+        except BusError as error:
+            self._fail(error)
+        except KafkaException as error:
+            self._fail(trouble(error.args[0], self._cluster.name))
+        except BaseException as error:
+            self._fail(BusError(f"reading from {self._cluster.name} fails: {error!r}"))
+            raise
+        finally:
+            self._client.close()
+            for commit in (*self._sent, *self._asked):
+                commit.answered(KafkaError(KafkaError._DESTROY))
+            self._news()
+
+    def _fail(self, error: BusError) -> None:
+        log.error("%s", error)
+        with self.changed:
+            self.failure = error
+            self.changed.notify_all()
+
+    def _follow(self) -> None:
+        """Take in topics that were made since."""
+        try:
+            if any(pattern.endswith(".*") for pattern in self._patterns):
+                self._cluster.look_if_due()
+            version = self._cluster.version
+            if version != self._followed_version:
+                topics = self._cluster.matching(self._patterns)
+                self._take_topics(topics)
+                with self.changed:
+                    self._following = {**self._following, **topics}
+                    self._followed_version = version
+                    self.changed.notify_all()
+        except BusUnavailableError as error:
+            log.debug("%s", error)  # the client says so, too; next time then
+
+    def _take_topics(self, topics: Mapping[str, int]) -> None:
+        if self._group is None:
+            # Nothing of them was there when we began: all of it came after.
+            new = set(self._cluster.places(topics)).difference(self.shelf.places())
+            self._assign(self._positions(sorted(new), FromOffset(self._wanted_from)))
+        elif not topics.keys() <= self._following.keys():
+            self._client.subscribe(
+                [self._cluster.prefix + topic for topic in {**self._following, **topics}],
+                on_assign=self._on_assign,
+                on_revoke=self._on_revoke,
+                on_lost=self._on_lost,
+            )
+
+    def _take_in(self, messages: Sequence[Message]) -> None:
+        skip = len(self._cluster.prefix)
+        records = []
+        for message in messages:
+            error = message.error()
+            if error is None:
+                records.append(_record(message, skip))
+            elif error.fatal():
+                raise KafkaException(error)
+            else:
+                log.warning("%s: %s", self._cluster.name, error.str())
+        with self.changed:
+            self.shelf.put(records)
+            self.changed.notify_all()
+        self._news()
+
+    def _hold_back(self) -> None:
+        with self.changed:
+            full, roomy = self.shelf.turned()
+        if full:
+            self._client.pause([self._cluster.partition(place) for place in full])
+        if roomy:
+            self._client.resume([self._cluster.partition(place) for place in roomy])
+
+    # Shares of a group
+
+    def _on_assign(self, client: Consumer, partitions: list[TopicPartition]) -> None:
+        places = [self._cluster.place(one) for one in partitions]
+        try:
+            committed = client.committed(partitions, timeout=_COMMIT_S)
+            marks = {self._cluster.place(one): one.offset for one in committed}
+            spans = self._cluster.spans(places)
+            # Without a mark the offset is negative.
+            self._assign({at: min(max(marks[at], low), end) for at, (low, end) in spans.items()})
+        except (BusError, KafkaException) as error:
+            # The client finds the committed offsets itself, later.
+            log.warning("%s: where to go on is not known yet: %s", self._cluster.name, error)
+            with self.changed:
+                self.shelf.assign(dict.fromkeys(places, 0))
+            client.incremental_assign(partitions)
+
+    def _on_revoke(self, client: Consumer, partitions: list[TopicPartition]) -> None:
+        try:
+            done = None if self._ending else self._handover()
+            deadline = time.monotonic() + _COMMIT_S
+            # The marks come back to this thread to be committed.
+            while done is not None and not done.done() and time.monotonic() < deadline:
+                self._finish_commits()
+                time.sleep(0.001)
+        except BusError as error:
+            log.warning("%s", error)
+        self._on_lost(client, partitions)
+
+    def _on_lost(self, client: Consumer, partitions: list[TopicPartition]) -> None:
+        with self.changed:
+            self.shelf.revoke([self._cluster.place(one) for one in partitions])
+            self.changed.notify_all()
+
+    def _send_commits(self) -> None:
+        while self._asked:
+            commit = self._asked.popleft()
+            try:
+                self._client.commit(offsets=self._offsets(commit.marks), asynchronous=True)
+                self._sent.append(commit)  # heard of in a later poll of this thread
+            except KafkaException as error:
+                commit.answered(error.args[0])
+
+    def _on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
+        for one in offsets:
+            error = error or one.error
+        if self._sent:
+            self._sent.popleft().answered(error)
+
+    def _finish_commits(self) -> None:
+        """Commit what was asked for here and now: inside a callback no other is heard."""
+        asked = list(self._sent)  # stay there until they are heard of
+        while self._asked:
+            asked.append(self._asked.popleft())
+        for commit in asked:
+            if not commit.answer.done():
+                try:
+                    offsets = self._offsets(commit.marks)
+                    self._client.commit(offsets=offsets, asynchronous=False)
+                    commit.answered(None)
+                except KafkaException as error:
+                    commit.answered(error.args[0])
+
+    def _offsets(self, positions: Mapping[Place, int]) -> list[TopicPartition]:
+        return [self._cluster.partition(place, offset) for place, offset in positions.items()]
+
+
+def _record(message: Any, skip: int) -> Record:  # no error, hence nothing is missing
+    headers = message.headers()
+    return Record(
+        message.topic()[skip:],
+        message.partition(),
+        message.offset(),
+        message.timestamp()[1] * 1000,
+        message.key() or b"",
+        tuple([(name, value or b"") for name, value in headers]) if headers else (),
+        message.value() or b"",
+    )

@@ -1,0 +1,268 @@
+"""A real Apache Kafka broker in KRaft mode, one node, on loopback."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import secrets
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from mercury.dev.jars import Progress, cache_folder, fetch, read_lock
+from mercury.model.errors import DevError
+
+LOCK = Path(__file__).with_name("kafka-jars.lock")
+JAVA_VERSION = 17
+_START_S = 60.0
+_STOP_S = 20.0
+_HEAP = "512m"
+# A broker for an afternoon: to start fast counts for more than to run fast for days.
+_QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+_PR_SET_PDEATHSIG = 1
+
+_PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller_port}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAINTEXT
+log.dirs={logs}
+# Topics are made on purpose, with partitions and retention, never by a typing error.
+auto.create.topics.enable=false
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=4
+group.initial.rebalance.delay.ms=0
+# After a crash the broker waits this long for its former self to be given up.
+broker.session.timeout.ms=3000
+broker.heartbeat.interval.ms=500
+num.network.threads=2
+num.io.threads=4
+num.recovery.threads.per.data.dir=2
+# Thousands of small partitions must not map gigabytes of empty index.
+log.index.size.max.bytes=1048576
+log.segment.delete.delay.ms=1000
+"""
+
+_LOGGING = """\
+<Configuration status="WARN">
+  <Appenders>
+    <File name="file" fileName="{file}"><PatternLayout pattern="%d %p %m (%c)%n"/></File>
+  </Appenders>
+  <Loggers><Root level="INFO"><AppenderRef ref="file"/></Root></Loggers>
+</Configuration>
+"""
+
+
+def kafka_version() -> str:
+    """The release that the lock file pins."""
+    found = re.search(r"/kafka_2\.13/([^/]+)/", LOCK.read_text("utf-8"))
+    assert found is not None
+    return found[1]
+
+
+def find_java() -> str:
+    """The Java to run Kafka with: that of JAVA_HOME, or the one on the path."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    advice = (
+        f"install Java {JAVA_VERSION} or later, for example: apt install openjdk-17-jre-headless"
+    )
+    if java is None:
+        raise DevError(f"Kafka needs Java: {advice}")
+    try:
+        answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise DevError(f"{java} does not run: {advice}") from error
+    found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr)
+    if found is None or int(found[1]) < JAVA_VERSION:
+        raise DevError(f"Kafka does not run on Java {found[1] if found else '?'}: {advice}")
+    return java
+
+
+class KafkaBroker:
+    """Starts, stops and kills one broker; its data outlives it unless it is temporary."""
+
+    def __init__(
+        self, data: Path | None = None, *, port: int = 0, maven_url: str | None = None
+    ) -> None:
+        self._temporary = data is None
+        self.data = Path(tempfile.mkdtemp(prefix="mercury-kafka-")) if data is None else data
+        self.port = port or free_port()
+        self.log_file = self.data / "kafka.log"
+        self._maven_url = maven_url
+        self._java = ""
+        self._jars: list[Path] = []
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def uri(self) -> str:
+        """The URI of the bus."""
+        return f"kafka://127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int | None:
+        """The process, while there is one."""
+        return self._process.pid if self._process is not None else None
+
+    def prepare(self, progress: Progress = lambda done, total: None) -> None:
+        """Find Java and fetch Kafka, as far as that is still to do."""
+        self._java = find_java()
+        folder = cache_folder(f"kafka-{kafka_version()}")
+        self._jars = fetch(read_lock(LOCK), folder, url=self._maven_url, progress=progress)
+
+    def start(self, waiting: Callable[[], None] = lambda: None) -> None:
+        """Start the broker and return when it answers; `waiting` is called now and then."""
+        if not self._jars:
+            self.prepare()
+        if not _is_free(self.port):
+            raise DevError(f"port {self.port} is taken; --port 0 takes a free one")
+        properties = self._configure()
+        if not (self.data / "logs" / "meta.properties").exists():
+            cluster = urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
+            # StorageTool refuses an id that begins like an option.
+            cluster = "m" + cluster[1:]
+            command = self._command("kafka.tools.StorageTool")
+            command += ["format", "--cluster-id", cluster, "--config", str(properties)]
+            formatted = subprocess.run(command, capture_output=True, text=True, check=False)
+            if formatted.returncode:
+                said = (formatted.stderr or formatted.stdout).strip().rpartition("\n")[2]
+                raise DevError(f"Kafka cannot format {self.data}: {said}")
+        with (self.data / "kafka.out").open("ab") as output:
+            self._process = subprocess.Popen(
+                [*self._command("kafka.Kafka"), str(properties)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,  # Ctrl-C is for us; we then stop it in good order
+                preexec_fn=_end_with_parent(),
+            )
+        deadline = time.monotonic() + _START_S
+        while not _answers(self.port):
+            if self._process.poll() is not None:
+                self._process = None
+                raise DevError(f"Kafka ended at its start, see {self.data / 'kafka.out'}")
+            if time.monotonic() > deadline:
+                self.kill()
+                raise DevError(f"Kafka did not answer within {_START_S:g} s, see {self.log_file}")
+            waiting()
+            time.sleep(0.05)
+
+    def running(self) -> bool:
+        """Whether the process lives."""
+        return self._process is not None and self._process.poll() is None
+
+    def stop(self) -> None:
+        """Let the broker finish and end."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.terminate()
+        try:
+            process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def kill(self) -> None:
+        """End the broker at once, as a crash would."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+
+    def close(self) -> None:
+        """Stop, and remove temporary data."""
+        self.stop()
+        if self._temporary:
+            shutil.rmtree(self.data, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _configure(self) -> Path:
+        try:
+            self.data.mkdir(parents=True, exist_ok=True)
+            properties = self.data / "server.properties"
+            controller_port = free_port(other_than=self.port)
+            values = {"port": self.port, "controller_port": controller_port}
+            logs = (self.data / "logs").absolute()
+            properties.write_text(_PROPERTIES.format(logs=logs, **values), "utf-8")
+            logging = _LOGGING.format(file=self.log_file.absolute())
+            (self.data / "log4j2.xml").write_text(logging, "utf-8")
+        except OSError as error:
+            raise DevError(f"{self.data} cannot be written: {error.strerror}") from error
+        return properties
+
+    def _command(self, main: str) -> list[str]:
+        logging = f"-Dlog4j2.configurationFile={(self.data / 'log4j2.xml').absolute()}"
+        options = [f"-Xmx{_HEAP}", *_QUICK_START, logging]
+        return [self._java, *options, "-cp", ":".join(map(str, self._jars)), main]
+
+
+def free_port(other_than: int = 0) -> int:
+    """A TCP port that is free on loopback now."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+        if port != other_than:
+            return port
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def _answers(port: int) -> bool:
+    """Ask which requests the broker knows (ApiVersions, version 0): it answers once it serves."""
+    request = struct.pack(">hhih", 18, 0, 1, -1)
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1.0) as connection:
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            return len(connection.recv(8)) == 8
+    except OSError:
+        return False
+
+
+def _end_with_parent() -> Callable[[], None] | None:
+    """Have Linux end the broker when this process is killed and cannot do so itself."""
+    if not sys.platform.startswith("linux"):
+        return None
+    libc = ctypes.CDLL(None)  # loaded here: between fork and exec only the call is safe
+    return lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0) and None

@@ -144,7 +144,9 @@ def _decoded(
     records: DataFrame, read: Callable[[str, bytes | None, bytes], Said], columns: StructType
 ) -> DataFrame:
     schema = joined(columns, ORIGIN, _PROBLEM)
-    return records.select(*RECORD.names).mapInArrow(partial(_read_rows, read, to_arrow_schema(schema)), schema)
+    return records.select(*RECORD.names).mapInArrow(
+        partial(_read_rows, read, to_arrow_schema(schema)), schema
+    )
 
 
 def _read_rows(

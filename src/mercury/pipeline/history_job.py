@@ -110,13 +110,13 @@ def store_batch(spark: SparkSession, bus: str, folder: Path) -> Counter[str]:
     refusal = f"another job stores history in {place.path}"
     with locked(place.path, NAME, refusal=refusal):
         place.drop_staging(_BATCH)
-        rows, _ = store(
-            read_batch(spark, bus, list(TOPICS)), place, f"all-{uuid.uuid4().hex[:8]}"
-        )
+        rows, _ = store(read_batch(spark, bus, list(TOPICS)), place, f"all-{uuid.uuid4().hex[:8]}")
         return rows
 
 
-def store(records: DataFrame, folder: HistoryFolder, label: str) -> tuple[Counter[str], Counter[str]]:
+def store(
+    records: DataFrame, folder: HistoryFolder, label: str
+) -> tuple[Counter[str], Counter[str]]:
     """Add records to the tables: all or none of them, and only those that are not there yet."""
     with ExitStack() as held:
         records = _held(placed(records), held)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from functools import reduce
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ from mercury.pipeline.places import PLACE_BYTES, PLACE_COLUMNS
 from mercury.pipeline.tiles import NOWHERE, tile_at
 
 _DAY_US = 86_400_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 REJECTS = "rejects"
 
 
@@ -123,7 +125,9 @@ def rejected(tables: dict[str, DataFrame]) -> DataFrame:
 def spans(tables: dict[str, DataFrame]) -> DataFrame:
     """How many rows each partition of the bus gave, how far, and with what problem."""
     parts = [
-        rows.select(F.lit(name).alias("table"), "topic", "partition", "offset", "time_us", "problem")
+        rows.select(
+            F.lit(name).alias("table"), "topic", "partition", "offset", "time_us", "problem"
+        )
         for name, rows in tables.items()
     ]
     every = reduce(DataFrame.unionByName, parts)
@@ -157,3 +161,8 @@ def _day() -> Column:
     # Days are UTC's, whatever the session's time zone is.
     day = F.floor(F.col("time_us") / F.lit(_DAY_US)).cast("int")
     return F.date_from_unix_date(day).cast("string")
+
+
+def day_of(time_us: int) -> str:
+    """The day under which a time is stored."""
+    return (_EPOCH + timedelta(microseconds=time_us)).date().isoformat()

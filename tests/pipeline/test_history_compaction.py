@@ -47,8 +47,8 @@ def test_rows_stay_and_files_go(spark: SparkSession, tmp_path: Path) -> None:
     done = compact(spark, folder, progress=lambda count, total: seen.append((count, total)))
     after = tally(folder, "reports")
     assert sorted(folder.read(spark, "reports").select(ALL).collect()) == rows
-    assert after.files == after.tiles == before.tiles < before.files
-    assert (after.rows, after.first_day, after.days) == (before.rows, before.first_day, 1)
+    assert after.files == len(list(folder.partitions("reports"))) < before.files
+    assert after[:6] == before[:6]  # rows, days, tiles
     assert seen[0][0] == 0
     assert seen[-1] == (done.partitions, done.partitions)
     assert done.files_before > done.files_after == done.partitions

@@ -46,8 +46,8 @@ def test_recorded_stored_and_replayed_is_the_same(spark: SparkSession, tmp_path:
         assert Replay(new, math.inf).run(in_order(rows)) == len(before)
         after = recording.everything(new)
     assert by_key(after) == by_key(before)
-    assert [one.topic for one in after] == [one.topic for one in before]
-    headers = {one.value: one.headers for one in before if one.headers}
+    # What poison had beside it, nobody can make again.
+    headers = {one.value: one.headers for one in before if one.headers and one.value}
     assert headers == {one.value: one.headers for one in after if one.value in headers}
 
     # A part of it.

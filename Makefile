@@ -9,8 +9,9 @@ READY := $(VENV)/.ready
 
 demo: $(READY)
 	@rm -rf out/demo && mkdir -p out/demo
-	$(BIN)/mercury up --bus sqlite:out/demo/mercury.db --vehicles 500 --event 2000,2000,150 \
-		--event-after 15 --for 60
+	$(BIN)/mercury up --config examples/city.toml --bus sqlite:out/demo/mercury.db \
+		--vehicles 1500 --event 2000,2000,100 --event-kind collision --event-after 12 \
+		--jam 1000,3000,600 --jam-after 20 --for 60
 
 test: $(READY)
 	$(BIN)/python -m pytest -q

@@ -1,5 +1,6 @@
 """Configuration: one TOML file, environment over it, flags over that."""
 
+from mercury.config.detection import CongestionSettings, DetectionSettings, KindSettings
 from mercury.config.loading import load_settings
 from mercury.config.report import Setting, describe, to_toml
 from mercury.config.settings import (
@@ -19,6 +20,9 @@ __all__ = [
     "BrokerSettings",
     "BusSettings",
     "ClientSettings",
+    "CongestionSettings",
+    "DetectionSettings",
+    "KindSettings",
     "LogSettings",
     "PipelineSettings",
     "SessionSettings",

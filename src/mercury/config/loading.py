@@ -6,11 +6,11 @@ import difflib
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from pydantic import SecretStr, ValidationError
+from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from pydantic_settings import EnvSettingsSource
@@ -22,7 +22,7 @@ PREFIX = "MERCURY_"
 CONFIG_VARIABLE = "MERCURY_CONFIG"
 DEFAULT_FILE = Path("mercury.toml")
 
-_Tables = dict[str, dict[str, Any]]
+_Tables = dict[str, Any]
 
 
 class _Layer(NamedTuple):
@@ -38,6 +38,15 @@ class _Layer(NamedTuple):
             return _variable(name)
         return f"{self.file}: {name}" if self.file else f"flag {name}"
 
+    def says(self, name: str) -> bool:
+        """Whether this source has a setting or a table of this dotted name."""
+        table: Any = self.tables
+        for part in name.split("."):
+            if not isinstance(table, dict) or part not in table:
+                return False
+            table = table[part]
+        return True
+
 
 def load_settings(
     path: Path | None = None, overrides: Mapping[str, object] | None = None
@@ -51,9 +60,8 @@ def load_settings(
     merged: _Tables = {}
     origins: dict[str, Origin] = {}
     for layer in layers:
-        for section, values in layer.tables.items():
-            merged.setdefault(section, {}).update(values)
-            origins.update({f"{section}.{key}": layer.origin for key in values})
+        _merge(merged, layer.tables)
+        origins.update({name: layer.origin for name, _ in _leaves(layer.tables)})
     try:
         settings = Settings.model_validate(merged)
     except ValidationError as error:
@@ -82,15 +90,29 @@ def _read_file(path: Path | None) -> _Layer:
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{path} is not valid TOML: {error}") from error
     layer = _Layer("file", path, document)
-    for section, table in document.items():
-        if isinstance(table, dict) and table:
-            for key in table:
-                _check_known(layer, f"{section}.{key}")
-        elif section not in Settings.model_fields:
-            _check_known(layer, section)
-        elif not isinstance(table, dict):
-            raise ConfigurationError(f"{layer.label(section)} should be a table, [{section}]")
+    for name, value in _leaves(document):
+        if not _is_table(name):
+            _check_known(layer, name)
+        elif not isinstance(value, dict):
+            raise ConfigurationError(f"{layer.label(name)} should be a table, [{name}]")
     return layer
+
+
+def _leaves(tables: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """What stands in tables, however deep, by dotted name; an empty table stands for itself."""
+    for key, value in tables.items():
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _merge(under: _Tables, over: _Tables) -> None:
+    for key, value in over.items():
+        if isinstance(value, dict) and isinstance(under.get(key, {}), dict):
+            _merge(under.setdefault(key, {}), value)
+        else:
+            under[key] = value
 
 
 def _read_environment() -> _Layer:
@@ -100,7 +122,8 @@ def _read_environment() -> _Layer:
         if not variable.upper().startswith(PREFIX) or variable.upper() == CONFIG_VARIABLE:
             continue
         if "." in name:
-            _check_known(layer, name)
+            if not _is_table(name):  # a table within a section may be given as JSON
+                _check_known(layer, name)
         elif name in Settings.model_fields:
             raise ConfigurationError(
                 f"{variable} names a section, its settings are {_variable(name)}__<NAME>"
@@ -112,14 +135,17 @@ def _read_flags(overrides: Mapping[str, object]) -> _Layer:
     layer = _Layer("flag", None, {})
     for name, value in overrides.items():
         _check_known(layer, name)
-        section, _, key = name.partition(".")
+        *path, key = name.split(".")
+        table = layer.tables
         if value is not None:
-            layer.tables.setdefault(section, {})[key] = value
+            for part in path:
+                table = table.setdefault(part, {})
+            table[key] = value
     return layer
 
 
 def _check_known(layer: _Layer, name: str) -> None:
-    fields = _fields()
+    fields = _fields(name)
     if name in fields:
         return
     # A setting under the wrong section is likelier than a slip of the pen.
@@ -133,13 +159,32 @@ def _check_known(layer: _Layer, name: str) -> None:
     raise ConfigurationError(f"{label} is not a setting, did you mean {suggestion}?")
 
 
-def _fields() -> dict[str, FieldInfo]:
-    """All settings by dotted name."""
-    return {
-        f"{section}.{key}": field
-        for section, outer in Settings.model_fields.items()
-        for key, field in getattr(outer.annotation, "model_fields", {}).items()
-    }
+def _is_table(name: str) -> bool:
+    return any(known.startswith(f"{name}.") for known in _fields(name))
+
+
+def _fields(like: str) -> dict[str, FieldInfo]:
+    """All settings by dotted name; where users name a table, it is named as in `like`."""
+    given = tuple(like.split("."))
+
+    def walk(model: type[BaseModel], path: tuple[str, ...]) -> Iterator[tuple[str, FieldInfo]]:
+        for key, field in model.model_fields.items():
+            here = (*path, key)
+            tables = [
+                inner
+                for inner in (field.annotation, *get_args(field.annotation))
+                if isinstance(inner, type) and issubclass(inner, BaseModel)
+            ]
+            if not tables:
+                yield ".".join(here), field
+            elif tables[0] is field.annotation:
+                yield from walk(tables[0], here)
+            else:
+                named_here = given[: len(here)] == here and len(given) > len(here)
+                name = given[len(here)] if named_here else "<name>"
+                yield from walk(tables[0], (*here, name))
+
+    return dict(walk(Settings, ()))
 
 
 def _variable(name: str) -> str:
@@ -147,21 +192,32 @@ def _variable(name: str) -> str:
 
 
 def _sentence(error: ErrorDetails, layers: list[_Layer]) -> str:
-    section, *rest = map(str, error["loc"])
+    path = list(map(str, error["loc"]))
     context = error.get("ctx", {})
-    # A contradiction is blamed on the setting that somebody gave, not on a default.
-    keys = context.get("keys", rest[:1])
-    label, key = next(
-        (layer.label(f"{section}.{key}"), key)
-        for layer in reversed(layers)
-        for key in keys
-        if key in layer.tables.get(section, {})
-    )
+    if error["type"] == "missing":
+        missing = path.pop()
+        return f"{_label([path], layers)} needs a {missing}"
     if "keys" in context:
+        # A contradiction is blamed on the setting that somebody gave, not on a default.
+        label = _label([[*path, key] for key in context["keys"]], layers)
         return f"{label}: {error['msg']}"
+    label = _label([path], layers)
     message = re.sub(r"^\w+ (?=should )", "", error["msg"]).partition(", unable to")[0]
-    annotation = _fields()[f"{section}.{key}"].annotation
+    name = ".".join(path)
+    field = _fields(name).get(name)
+    annotation = field.annotation if field else None
     if SecretStr in (annotation, *get_args(annotation)):
         return f"{label} {message}"
     given = repr(error["input"])
     return f"{label} {message}, not {given if len(given) <= 60 else given[:57] + '...'}"
+
+
+def _label(paths: list[list[str]], layers: list[_Layer]) -> str:
+    """How a user finds the first of these that somebody gave, or the table around it."""
+    for length in range(len(paths[0]), 0, -1):
+        for layer in reversed(layers):
+            for path in paths:
+                name = ".".join(path[:length])
+                if layer.says(name):
+                    return layer.label(name)
+    return ".".join(paths[0])

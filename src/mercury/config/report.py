@@ -38,14 +38,28 @@ def to_toml(settings: Settings) -> str:
     lines = ['# "none" stands for no value.']
     for section, field in type(settings).model_fields.items():
         table = getattr(settings, section)
-        if not isinstance(table, BaseModel):
-            continue
-        lines += ["", f"# {field.description or section}", f"[{section}]"]
-        for name, value, description in _walk(table):
+        if isinstance(table, BaseModel):
+            lines += ["", f"# {field.description or section}", *_table_lines(table, section)]
+    return "\n".join(lines) + "\n"
+
+
+def _table_lines(table: BaseModel, path: str) -> Iterator[str]:
+    yield f"[{path}]"
+    for key, field in type(table).model_fields.items():
+        value = getattr(table, key)
+        if not isinstance(value, BaseModel | dict):
             masked = _masked(value)
             hidden = "" if masked == value else "# "
-            lines += [f"# {description}", f"{hidden}{name} = {_toml_value(masked)}"]
-    return "\n".join(lines) + "\n"
+            yield from (f"# {field.description}", f"{hidden}{key} = {_toml_value(masked)}")
+    # Tables come last: what followed them would be theirs.
+    for key, field in type(table).model_fields.items():
+        value = getattr(table, key)
+        if isinstance(value, BaseModel):
+            yield from ("", f"# {field.description}", *_table_lines(value, f"{path}.{key}"))
+        elif isinstance(value, dict):
+            yield from ("", f"# {field.description}")
+            for name, inner in value.items():
+                yield from _table_lines(inner, f"{path}.{key}.{_toml_key(name)}")
 
 
 def _walk(model: BaseModel, prefix: str = "") -> Iterator[tuple[str, object, str]]:
@@ -53,6 +67,9 @@ def _walk(model: BaseModel, prefix: str = "") -> Iterator[tuple[str, object, str
         value = getattr(model, key)
         if isinstance(value, BaseModel):
             yield from _walk(value, f"{prefix}{key}.")
+        elif isinstance(value, dict):
+            for name, inner in value.items():
+                yield from _walk(inner, f"{prefix}{key}.{name}.")
         else:
             yield prefix + key, value, field.description or ""
 
@@ -72,3 +89,7 @@ def _toml_value(value: object) -> str:
         # JSON and TOML escape alike, but for the one control character that JSON lets through.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return json.dumps(value)
+
+
+def _toml_key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)

@@ -3,42 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
-from pydantic import ValidationInfo as FieldContext
-from pydantic_core import PydanticCustomError
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from mercury.config.detection import DetectionSettings
+from mercury.config.section import Section
 
 Origin = Literal["default", "file", "environment", "flag"]
 
 GIB = 1024**3
-
-
-class Section(BaseModel):
-    """A table of the configuration file."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _read_none_and_refuse_truth_as_number(cls, value: Any, context: FieldContext) -> Any:
-        annotation = cls.model_fields[str(context.field_name)].annotation
-        types = get_args(annotation) or (annotation,)
-        # TOML and the environment have no null, yet a limit must be removable.
-        if isinstance(value, str) and value.lower() == "none" and type(None) in types:
-            return None
-        # Pydantic reads true as 1.
-        if isinstance(value, bool) and (int in types or float in types):
-            raise PydanticCustomError("number_type", "Input should be a number")
-        return value
-
-    def _refuse_above(self, key: str, limit_key: str) -> None:
-        value, limit = getattr(self, key), getattr(self, limit_key)
-        if value > limit:
-            message = f"{key} = {value} is above {limit_key} = {limit}"
-            context = {"message": message, "keys": (key, limit_key)}
-            raise PydanticCustomError("contradiction", "{message}", context)
 
 
 class BusSettings(Section):
@@ -283,6 +258,9 @@ class Settings(BaseSettings):
         default_factory=ClientSettings, description="The endpoint on the vehicle or device"
     )
     sim: SimSettings = Field(default_factory=SimSettings, description="A city to try it in")
+    detection: DetectionSettings = Field(
+        default_factory=DetectionSettings, description="What is found in many messages"
+    )
     log: LogSettings = Field(default_factory=LogSettings, description="What is written to stderr")
 
     _origins: dict[str, Origin] = PrivateAttr(default_factory=dict)

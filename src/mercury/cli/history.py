@@ -245,11 +245,13 @@ def _show(result: dict[str, Any], rows: list[dict[str, Any]], as_json: bool, non
         number = isinstance(value, int | float)
         table.add_column(name, justify="right" if number else "left", no_wrap=name == "time")
     for row in rows:
-        table.add_row(*(_cell(value) for value in row.values()))
+        table.add_row(*(_cell(name, value) for name, value in row.items()))
     Console(highlight=False, markup=False).print(table)
 
 
-def _cell(value: object) -> str:
+def _cell(name: str, value: object) -> str:
     if value is None:
         return ""
+    if name == "time":
+        return str(value)[:23].replace("T", " ")  # UTC, to the millisecond
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -76,7 +76,7 @@ def fill(bus: Bus, steps: int = 60, vehicles: int = 10, seed: int = 1) -> int:
         for step in range(steps):
             clock.return_value = (BEGIN_US + step * HOUR_US // steps) * 1000
             records = [
-                report(f"car-{n}", 40.5 + rng.random() / 2, -112 + rng.random() / 2)
+                report(f"car-{n}", 40.7 + rng.random() / 8, -112 + rng.random() / 8)
                 for n in range(vehicles)
             ]
             records += [

@@ -215,7 +215,7 @@ def test_killed_at_random_moments(spark: SparkSession, tmp_path: Path) -> None:
 def put_under_load(bus: Bus, done: threading.Event) -> None:
     while not done.wait(0.02):
         for number in range(10):
-            bus.append(*recording.report(f"car-{number}", 40.0 + number / 10, -111.0))
+            bus.append(*recording.report(f"car-{number}", 40.0 + number / 100, -111.0))
         bus.append(*recording.event("car-1", recording.CRASH))
         bus.append("events.collision", b"poison", b"k")
         bus.flush_now()

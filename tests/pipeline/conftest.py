@@ -17,6 +17,8 @@ def spark() -> Iterator[SparkSession]:
         check_java()
     except PipelineError as error:
         pytest.skip(str(error))
-    session = start_session("local[2]", name="mercury-tests")
+    # Tests are over before the JVM's better compiler pays.
+    quick = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m"}
+    session = start_session("local[2]", name="mercury-tests", settings=quick)
     yield session
     session.stop()

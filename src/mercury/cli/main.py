@@ -16,7 +16,9 @@ from mercury.cli import (
     config,
     dev,
     doctor,
+    history,
     pipeline,
+    replay,
     send,
     sim,
     tail,
@@ -40,6 +42,8 @@ app.command("pipeline")(pipeline.pipeline)
 app.add_typer(sim.app, name="sim")
 app.command("send")(send.send)
 app.command("tail")(tail.tail)
+app.add_typer(history.app, name="history")
+app.command("replay")(replay.replay)
 app.command("config")(config.config)
 app.command("doctor")(doctor.doctor)
 app.add_typer(bench.app, name="bench")

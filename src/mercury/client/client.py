@@ -110,6 +110,7 @@ class Client:
         self._established = asyncio.Event()
         self._refusal: str | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = 0.0  # what it was set for
         self._tasks: set[asyncio.Task[Any]] = set()
         self._endpoint: UdpEndpoint | None = None
         self._adapter = b""
@@ -410,13 +411,14 @@ class Client:
     def _set_timer(self) -> None:
         due = self.session.next_timer()
         if self._timer is not None:
-            if due is not None and not self._timer.cancelled() and self._timer.when() <= due:
+            if due is not None and self._timer_due <= due:
                 return  # wakes early enough, and then sets the timer anew
             self._timer.cancel()
             self._timer = None
         if due is not None:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_at(loop.time() + (due - now()), self._on_timer)
+            self._timer = loop.call_later(max(0.0, due - now()), self._on_timer)
+            self._timer_due = due
 
     def _on_timer(self) -> None:
         self._timer = None

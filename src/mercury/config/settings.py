@@ -173,6 +173,12 @@ class PipelineSettings(Section):
     checkpoint: Path | None = Field(
         default=None, description="Folder of the jobs' state; none is beside the bus file"
     )
+    history_folder: Path | None = Field(
+        default=None, description="Folder of the stored tables; none is beside the bus file"
+    )
+    history_interval_s: float = Field(
+        default=10.0, gt=0, description="What came is added to the stored tables so often"
+    )
     metrics_port: int | None = Field(
         default=None,
         ge=0,

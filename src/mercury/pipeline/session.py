@@ -40,7 +40,7 @@ _LOCAL = {
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m",
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -Xss4m",
     "spark.driver.memory": "2g",
 }
 _QUIET_LOGS = """\

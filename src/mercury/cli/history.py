@@ -1,0 +1,257 @@
+"""`mercury history`: what was stored, asked for."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from mercury.cli import frame, history_folder, places, times
+from mercury.cli.describe import iso_time
+from mercury.cli.history_folder import FolderOption, MasterOption
+from mercury.model.area import Area, Circle, Position
+from mercury.model.errors import AreaError, ConfigurationError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row
+
+app = typer.Typer(help="Ask what was stored: who was where, what happened.", no_args_is_help=True)
+
+FromOption = Annotated[str | None, typer.Option("--from", help=times.TIME_HELP, metavar="TIME")]
+ToOption = Annotated[str | None, typer.Option("--to", help="Just before this", metavar="TIME")]
+
+
+@app.command()
+def where(
+    vehicle: Annotated[str, typer.Argument(help="Identity of the client")],
+    at: Annotated[str | None, typer.Option(help=times.TIME_HELP, metavar="TIME")] = None,
+    begin: FromOption = None,
+    end: ToOption = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many of a track")] = 1000,
+    config: frame.ConfigOption = None,
+    folder: FolderOption = None,
+    spark_master: MasterOption = None,
+    as_json: frame.JsonOption = False,
+) -> None:
+    """Where a vehicle was: last, at a time, or its way between two."""
+    at_us = times.instant(at, "--at")
+    from_us, to_us = times.span(begin, end)
+    if at is not None and (begin is not None or end is not None):
+        raise ConfigurationError("--at is one time, --from and --to are two")
+    settings = history_folder.load(config, folder, spark_master)
+    stored = history_folder.opened(settings)
+    from mercury.pipeline import history_queries as queries
+    from mercury.pipeline.history_tables import day_of
+
+    found: list[Row] = []
+    with history_folder.session(settings) as spark:
+        if begin is not None or end is not None:
+            days = _days(from_us, to_us)
+
+            def way() -> list[Row]:
+                rows = queries.within(stored.read(spark, "reports", *days), from_us, to_us)
+                return queries.track(rows, vehicle).limit(limit).collect()
+
+            found = queries.steady(way)
+        else:
+
+            def last(day: str) -> list[Row]:
+                rows = stored.read(spark, "reports", day, day)
+                rows = queries.within(rows, None, None if at_us is None else at_us + 1)
+                return queries.last_known(rows, vehicle).collect()
+
+            # The last report is most likely on the last day.
+            for day in reversed(stored.days("reports")):
+                if at_us is None or day <= day_of(at_us):
+                    found = queries.steady(partial(last, day))
+                if found:
+                    break
+    track = [_timed(row) for row in found]
+    _show({"vehicle": vehicle, "track": track}, track, as_json, f"no report of {vehicle}")
+
+
+@app.command()
+def area(
+    lat: Annotated[float | None, typer.Option()] = None,
+    lon: Annotated[float | None, typer.Option()] = None,
+    radius: Annotated[float, typer.Option(min=0.1, help="In metres")] = 500.0,
+    geojson: Annotated[Path | None, typer.Option(help="An area, in a file")] = None,
+    begin: FromOption = None,
+    end: ToOption = None,
+    kind: Annotated[str | None, typer.Option(help="Only this kind of event")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many, the oldest first")] = 1000,
+    config: frame.ConfigOption = None,
+    folder: FolderOption = None,
+    spark_master: MasterOption = None,
+    as_json: frame.JsonOption = False,
+) -> None:
+    """What happened in an area: events, alerts that reached into it, and how much traffic."""
+    from_us, to_us = times.span(begin, end)
+    asked = _asked_area(lat, lon, radius, geojson)
+    settings = history_folder.load(config, folder, spark_master)
+    stored = history_folder.opened(settings)
+    from mercury.pipeline import history_queries as queries
+
+    with history_folder.session(settings) as spark:
+        days = _days(from_us, to_us)
+
+        def ask() -> tuple[list[Row], Row]:
+            events, alerts, reports = (
+                queries.within(stored.read(spark, table, *days), from_us, to_us)
+                for table in ("events", "alerts", "reports")
+            )
+            listed = queries.happened(
+                queries.inside(events, asked), queries.reaching(alerts, asked), kind
+            )
+            return (
+                listed.limit(limit).collect(),
+                queries.traffic(queries.inside(reports, asked)).collect()[0],
+            )
+
+        found, seen = queries.steady(ask)
+    happened = [_timed(row) for row in found]
+    result = {"happened": happened, **_rounded(seen.asDict())}
+    _show(result, happened, as_json, "no event and no alert")
+    if not as_json:
+        print(f"{seen.reports:,} reports of {seen.vehicles:,} vehicles")
+
+
+@app.command()
+def busiest(
+    day: Annotated[str | None, typer.Option(help="As 2026-03-01; default the last one")] = None,
+    top: Annotated[int, typer.Option(min=1)] = 10,
+    config: frame.ConfigOption = None,
+    folder: FolderOption = None,
+    spark_master: MasterOption = None,
+    as_json: frame.JsonOption = False,
+) -> None:
+    """The tiles with the most reports of a day."""
+    settings = history_folder.load(config, folder, spark_master)
+    stored = history_folder.opened(settings)
+    from mercury.pipeline import history_queries as queries
+    from mercury.pipeline.tiles import tile_centre
+
+    days = stored.days("reports")
+    if not days or (day is not None and day not in days):
+        known = f"there are {days[0]} to {days[-1]}" if days else "nothing is stored yet"
+        raise ConfigurationError(f"no reports of {day or 'any day'}: {known}")
+    chosen = day or days[-1]
+    with history_folder.session(settings) as spark:
+        found = queries.steady(
+            lambda: queries.busiest(stored.read(spark, "reports", chosen, chosen), top).collect()
+        )
+    tiles = []
+    for row in found:
+        lat, lon = tile_centre(row.tile) or (None, None)
+        tiles.append(_rounded({"tile": row.tile, "lat": lat, "lon": lon, **row.asDict()}))
+    _show({"day": chosen, "tiles": tiles}, tiles, as_json, "no reports")
+
+
+@app.command()
+def compact(
+    config: frame.ConfigOption = None,
+    folder: FolderOption = None,
+    spark_master: MasterOption = None,
+    as_json: frame.JsonOption = False,
+) -> None:
+    """Make few large files of many small ones; others may read and the job may add meanwhile."""
+    settings = history_folder.load(config, folder, spark_master)
+    stored = history_folder.opened(settings)
+    from mercury.pipeline.history_compaction import compact as compact_folder
+
+    with (
+        history_folder.session(settings) as spark,
+        Progress(console=frame.progress, transient=True) as bar,
+    ):
+        task = bar.add_task("days and tiles", total=None)
+        done = compact_folder(
+            spark,
+            stored,
+            progress=lambda count, total: bar.update(task, completed=count, total=total),
+        )
+    if as_json:
+        frame.print_json(done._asdict())
+    else:
+        print(
+            f"{done.files_before:,} files of {done.partitions:,} days and tiles"
+            f" became {done.files_after:,}"
+        )
+
+
+@app.command()
+def tables(
+    config: frame.ConfigOption = None,
+    folder: FolderOption = None,
+    as_json: frame.JsonOption = False,
+) -> None:
+    """What is stored: rows, days, files and bytes of each table."""
+    stored = history_folder.opened(history_folder.load(config, folder))
+    from mercury.pipeline.history_tables import TABLES
+    from mercury.pipeline.history_tally import tally
+
+    with frame.progress.status("counting"):
+        found = [tally(stored, table)._asdict() for table in TABLES]
+    _show({"folder": str(stored.path), "tables": found}, found, as_json, "nothing")
+
+
+def _asked_area(lat: float | None, lon: float | None, radius_m: float, file: Path | None) -> Area:
+    if file is not None:
+        if lat is not None or lon is not None:
+            raise ConfigurationError("an area is given by --geojson or by --lat and --lon")
+        return places.geojson_area(str(file), "--geojson")
+    if lat is None or lon is None:
+        raise ConfigurationError("say where: --lat and --lon, or --geojson")
+    try:
+        return Area(Circle(Position(lat, lon), radius_m))
+    except AreaError as error:
+        raise ConfigurationError(str(error)) from None
+
+
+def _days(from_us: int | None, to_us: int | None) -> tuple[str, str]:
+    from mercury.pipeline.history_tables import day_of
+
+    return "" if from_us is None else day_of(from_us), "~" if to_us is None else day_of(to_us)
+
+
+def _timed(row: Row) -> dict[str, Any]:
+    values = _rounded(row.asDict())
+    return {"time": iso_time(values.pop("time_us")), **values}
+
+
+def _rounded(values: dict[str, Any]) -> dict[str, Any]:
+    """Positions to a centimetre, the rest to what was measured."""
+    return {
+        name: round(value, 7 if name in ("lat", "lon") else 2)
+        if isinstance(value, float)
+        else value
+        for name, value in values.items()
+    }
+
+
+def _show(result: dict[str, Any], rows: list[dict[str, Any]], as_json: bool, none: str) -> None:
+    if as_json:
+        frame.print_json(result)
+        return
+    if not rows:
+        print(none)
+        return
+    table = Table(box=None, pad_edge=False)
+    for name, value in rows[0].items():
+        number = isinstance(value, int | float)
+        table.add_column(name, justify="right" if number else "left", no_wrap=name == "time")
+    for row in rows:
+        table.add_row(*(_cell(name, value) for name, value in row.items()))
+    Console(highlight=False, markup=False).print(table)
+
+
+def _cell(name: str, value: object) -> str:
+    if value is None:
+        return ""
+    if name == "time":
+        return str(value)[:23].replace("T", " ")  # UTC, to the millisecond
+    return f"{value:,}" if isinstance(value, int) else str(value)

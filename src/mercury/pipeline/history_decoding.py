@@ -1,0 +1,176 @@
+"""What events and alerts say, as rows of the stored tables; poison is named, never raised."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import uuid
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StringType, StructField, StructType
+
+from mercury.geo.outline import bounding_circle
+from mercury.model import topics
+from mercury.model.errors import AreaError, PacketError
+from mercury.model.geojson import area_to_geojson
+from mercury.model.message import Value
+from mercury.pipeline.history_schemas import ALERT_COLUMNS, EVENT_COLUMNS, ORIGIN, joined
+from mercury.pipeline.schemas import RECORD
+from mercury.wire import mercury_pb2 as pb
+from mercury.wire import parse
+from mercury.wire.areas import area_from_pb
+from mercury.wire.codec import values_from_pb
+from mercury.wire.records import POSITION, read_place
+
+Said = dict[str, Any]
+_PROBLEM = StructType([StructField("problem", StringType())])
+
+
+def events(records: DataFrame) -> DataFrame:
+    """Records of `events.*` as rows; `problem` says why one is none."""
+    return _decoded(records, read_event, EVENT_COLUMNS)
+
+
+def alerts(records: DataFrame) -> DataFrame:
+    """Records of the alert topics as rows; `problem` says why one is none."""
+    return _decoded(records, read_alert, ALERT_COLUMNS)
+
+
+def read_event(topic: str, position: bytes | None, value: bytes) -> Said:
+    """The columns of an event, but for its time."""
+    envelope = parse(value)
+    if envelope.WhichOneof("payload") != "event":
+        raise PacketError("no-event")
+    event = envelope.event
+    place = read_place(((POSITION, position),)) if position else None
+    lat, lon = (place.lat, place.lon) if place else (None, None)
+    if event.HasField("position"):
+        lat, lon = event.position.lat, event.position.lon
+    speed_mps = event.speed_mps if event.HasField("speed_mps") else None
+    if speed_mps is None and place is not None:
+        speed_mps = place.speed_mps
+    return {
+        "kind": topic.removeprefix(topics.EVENTS_PREFIX),
+        "id": _id(envelope.id),
+        "reporter": envelope.source.client or envelope.source.service,
+        "heading_deg": _known(place.heading_deg if place else None),
+        "speed_mps": _known(speed_mps),
+        "radius_m": event.radius_m if event.HasField("radius_m") else None,
+        "priority": envelope.priority,
+        **_on_earth(lat, lon),
+        **_words(event),
+    }
+
+
+def read_alert(topic: str, position: bytes | None, value: bytes) -> Said:
+    """The columns of an alert, but for its time."""
+    envelope = parse(value)
+    event = envelope.event if envelope.WhichOneof("payload") == "event" else None
+    lat = lon = None
+    if event is not None and event.HasField("position"):
+        lat, lon = event.position.lat, event.position.lon
+    shown = None
+    if envelope.destination.WhichOneof("target") == "area":
+        try:
+            area = area_from_pb(envelope.destination.area)
+        except AreaError:
+            raise PacketError("bad-coordinates") from None
+        centre = bounding_circle(area.shape).center
+        lat, lon = centre.lat, centre.lon
+        shown = json.dumps(area_to_geojson(area), separators=(",", ":"))
+    return {
+        "id": _id(envelope.id),
+        "kind": event.kind if event is not None else None,
+        "priority": envelope.priority,
+        "source": _address(envelope.source),
+        "destination": _address(envelope.destination),
+        "expires_us": _instant(envelope.expires_us),
+        "correlation": _id(envelope.correlation) if envelope.correlation else None,
+        "area": shown,
+        **_on_earth(lat, lon),
+        **(_words(event) if event is not None else {}),
+    }
+
+
+def _on_earth(lat: float | None, lon: float | None) -> Said:
+    if lat is None or lon is None:
+        return {"lat": None, "lon": None}
+    if not (abs(lat) <= 90.0 and abs(lon) <= 180.0):
+        raise PacketError("bad-coordinates")
+    return {"lat": lat, "lon": lon}
+
+
+def _words(event: pb.Event) -> Said:
+    values = {key: _plain(value) for key, value in values_from_pb(event.values).items()}
+    said = json.dumps(values, separators=(",", ":"), sort_keys=True) if values else None
+    return {"text": event.text or None, "values": said}
+
+
+def _plain(value: Value) -> Value | None:
+    """What JSON knows."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return _known(value) if isinstance(value, float) else value
+
+
+def _id(id: bytes) -> str:
+    if len(id) != 16:
+        raise PacketError("malformed")
+    return str(uuid.UUID(bytes=id))
+
+
+def _address(address: pb.Address) -> str | None:
+    which = address.WhichOneof("target")
+    name = getattr(address, which) if which else None
+    return f"{which}:{name}" if isinstance(name, str) else which
+
+
+def _known(number: float | None) -> float | None:
+    return number if number is not None and math.isfinite(number) else None
+
+
+def _instant(time_us: int) -> int | None:
+    """A time that a column can hold; 0 is none."""
+    return time_us if 0 < time_us < 2**63 else None
+
+
+def _decoded(
+    records: DataFrame, read: Callable[[str, bytes | None, bytes], Said], columns: StructType
+) -> DataFrame:
+    schema = joined(columns, ORIGIN, _PROBLEM)
+    return records.select(*RECORD.names).mapInArrow(
+        partial(_read_rows, read, to_arrow_schema(schema)), schema
+    )
+
+
+def _read_rows(
+    read: Callable[[str, bytes | None, bytes], Said],
+    schema: pa.Schema,
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    kept = set(ORIGIN.names) | {"time_us"}  # as they came
+    for batch in batches:
+        said = []
+        needed = (batch.column(name).to_pylist() for name in ("topic", "position", "value"))
+        for topic, position, value in zip(*needed, strict=True):
+            try:
+                said.append(read(topic, position, value or b""))
+            except PacketError as error:
+                said.append({"problem": error.reason})
+            except Exception as error:  # whatever it is, it is in this record alone
+                said.append({"problem": f"unreadable: {type(error).__name__}"})
+        yield pa.RecordBatch.from_arrays(
+            [
+                batch.column(field.name).cast(field.type)
+                if field.name in kept
+                else pa.array([one.get(field.name) for one in said], field.type)
+                for field in schema
+            ],
+            schema=schema,
+        )

@@ -1,0 +1,72 @@
+"""The columns of the stored tables: plain ones to ask for, and the record as it was."""
+
+from __future__ import annotations
+
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+_TEXT, _WHOLE, _REAL, _BYTES = StringType(), LongType(), DoubleType(), BinaryType()
+
+
+def _columns(**types: DataType) -> StructType:
+    return StructType([StructField(name, type) for name, type in types.items()])
+
+
+# What the record was on the bus: with these a replay is exact.
+ORIGIN = _columns(
+    topic=_TEXT,
+    partition=IntegerType(),
+    offset=_WHOLE,
+    key=_BYTES,
+    position=_BYTES,
+    value=_BYTES,
+)
+PLACES = _columns(day=_TEXT, tile=_TEXT)  # in the folders' names
+
+REPORT_COLUMNS = _columns(
+    client=_TEXT, time_us=_WHOLE, lat=_REAL, lon=_REAL, heading_deg=_REAL, speed_mps=_REAL
+)
+EVENT_COLUMNS = _columns(
+    kind=_TEXT,
+    id=_TEXT,
+    reporter=_TEXT,
+    time_us=_WHOLE,
+    lat=_REAL,
+    lon=_REAL,
+    heading_deg=_REAL,
+    speed_mps=_REAL,
+    radius_m=_REAL,
+    priority=IntegerType(),
+    text=_TEXT,
+    values=_TEXT,  # JSON
+)
+ALERT_COLUMNS = _columns(
+    id=_TEXT,
+    kind=_TEXT,
+    priority=IntegerType(),
+    source=_TEXT,
+    destination=_TEXT,
+    time_us=_WHOLE,
+    expires_us=_WHOLE,
+    correlation=_TEXT,
+    area=_TEXT,  # GeoJSON
+    lat=_REAL,  # the area's centre
+    lon=_REAL,
+    text=_TEXT,
+    values=_TEXT,  # JSON
+)
+DELIVERY_COLUMNS = _columns(recipient=_TEXT, time_us=_WHOLE, lat=_REAL, lon=_REAL)
+REJECT_COLUMNS = _columns(reason=_TEXT, time_us=_WHOLE)
+
+
+def joined(*parts: StructType) -> StructType:
+    """One schema of several."""
+    return StructType([field for part in parts for field in part.fields])

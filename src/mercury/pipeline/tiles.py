@@ -1,0 +1,66 @@
+"""Web Mercator tiles: how stored records are grouped by place, `zoom-x-y`.
+
+At zoom 12 a tile is about 10 km wide at the equator, 7 km at 45°: a city has a few dozen.
+"""
+
+from __future__ import annotations
+
+import math
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+ZOOM = 12
+NOWHERE = "none"  # the tile of what has no place
+# Longer lists of tiles prune nothing that a scan would not skip as fast.
+MOST_TILES = 1024
+
+_SIDE = 1 << ZOOM
+_EDGE_LAT_DEG = math.degrees(math.atan(math.sinh(math.pi)))  # the map is a square
+
+
+def tile_at(lat: Column, lon: Column) -> Column:
+    """The tile of a position, by Spark's own expressions; `none` where a coordinate is null."""
+    phi = F.radians(F.greatest(F.least(lat, F.lit(_EDGE_LAT_DEG)), F.lit(-_EDGE_LAT_DEG)))
+    east = (lon + F.lit(180.0)) / F.lit(360.0)
+    south = (F.lit(1.0) - F.ln(F.tan(phi) + F.lit(1.0) / F.cos(phi)) / F.lit(math.pi)) / F.lit(2.0)
+    name = F.concat_ws("-", F.lit(str(ZOOM)), _step(east), _step(south))
+    return F.when(lat.isNotNull() & lon.isNotNull(), name).otherwise(F.lit(NOWHERE))
+
+
+def _step(share: Column) -> Column:
+    number = F.floor(share * F.lit(float(_SIDE)))
+    return F.greatest(F.least(number, F.lit(_SIDE - 1)), F.lit(0)).cast("string")
+
+
+def tiles_over(south: float, west: float, north: float, east: float) -> list[str] | None:
+    """The tiles that a box touches, `west > east` crosses ±180°; None if these are very many."""
+    # One more on each side: who stands on an edge may be counted to either tile.
+    low, high = max(_y(north) - 1, 0), min(_y(south) + 1, _SIDE - 1)
+    first, last = _x(west) - 1, _x(east) + 1
+    if west > east:
+        last += _SIDE
+    if (last - first + 1) * (high - low + 1) > MOST_TILES:
+        return None
+    columns = sorted({x % _SIDE for x in range(first, last + 1)})
+    return [f"{ZOOM}-{x}-{y}" for x in columns for y in range(low, high + 1)]
+
+
+def tile_centre(name: str) -> tuple[float, float] | None:
+    """Latitude and longitude of a tile's middle; None for what is no tile."""
+    zoom, _, rest = name.partition("-")
+    x, _, y = rest.partition("-")
+    if zoom != str(ZOOM) or not (x.isdecimal() and y.isdecimal()):
+        return None
+    up = math.pi * (1.0 - 2.0 * (int(y) + 0.5) / _SIDE)
+    return math.degrees(math.atan(math.sinh(up))), (int(x) + 0.5) / _SIDE * 360.0 - 180.0
+
+
+def _x(lon: float) -> int:
+    return min(max(math.floor((lon + 180.0) / 360.0 * _SIDE), 0), _SIDE - 1)
+
+
+def _y(lat: float) -> int:
+    phi = math.radians(min(max(lat, -_EDGE_LAT_DEG), _EDGE_LAT_DEG))
+    down = (1.0 - math.asinh(math.tan(phi)) / math.pi) / 2.0
+    return min(max(math.floor(down * _SIDE), 0), _SIDE - 1)

@@ -168,10 +168,13 @@ class PipelineSettings(Section):
         default="pipeline", min_length=1, description="Name of the pipeline, unique on the bus"
     )
     spark_master: str = Field(
-        default="local[2]", min_length=1, description="Spark cluster to run on"
+        default="local[3]", min_length=1, description="Spark cluster to run on"
     )
     checkpoint: Path | None = Field(
         default=None, description="Folder of the jobs' state; none is beside the bus file"
+    )
+    history: bool = Field(
+        default=True, description="Whether what was on the bus is kept as Parquet"
     )
     history_folder: Path | None = Field(
         default=None, description="Folder of the stored tables; none is beside the bus file"

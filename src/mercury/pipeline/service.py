@@ -9,16 +9,18 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from mercury.bus import Bus
 from mercury.config.settings import PipelineSettings
 from mercury.detection import CongestionRule, KindRule
-from mercury.model.errors import JobFailedError, PipelineError
+from mercury.model.errors import ConfigurationError, JobFailedError
 from mercury.model.message import Address
 from mercury.pipeline.alerts_sink import AlertsSink
 from mercury.pipeline.congestion_job import CongestionJob
 from mercury.pipeline.core_job import CoreJob
 from mercury.pipeline.event_job import EventJob
+from mercury.pipeline.history_job import HistoryJob
 from mercury.pipeline.schemas import RECORD
 from mercury.pipeline.session import start_session
 from mercury.pipeline.transforms import events
@@ -51,6 +53,8 @@ class Pipeline(Service):
         self._spark: SparkSession | None = None
         self._sink: AlertsSink | None = None
         self._jobs: list[CoreJob] = []
+        self._history: HistoryJob | None = None
+        self._queries: dict[str, StreamingQuery] = {}
 
     def statistics(self) -> Statistics:
         counters: Counter[str] = Counter()
@@ -58,6 +62,11 @@ class Pipeline(Service):
         for job in self._jobs:
             counters += job.counters
             dropped += job.dropped
+        if self._history is not None:
+            counters["history_rows"] = self._history.counters.total()
+            dropped += Counter(
+                {f"history-{reason}": n for reason, n in self._history.rejected.items()}
+            )
         gauges: dict[str, float] = {}
         for job in self._jobs:
             gauges |= {f"{job.name}_lag": job.lag, f"{job.name}_position": job.position}
@@ -75,21 +84,34 @@ class Pipeline(Service):
         if self._congestion is not None:
             self._jobs.append(CongestionJob(self._congestion, sink, checkpoint, now_us))
         for job in self._jobs:
-            await asyncio.to_thread(job.start, self._spark, self._bus_uri)
+            query = await asyncio.to_thread(job.start, self._spark, self._bus_uri)
+            self._queries[job.name] = query
+        if self.settings.history:
+            folder = self.settings.history_folder or self._beside_bus("history")
+            interval_s = self.settings.history_interval_s
+            self._history = HistoryJob(folder, checkpoint, interval_s=interval_s)
+            query = await asyncio.to_thread(self._history.start, self._spark, self._bus_uri)
+            self._queries["history"] = query
         self.spawn(self._watch())
 
     def _checkpoint(self) -> Path:
-        if self.settings.checkpoint is not None:
-            return self.settings.checkpoint
+        return self.settings.checkpoint or self._beside_bus("pipeline")
+
+    def _beside_bus(self, what: str) -> Path:
         scheme, _, path = self._bus_uri.partition(":")
         if scheme != "sqlite":
-            raise PipelineError("with this bus the pipeline needs a checkpoint folder")
-        return Path(f"{path}-pipeline")
+            raise ConfigurationError(
+                "with this bus the pipeline must be told its folders:"
+                " pipeline.checkpoint and pipeline.history_folder"
+            )
+        return Path(f"{path}-{what}")
 
     async def _stop(self) -> None:
-        for job in self._jobs:
-            if job.query is not None:
-                await asyncio.to_thread(job.query.stop)
+        for name, query in self._queries.items():
+            if name != "history":
+                await asyncio.to_thread(query.stop)
+        if self._history is not None:
+            await asyncio.to_thread(self._history.stop)
         if self._spark is not None:
             await asyncio.to_thread(self._spark.stop)
 
@@ -99,11 +121,11 @@ class Pipeline(Service):
         forget_at = now() + _FORGET_S
         while True:
             await asyncio.sleep(_TICK_S)
+            for name, query in self._queries.items():
+                if not query.isActive:
+                    why = str(query.exception()).split("\n", 1)[0]
+                    raise JobFailedError(f"the {name} job ended: {why}")
             for job in self._jobs:
-                assert job.query is not None
-                if not job.query.isActive:
-                    why = str(job.query.exception()).split("\n", 1)[0]
-                    raise JobFailedError(f"the {job.name} job ended: {why}")
                 await asyncio.to_thread(job.tick)
             if now() >= forget_at:
                 forget_at = now() + _FORGET_S

@@ -8,7 +8,19 @@ import sys
 import typer
 
 from mercury import __version__
-from mercury.cli import adapter, bench, broker, client, config, doctor, send, sim, tail, up
+from mercury.cli import (
+    adapter,
+    bench,
+    broker,
+    client,
+    config,
+    doctor,
+    import_,
+    send,
+    sim,
+    tail,
+    up,
+)
 from mercury.cli.frame import fail
 from mercury.model.errors import MercuryError
 
@@ -26,6 +38,7 @@ app.command("client")(client.client)
 app.add_typer(sim.app, name="sim")
 app.command("send")(send.send)
 app.command("tail")(tail.tail)
+app.command("import")(import_.import_)
 app.command("config")(config.config)
 app.command("doctor")(doctor.doctor)
 app.add_typer(bench.app, name="bench")

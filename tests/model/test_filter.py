@@ -326,3 +326,9 @@ def test_travels_to_another_process() -> None:
     assert arrived.text == "a==1"
     assert arrived.matches({"a": 1})
     assert repr(arrived) == "compile_filter('a==1')"
+
+
+def test_a_filter_says_what_it_asks_for() -> None:
+    text = "a < 1 and (not b exists or 2 < `c d`) and a in (1, 2)"
+    assert compile_filter(text).keys == {"a", "b", "c d"}
+    assert compile_filter("").keys == set()

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import math
-import struct
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from mercury.model.area import Position
 from mercury.model.message import Address, Attributes, Event, Kind, Message
-from mercury.pipeline.positions import double_at
 from mercury.pipeline.schemas import RECORD
 from mercury.pipeline.transforms import events, positions
 from mercury.wire import encode
 from mercury.wire.records import place_header
-
-NUMBERS = [
-    0.0, -0.0, 1.0, -1.0, 0.1, -111.891, 40.7608, 179.9999999, -180.0, 1e300, -1e-300, 2.0**-1022,
-    math.pi, 13.888888888888889,
-]  # fmt: skip
 
 
 def record(
@@ -38,22 +30,6 @@ def event(position: Position | None = None, source: Address | None = None, **mor
             payload=Event("collision", position, **more),  # type: ignore[arg-type]
         )
     )
-
-
-def test_doubles_are_read_bit_by_bit(spark: SparkSession) -> None:
-    rows = [(struct.pack(">d", number),) for number in NUMBERS]
-    found = spark.createDataFrame(rows, "b binary").select(double_at(F.col("b"), 0)).collect()
-    for number, (read,) in zip(NUMBERS, found, strict=True):
-        assert read == number
-
-
-def test_what_is_no_double(spark: SparkSession) -> None:
-    rows = [(struct.pack(">d", math.nan),), (b"short",), (None,)]
-    frame = spark.createDataFrame(rows, "b binary").select(double_at(F.col("b"), 0))
-    (nan,), (short,), (none,) = frame.collect()
-    assert math.isnan(nan)
-    assert short is None
-    assert none is None
 
 
 def test_reports_become_columns(spark: SparkSession) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mercury.adapter.interests import MAX_PER_CLIENT, Interests
+from mercury.adapter.missed import AddressedAlert, MissedAlerts
 from mercury.adapter.outbound import FanOut, Outbound
 from mercury.adapter.standing import StandingAlerts
 from mercury.bus import Bus, Consumer, FromTime, Record
@@ -43,7 +44,7 @@ from mercury.session import (
 )
 from mercury.wire import MAX_BODY_BYTES, encode, mercury_pb2, parse
 from mercury.wire.areas import area_from_pb
-from mercury.wire.packet import TOKEN_BYTES
+from mercury.wire.packet import MAX_PRIORITY, TOKEN_BYTES
 from mercury.wire.records import (
     Headers,
     Route,
@@ -87,6 +88,7 @@ class Adapter(Service):
         self.dropped: Counter[str] = Counter()
         self.interests = Interests(self.sessions.table)
         self.standing = StandingAlerts(self.sessions.table)
+        self.missed = MissedAlerts()
         self._stalls = StallMeter(settings.stall_probe_s)
         self._endpoint: UdpEndpoint | None = None
         self._outbound: Outbound | None = None
@@ -112,6 +114,7 @@ class Adapter(Service):
             gauges={
                 "sessions": len(self.sessions.table),
                 "standing_alerts": len(self.standing),
+                "kept_alerts": len(self.missed),
                 "subscriptions": len(self.interests),
                 "packets_waiting": self._outbound.waiting if self._outbound else 0,
                 "loop_stall_s": self._stalls.longest_s,
@@ -192,21 +195,30 @@ class Adapter(Service):
                 if time >= self._complain_at:
                     self._complain_at = time + _COMPLAINT_S
                     log.error("messages are lost, the bus does not take them: %s", error)
-        if sessions.outbox:
-            assert self._outbound is not None
-            for packet, address in sessions.outbox:
-                self._outbound.put(packet, address, Priority.REPLY)
-            sessions.outbox.clear()
-            self._outbound.kick()
+        assert self._outbound is not None
+        self._send_answers()
+        self._outbound.kick()
+
+    def _send_answers(self) -> None:
+        """Queue what the sessions say for themselves; alerts wait for the grant they need."""
+        assert self._outbound is not None
+        for packet, address in self.sessions.outbox:
+            self._outbound.put(packet, address, MAX_PRIORITY)
+        self.sessions.outbox.clear()
 
     def _on_opened(self, event: Opened) -> None:
         self.counters["sessions_opened"] += 1
+        self._send_answers()
+        session, seen = event.session, set(event.envelope.seen)
         if event.replaced is not None:
-            # It renews the subscriptions it still wants, and hears standing alerts again: what was
-            # sent to its earlier life may not have arrived, and the client drops doubles.
+            # It renews the subscriptions it still wants, and hears alerts again unless it says
+            # that it has seen them: what was sent to its earlier life may not have arrived.
             self.counters["sessions_replaced"] += 1
             self.interests.closed(event.replaced)
-        self.standing.opened(event.session)
+        self.standing.opened(session, seen)
+        for alert in self.missed.owed_to(session.identity, seen, now_us()):
+            self.counters["alerts_on_return"] += 1
+            self._send(session, alert.kind, alert.priority, alert.body, alert.until_us)
         if event.envelope.WhichOneof("payload") == "telemetry":
             self._on_report(event.session, event.body)
 
@@ -344,14 +356,31 @@ class Adapter(Service):
         if destination == "area":
             self._on_area_alert(envelope, priority, record.value)
         elif destination == "everyone":
-            everyone = np.flatnonzero(self.sessions.table.active)
-            self._fan_out(everyone, envelope.kind, priority, record.value, envelope.expires_us)
+            if self._keep(envelope, None, record):
+                everyone = np.flatnonzero(self.sessions.table.active)
+                self._fan_out(everyone, envelope.kind, priority, record.value, envelope.expires_us)
         elif destination == "client":
-            session = self.sessions.table.by_identity.get(envelope.destination.client)
-            if session is not None:
+            client = envelope.destination.client
+            session = self.sessions.table.by_identity.get(client)
+            if self._keep(envelope, client, record) and session is not None:
                 self._send(session, envelope.kind, priority, record.value, envelope.expires_us)
         else:
             raise PacketError("no-address")
+
+    def _keep(self, envelope: mercury_pb2.Envelope, client: str | None, record: Record) -> bool:
+        """Keep an alert for those who are away; False if it is over or already known."""
+        until_us = envelope.expires_us or record.timestamp_us + int(_STANDING_LOOKBACK_S * 1e6)
+        if until_us <= now_us():
+            self.dropped["expired"] += 1
+            return False
+        kept = self.missed.add(
+            AddressedAlert(
+                envelope.id, client, envelope.kind, envelope.priority, record.value, until_us
+            )
+        )
+        if not kept:
+            self.dropped["repeated-alert"] += 1
+        return kept
 
     def _on_area_alert(self, envelope: mercury_pb2.Envelope, priority: int, body: bytes) -> None:
         area = area_from_pb(envelope.destination.area)
@@ -435,6 +464,7 @@ class Adapter(Service):
         # Brokers forget interests that no adapter speaks for any more.
         while True:
             await asyncio.sleep(_INTEREST_REFRESH_S)
+            self.missed.expire(now_us())
             for interest, topic, text in self.interests:
                 message = Message(
                     kind=Kind.SUBSCRIBE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -89,16 +89,17 @@ class StandingAlerts:
             alert.looked_at_all = True
             yield alert, self.newly_inside(alert, candidates, now_us)
 
-    def opened(self, session: Session) -> None:
+    def opened(self, session: Session, seen: Collection[bytes] = ()) -> None:
         """A client took a slot: it may have had the alert in an earlier session."""
         for alert in self._alerts.values():
-            if session.slot < len(alert.has_it):
-                alert.has_it[session.slot] = session.identity in alert.departed
-            elif session.identity in alert.departed:
+            had_it = session.identity in alert.departed or alert.id in seen
+            if session.slot >= len(alert.has_it):
+                if not had_it:
+                    continue
                 alert.has_it = np.concatenate(
                     [alert.has_it, np.zeros(len(self._table.active) - len(alert.has_it), bool)]
                 )
-                alert.has_it[session.slot] = True
+            alert.has_it[session.slot] = had_it
 
     def closed(self, session: Session) -> None:
         """A client left its slot: remember what it had."""

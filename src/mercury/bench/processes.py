@@ -37,7 +37,10 @@ def health(port: int) -> dict[str, float] | None:
 
 @contextmanager
 def part(
-    name: str, arguments: Sequence[str], environment: dict[str, str] | None = None
+    name: str,
+    arguments: Sequence[str],
+    environment: dict[str, str] | None = None,
+    start_s: float = _START_S,
 ) -> Iterator[int]:
     """Run `mercury NAME` while the block lasts; yields its metrics port."""
     port = free_port(socket.SOCK_STREAM)
@@ -47,12 +50,12 @@ def part(
         env={**os.environ, "MERCURY_LOG__LEVEL": "warning", **(environment or {})},
     )
     try:
-        deadline = time.monotonic() + _START_S
+        deadline = time.monotonic() + start_s
         while health(port) is None:
             if process.poll() is not None:
                 raise MercuryError(f"the {name} ended at its start with {process.returncode}")
             if time.monotonic() > deadline:
-                raise MercuryError(f"the {name} did not come up within {_START_S:g} s")
+                raise MercuryError(f"the {name} did not come up within {start_s:g} s")
             time.sleep(0.05)
         yield port
     finally:

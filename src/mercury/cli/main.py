@@ -16,6 +16,7 @@ from mercury.cli import (
     config,
     doctor,
     import_,
+    pipeline,
     send,
     sim,
     tail,
@@ -35,6 +36,7 @@ app.command("up")(up.up)
 app.command("adapter")(adapter.adapter)
 app.command("broker")(broker.broker)
 app.command("client")(client.client)
+app.command("pipeline")(pipeline.pipeline)
 app.add_typer(sim.app, name="sim")
 app.command("send")(send.send)
 app.command("tail")(tail.tail)

@@ -9,7 +9,10 @@ import typer
 
 from mercury.cli import frame
 from mercury.config import Settings
-from mercury.model.errors import PipelineError
+from mercury.detection import DEFAULT_RULES, CongestionRule
+from mercury.model.errors import JobFailedError, PipelineError
+
+_TRY_AGAIN = 75  # EX_TEMPFAIL: whoever supervises should start it again
 
 
 def pipeline(
@@ -31,7 +34,10 @@ def pipeline(
         pipeline__checkpoint=checkpoint,
         pipeline__metrics_port=metrics_port,
     )
-    frame.run(_run(settings))
+    try:
+        frame.run(_run(settings))
+    except JobFailedError as error:
+        frame.fail(str(error), _TRY_AGAIN)
 
 
 async def _run(settings: Settings) -> None:
@@ -43,6 +49,8 @@ async def _run(settings: Settings) -> None:
         ) from None
     bus = frame.bus_of(settings)
     try:
-        await Pipeline(bus, settings.bus.uri, settings.pipeline, settings.detection.rules()).run()
+        await Pipeline(
+            bus, settings.bus.uri, settings.pipeline, DEFAULT_RULES.values(), CongestionRule()
+        ).run()
     finally:
         bus.close()

@@ -55,6 +55,11 @@ def sim(
         float, typer.Option(min=0.0, help="Seconds until the first event, and between events")
     ] = 2.0,
     event_kind: Annotated[str, typer.Option(help="What is sensed")] = "emergency",
+    jam: Annotated[
+        str | None,
+        typer.Option(help="Where traffic comes to a stand, unreported", metavar="X,Y,R"),
+    ] = None,
+    jam_after: Annotated[float, typer.Option(min=0.0, help="Seconds until it does")] = 2.0,
     json: frame.JsonOption = False,
 ) -> None:
     """Let vehicles drive, report where they are and sense events, until Ctrl-C or --for."""
@@ -74,7 +79,8 @@ def sim(
             f"the last event comes after {len(events) * event_after:g} s, but --for ends the run"
             f" after {seconds:g} s"
         )
-    run = _Run(settings, events, event_after, event_kind, seconds)
+    stand = None if jam is None else (_circle(jam, settings, "--jam"), jam_after)
+    run = _Run(settings, events, event_after, event_kind, stand, seconds)
     frame.run(run.run())
     if json:
         frame.print_json(run.to_json())
@@ -111,12 +117,14 @@ class _Run:
         events: list[Circle],
         event_after_s: float,
         event_kind: str,
+        jam: tuple[Circle, float] | None,
         seconds: float | None,
     ) -> None:
         self._sim = settings.sim
         self._events = events
         self._event_after_s = event_after_s
         self._event_kind = event_kind
+        self._jam = jam
         self._seconds = seconds
         session = replace(frame.session_of(settings), report_interval_s=self._sim.report_interval_s)
         self._fleet = Fleet(
@@ -158,6 +166,8 @@ class _Run:
             self._connected = self._fleet.connected
 
     async def _let_happen(self, begun: float) -> None:
+        if self._jam is not None:
+            asyncio.get_running_loop().call_later(self._jam[1], self._begin_jam)
         for event in self._events:
             await asyncio.sleep(self._event_after_s)
             incident = await self._fleet.simulate_event(*event, kind=self._event_kind)
@@ -166,6 +176,12 @@ class _Run:
             await asyncio.Event().wait()
         else:
             await asyncio.sleep(begun + self._seconds - monotonic())
+
+    def _begin_jam(self) -> None:
+        assert self._jam is not None
+        circle, _ = self._jam
+        frame.progress.print(f"traffic comes to a stand at {circle[0]:g}, {circle[1]:g}")
+        self._jamming = asyncio.ensure_future(self._fleet.simulate_jam(*circle))
 
     def _show_connected(self, count: int) -> None:
         total = len(self._fleet.clients)
@@ -206,16 +222,16 @@ def _show(incident: Incident) -> None:
     frame.progress.print(incident.sentences(), markup=False, soft_wrap=True)
 
 
-def _circle(text: str, settings: Settings) -> Circle:
+def _circle(text: str, settings: Settings, option: str = "--event") -> Circle:
     try:
         x_m, y_m, radius_m = (float(part) for part in text.split(","))
     except ValueError:
-        raise ConfigurationError(f"--event {text} is not X,Y,R in metres") from None
+        raise ConfigurationError(f"{option} {text} is not X,Y,R in metres") from None
     sim = settings.sim
     if not (0.0 <= x_m <= sim.width_m and 0.0 <= y_m <= sim.height_m):
         raise ConfigurationError(
-            f"--event {text} is not on the plane of {sim.width_m:g} × {sim.height_m:g} m"
+            f"{option} {text} is not on the plane of {sim.width_m:g} × {sim.height_m:g} m"
         )
     if not 0.0 < radius_m < math.inf:
-        raise ConfigurationError(f"--event {text} has no radius")
+        raise ConfigurationError(f"{option} {text} has no radius")
     return x_m, y_m, radius_m

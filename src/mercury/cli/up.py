@@ -16,11 +16,11 @@ from mercury.bus import Consumer
 from mercury.cli import frame
 from mercury.config import Settings
 from mercury.model import topics
-from mercury.model.errors import ConfigurationError, PacketError
+from mercury.model.errors import ConfigurationError, PacketError, PipelineError
 from mercury.service.supervisor import Part, Supervisor, raise_if_failed
 from mercury.wire import decode
 
-_READY_S = 30.0
+_READY_S = 90.0  # Spark may be slow on a busy machine
 
 
 def up(
@@ -32,9 +32,18 @@ def up(
         int, typer.Option(min=0, help="Also simulate a city with so many vehicles")
     ] = 0,
     event: Annotated[
-        str | None, typer.Option(help="An emergency in that city, in metres", metavar="X,Y,R")
+        str | None, typer.Option(help="Something to sense in that city, in metres", metavar="X,Y,R")
     ] = None,
     event_after: Annotated[float, typer.Option(min=0.0, help="Seconds until it happens")] = 10.0,
+    event_kind: Annotated[str, typer.Option(help="What is sensed")] = "emergency",
+    jam: Annotated[
+        str | None, typer.Option(help="A jam that nobody reports, in metres", metavar="X,Y,R")
+    ] = None,
+    jam_after: Annotated[float, typer.Option(min=0.0, help="Seconds until it forms")] = 10.0,
+    with_pipeline: Annotated[
+        bool | None,
+        typer.Option("--pipeline/--no-pipeline", help="Run Spark, too; default if it is there"),
+    ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Same seed, same city")] = None,
     seconds: frame.ForOption = None,
     as_json: frame.JsonOption = False,
@@ -48,6 +57,8 @@ def up(
         raise ConfigurationError("mercury up needs a fixed adapter port, not 0")
     if event is not None and not vehicles:
         raise ConfigurationError("--event needs --vehicles that sense it")
+    if jam is not None and not vehicles:
+        raise ConfigurationError("--jam needs --vehicles that stand in it")
     if settings.bus.uri.startswith("sqlite:"):
         Path(settings.bus.uri.removeprefix("sqlite:")).parent.mkdir(parents=True, exist_ok=True)
     common = ["--bus", settings.bus.uri]
@@ -60,9 +71,25 @@ def up(
     ]
     sim = None
     if vehicles:
-        sim = Part("sim", _sim_arguments(settings, config, vehicles, event, event_after),
-                   restart=False, keep_output=True)  # fmt: skip
-    result = frame.run(_run(settings, [*parts, adapter], sim, seconds, verbose))
+        happening = []
+        if event is not None:
+            happening += ["--event", event, "--event-after", str(event_after)]
+            happening += ["--event-kind", event_kind]
+        if jam is not None:
+            happening += ["--jam", jam, "--jam-after", str(jam_after)]
+        arguments = _sim_arguments(settings, config, vehicles)
+        sim = Part("sim", [*arguments, *happening], restart=False, keep_output=True)
+    pipeline = None
+    if with_pipeline or with_pipeline is None:
+        missing = _missing_for_pipeline()
+        if missing is None:
+            pipeline = Part("pipeline", ["pipeline", *common])
+        elif with_pipeline:
+            raise PipelineError(missing)
+        else:
+            frame.progress.print(f"without the pipeline: {missing}", soft_wrap=True)
+    machine = _Machine(settings, [*parts, adapter], pipeline, sim, verbose)
+    result = frame.run(machine.run(seconds))
     if as_json:
         frame.print_json(result)
     else:
@@ -70,74 +97,113 @@ def up(
             print(line)
 
 
-def _sim_arguments(
-    settings: Settings, config: Path | None, vehicles: int, event: str | None, event_after: float
-) -> list[str]:
+def _missing_for_pipeline() -> str | None:
+    """Why the pipeline cannot run here; None if it can."""
+    try:
+        from mercury.pipeline.session import check_java
+
+        check_java()
+    except ModuleNotFoundError as error:
+        return f"it needs {error.name}: pip install 'mercury-messaging[pipeline]'"
+    except PipelineError as error:
+        return str(error)
+    return None
+
+
+def _sim_arguments(settings: Settings, config: Path | None, vehicles: int) -> list[str]:
     host = settings.adapter.host
     host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)
     arguments = ["sim", "--json", "--vehicles", str(vehicles), "--seed", str(settings.sim.seed)]
     arguments += ["--adapter", f"udp://{host}:{settings.adapter.port}"]
     if config is not None:
         arguments += ["--config", str(config)]
-    if event is not None:
-        arguments += ["--event", event, "--event-after", str(event_after)]
     return arguments
 
 
-async def _run(
-    settings: Settings, parts: list[Part], sim: Part | None, seconds: float | None, verbose: bool
-) -> dict[str, Any]:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    bus = frame.bus_of(settings)
-    status = bus.subscribe((topics.STATUS,))
-    environment = {} if verbose else {"MERCURY_LOG__LEVEL": "warning"}
-    supervisor = Supervisor(environment)
-    begun = time.monotonic()
-    try:
-        for part in parts:
+class _Machine:
+    """All parts on one machine, from the first start to the summary."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        parts: list[Part],
+        pipeline: Part | None,
+        sim: Part | None,
+        verbose: bool,
+    ) -> None:
+        self._settings = settings
+        self._parts = parts
+        self._pipeline = pipeline
+        self._sim = sim
+        self._environment = {} if verbose else {"MERCURY_LOG__LEVEL": "warning"}
+        self._seen: dict[str, dict[str, float]] = {}
+
+    async def run(self, seconds: float | None) -> dict[str, Any]:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop.set)
+        bus = frame.bus_of(self._settings)
+        status = bus.subscribe((topics.STATUS,))
+        supervisor = Supervisor(self._environment)
+        begun = time.monotonic()
+        try:
+            await self._start(supervisor, status, stop, seconds)
+            if self._sim is not None and not stop.is_set():
+                await supervisor.start(self._sim)
+            await _until(stop, supervisor, seconds)
+        finally:
+            ran_s = time.monotonic() - begun
+            frame.progress.print("stopping …")
+            await supervisor.stop()
+            await asyncio.sleep(0)
+        raise_if_failed(supervisor)
+        self._seen.update(_latest(status.poll(10_000)))
+        result = {
+            "seconds": round(ran_s, 1),
+            "restarts": {part.name: part.restarts for part in supervisor.parts if part.restarts},
+            "parts": self._seen,
+            "simulation": _output(self._sim),
+        }
+        status.close()
+        bus.close()
+        return result
+
+    async def _start(
+        self, supervisor: Supervisor, status: Consumer, stop: asyncio.Event, seconds: float | None
+    ) -> None:
+        begun = time.monotonic()
+        for part in self._parts:
             await supervisor.start(part)
-        seen = await _ready(status, supervisor, len(parts), stop)
-        host, port = settings.adapter.host, settings.adapter.port
+        if self._pipeline is not None:
+            await supervisor.start(self._pipeline)
+        await _ready(status, supervisor, self._seen, len(self._parts), stop)
+        host, port = self._settings.adapter.host, self._settings.adapter.port
         frame.progress.print(
-            f"Mercury is up: adapter at udp://{host}:{port}, bus {settings.bus.uri}"
+            f"Mercury is up: adapter at udp://{host}:{port}, bus {self._settings.bus.uri}"
             + ("" if seconds else " – Ctrl-C stops it"),
             soft_wrap=True,
         )
-        if sim is not None and not stop.is_set():
-            await supervisor.start(sim)
-        await _until(stop, supervisor, seconds)
-    finally:
-        ran_s = time.monotonic() - begun
-        frame.progress.print("stopping …")
-        await supervisor.stop()
-        await asyncio.sleep(0)
-    raise_if_failed(supervisor)
-    seen.update(_latest(status.poll(10_000)))
-    result = {
-        "seconds": round(ran_s, 1),
-        "restarts": {part.name: part.restarts for part in supervisor.parts if part.restarts},
-        "parts": seen,
-        "simulation": _output(sim),
-    }
-    status.close()
-    bus.close()
-    return result
+        if self._pipeline is not None and not stop.is_set():
+            frame.progress.print("waiting for Spark, which takes some seconds to start …")
+            await _ready(status, supervisor, self._seen, len(self._parts) + 1, stop)
+            frame.progress.print(f"the pipeline is up after {time.monotonic() - begun:.0f} s")
 
 
 async def _ready(
-    status: Consumer, supervisor: Supervisor, expected: int, stop: asyncio.Event
-) -> dict[str, dict[str, float]]:
-    seen: dict[str, dict[str, float]] = {}
+    status: Consumer,
+    supervisor: Supervisor,
+    seen: dict[str, dict[str, float]],
+    expected: int,
+    stop: asyncio.Event,
+) -> None:
+    """Wait until so many parts have said that they are there."""
     deadline = time.monotonic() + _READY_S
     while len(seen) < expected and not stop.is_set():
         raise_if_failed(supervisor)
         if time.monotonic() > deadline:
             raise ConfigurationError(f"not all parts came up within {_READY_S:g} s")
         seen.update(_latest(await status.read(timeout_s=0.1)))
-    return seen
 
 
 async def _until(stop: asyncio.Event, supervisor: Supervisor, seconds: float | None) -> None:
@@ -175,12 +241,14 @@ def _sentences(result: dict[str, Any]) -> list[str]:
     parts = result["parts"]
     adapters = {name: values for name, values in parts.items() if name.startswith("adapter")}
     brokers = {name: values for name, values in parts.items() if name.startswith("broker")}
+    pipelines = {name: values for name, values in parts.items() if name.startswith("service")}
     lines = [
         f"Mercury ran for {result['seconds']:g} s.",
         f"  {_total(adapters, 'sessions_opened'):,} clients connected; "
         f"{_total(adapters, 'reports'):,} reports and {_total(adapters, 'messages'):,} messages "
         f"came in, {_total(adapters, 'packets_sent'):,} packets went out.",
-        f"  Alerts raised: {_total(brokers, 'alerts'):,}; requests answered: "
+        f"  Alerts raised: {_total(brokers, 'alerts'):,} by brokers, "
+        f"{_total(pipelines, 'alerts'):,} by the pipeline; requests answered: "
         f"{_total(brokers, 'echoes') + _total(brokers, 'requests'):,}.",
     ]
     simulation = result["simulation"]

@@ -10,9 +10,12 @@ MercuryError
 ├── SessionError
 │   ├── NotConnectedError       the client has no session now
 │   └── SessionRefusedError     the adapter said no; carries its reason
+├── DetectionError              a rule of detection that cannot be: unknown name, impossible number
+│   └── SnapshotError           bytes that are no state of detection, or a damaged one
 ├── RequestError                a request was refused or not answered in time
 ├── AddressInUseError           a UDP or TCP port is taken
 ├── PipelineError               Spark cannot be started, or a job cannot do what was asked
+│   └── JobFailedError          a job that was running has ended; starting it again may help
 └── BusError                    the bus cannot do what was asked
     ├── BusUnavailableError     cannot be opened: locked, read-only, missing folder, unknown scheme
     ├── BusFullError            no space left to append
@@ -79,6 +82,18 @@ class SessionRefusedError(SessionError):
         self.reason = reason
 
 
+class DetectionError(MercuryError, ValueError):
+    """A rule of detection that cannot be; `key` is what is wrong with it, where one thing is."""
+
+    def __init__(self, message: str, key: str = "") -> None:
+        super().__init__(message)
+        self.key = key
+
+
+class SnapshotError(DetectionError):
+    """Bytes that are no state of detection, or a damaged one."""
+
+
 class RequestError(MercuryError):
     """A request was refused or not answered in time."""
 
@@ -89,6 +104,10 @@ class AddressInUseError(MercuryError):
 
 class PipelineError(MercuryError):
     """Spark cannot be started, or a job cannot do what was asked."""
+
+
+class JobFailedError(PipelineError):
+    """A job that was running has ended; starting it again may help."""
 
 
 class BusError(MercuryError):

@@ -48,11 +48,14 @@ class Filter:
     `text`, so it is `text` that travels and is stored.
     """
 
-    __slots__ = ("_predicate", "canonical", "text")
+    __slots__ = ("_predicate", "canonical", "keys", "text")
 
-    def __init__(self, text: str, canonical: str, predicate: Predicate) -> None:
+    def __init__(
+        self, text: str, canonical: str, predicate: Predicate, keys: frozenset[str] = frozenset()
+    ) -> None:
         self.text = text
         self.canonical = canonical
+        self.keys = keys  # what it asks for, so that nothing else need be computed
         self._predicate = predicate
 
     def matches(self, values: Mapping[str, Value]) -> bool:
@@ -87,7 +90,8 @@ def compile_filter(text: str) -> Filter:
     if tokens[0].kind == "end":
         return Filter(text, "", lambda values: True)
     root = _Parser(tokens).parse()
-    return Filter(text, root.canonical, root.predicate())
+    keys = frozenset(str(token.value) for token in tokens if token.kind == "key")
+    return Filter(text, root.canonical, root.predicate(), keys)
 
 
 class _Token(NamedTuple):

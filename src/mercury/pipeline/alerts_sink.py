@@ -6,6 +6,7 @@ on the bus already.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 
 from mercury.bus import Bus, FromTime
@@ -29,7 +30,9 @@ class AlertsSink:
         self.bus = bus
         self.address = Address.service(name)
         self._told: dict[bytes, int] = {}  # alert id -> when it ends
-        self._shown: dict[bytes, tuple[object, ...]] = {}  # condition id -> what was published
+        # By job: condition id -> what was published.
+        self._shown: dict[str, dict[bytes, tuple[object, ...]]] = {}
+        self._mutex = threading.Lock()  # jobs have threads of their own
         self._read_told(now_us)
 
     def _read_told(self, now_us: int) -> None:
@@ -47,7 +50,9 @@ class AlertsSink:
 
     def alert(self, verdicts: Iterable[Verdict]) -> list[Verdict]:
         """Publish alerts that are not on the bus yet; durable when this returns."""
-        new = [one for one in verdicts if one.alert_id not in self._told]
+        with self._mutex:
+            new = [one for one in verdicts if one.alert_id not in self._told]
+            self._told.update({one.alert_id: one.until_us for one in new})
         for verdict in new:
             message = Message(
                 kind=Kind.ALERT,
@@ -55,7 +60,7 @@ class AlertsSink:
                 source=self.address,
                 destination=Address.to_area(verdict.area),
                 topic=verdict.kind,
-                priority=Priority(verdict.priority),
+                priority=verdict.priority,
                 expires_us=verdict.until_us,
                 correlation=verdict.incident_id,
                 policy=DeliveryPolicy.CRITICAL,
@@ -65,20 +70,20 @@ class AlertsSink:
             self.bus.append(
                 topic, encode(message), place_key(verdict.centre), (message_route(message),)
             )
-            self._told[verdict.alert_id] = verdict.until_us
         if new:
             self.bus.flush_now()
         return new
 
-    def show(self, conditions: Iterable[Condition]) -> int:
-        """Publish conditions that changed; how many these were."""
+    def show(self, job: str, conditions: Iterable[Condition]) -> int:
+        """Publish the conditions of a job that changed; how many these were."""
+        before = self._shown.get(job, {})
         shown: dict[bytes, tuple[object, ...]] = {}
         changed = 0
         for condition in conditions:
             id = derived_id(condition.incident_id, _CONDITION)
             content = (condition.area, condition.until_us, tuple(condition.values.items()))
             shown[id] = content
-            if self._shown.get(id) == content:
+            if before.get(id) == content:
                 continue
             changed += 1
             message = Message(
@@ -102,13 +107,15 @@ class AlertsSink:
                 place_key(condition.centre),
                 (message_route(message),),
             )
-        self._shown = shown
+        self._shown[job] = shown
         return changed
 
     def forget(self, now_us: int) -> None:
         """Drop what ended long ago."""
         horizon_us = now_us - int(LOOKBACK_S * 1e6)
-        self._told = {id: end for id, end in self._told.items() if not end or end > horizon_us}
+        with self._mutex:
+            kept = self._told.items()
+            self._told = {id: end for id, end in kept if not end or end > horizon_us}
 
 
 def place_key(position: Position) -> bytes:

@@ -5,7 +5,7 @@ The driver asks for the offsets, the workers read the files: both on the bus's m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -110,7 +110,7 @@ def _spans(path: str, begin: Offsets, end: Offsets) -> list[Span]:
 
 
 class _Options:
-    def __init__(self, options: dict[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str]) -> None:
         self.path = options["path"]
         self.topics = tuple(options["topics"].split(","))
         self.start = options.get("start", "latest")
@@ -118,7 +118,7 @@ class _Options:
 
 
 class _BatchReader(DataSourceReader):
-    def __init__(self, options: dict[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str]) -> None:
         self._options = _Options(options)
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -131,7 +131,7 @@ class _BatchReader(DataSourceReader):
 
 
 class _StreamReader(DataSourceStreamReader):
-    def __init__(self, options: dict[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str]) -> None:
         self._options = _Options(options)
 
     def initialOffset(self) -> Offsets:

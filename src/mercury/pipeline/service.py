@@ -9,19 +9,20 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from mercury.bus import Bus
 from mercury.config.settings import PipelineSettings
-from mercury.detection import KindRule
-from mercury.model.errors import PipelineError
+from mercury.detection import CongestionRule, KindRule
+from mercury.model.errors import JobFailedError, PipelineError
 from mercury.model.message import Address
 from mercury.pipeline.alerts_sink import AlertsSink
-from mercury.pipeline.detection_job import DetectionJob
+from mercury.pipeline.congestion_job import CongestionJob
+from mercury.pipeline.core_job import CoreJob
+from mercury.pipeline.event_job import EventJob
 from mercury.pipeline.schemas import RECORD
 from mercury.pipeline.session import start_session
 from mercury.pipeline.transforms import events
-from mercury.service import Service, Statistics, now_us
+from mercury.service import Service, Statistics, now, now_us
 
 log = logging.getLogger(__name__)
 
@@ -35,33 +36,46 @@ class Pipeline(Service):
     part = "pipeline"
 
     def __init__(
-        self, bus: Bus, bus_uri: str, settings: PipelineSettings, rules: Iterable[KindRule]
+        self,
+        bus: Bus,
+        bus_uri: str,
+        settings: PipelineSettings,
+        rules: Iterable[KindRule],
+        congestion: CongestionRule | None = None,
     ) -> None:
         super().__init__(bus, Address.service(settings.id), metrics_port=settings.metrics_port)
         self.settings = settings
         self._bus_uri = bus_uri
         self._rules = tuple(rules)
+        self._congestion = congestion
         self._spark: SparkSession | None = None
-        self._job: DetectionJob | None = None
-        self._query: StreamingQuery | None = None
+        self._sink: AlertsSink | None = None
+        self._jobs: list[CoreJob] = []
 
     def statistics(self) -> Statistics:
-        job = self._job
-        return Statistics(
-            gauges={},
-            counters=dict(job.counters) if job else {},
-            dropped=job.dropped if job else Counter(),
-        )
+        counters: Counter[str] = Counter()
+        dropped: Counter[str] = Counter()
+        for job in self._jobs:
+            counters += job.counters
+            dropped += job.dropped
+        gauges: dict[str, float] = {}
+        for job in self._jobs:
+            gauges |= {f"{job.name}_lag": job.lag, f"{job.name}_position": job.position}
+        return Statistics(gauges=gauges, counters=dict(counters), dropped=dropped)
 
     async def _start(self) -> None:
+        checkpoint = self._checkpoint()
         log.info("Spark is starting (%s)", self.settings.spark_master)
-        spark = await asyncio.to_thread(start_session, self.settings.spark_master)
-        self._spark = spark
+        self._spark = await asyncio.to_thread(start_session, self.settings.spark_master)
         log.info("Spark is up; the jobs are starting")
-        await asyncio.to_thread(_warm_up, spark)
+        await asyncio.to_thread(_warm_up, self._spark)
         sink = await asyncio.to_thread(AlertsSink, self.bus, now_us(), self.settings.id)
-        self._job = DetectionJob(self._rules, sink, self._checkpoint(), now_us)
-        self._query = await asyncio.to_thread(self._job.start, spark, self._bus_uri)
+        self._sink = sink
+        self._jobs = [EventJob(self._rules, sink, checkpoint, now_us)]
+        if self._congestion is not None:
+            self._jobs.append(CongestionJob(self._congestion, sink, checkpoint, now_us))
+        for job in self._jobs:
+            await asyncio.to_thread(job.start, self._spark, self._bus_uri)
         self.spawn(self._watch())
 
     def _checkpoint(self) -> Path:
@@ -73,20 +87,27 @@ class Pipeline(Service):
         return Path(f"{path}-pipeline")
 
     async def _stop(self) -> None:
-        if self._query is not None:
-            await asyncio.to_thread(self._query.stop)
+        for job in self._jobs:
+            if job.query is not None:
+                await asyncio.to_thread(job.query.stop)
         if self._spark is not None:
             await asyncio.to_thread(self._spark.stop)
 
     async def _watch(self) -> None:
-        """Judge ended intervals, and fail with the query."""
-        assert self._query is not None
-        assert self._job is not None
+        """Judge ended intervals, and fail with a query."""
+        assert self._sink is not None
+        forget_at = now() + _FORGET_S
         while True:
             await asyncio.sleep(_TICK_S)
-            if not self._query.isActive:
-                raise PipelineError(f"the detection query ended: {self._query.exception()}")
-            await asyncio.to_thread(self._job.tick)
+            for job in self._jobs:
+                assert job.query is not None
+                if not job.query.isActive:
+                    why = str(job.query.exception()).split("\n", 1)[0]
+                    raise JobFailedError(f"the {job.name} job ended: {why}")
+                await asyncio.to_thread(job.tick)
+            if now() >= forget_at:
+                forget_at = now() + _FORGET_S
+                self._sink.forget(now_us())
 
 
 def _warm_up(spark: SparkSession) -> None:

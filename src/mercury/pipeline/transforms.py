@@ -9,20 +9,27 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from mercury.detection import CongestionRule, Grid
+from mercury.detection.grid import ROW, SECTOR_DEG, SECTORS
 from mercury.model import topics
 from mercury.model.errors import PacketError
-from mercury.pipeline.positions import double_at
-from mercury.pipeline.schemas import EVENT
+from mercury.pipeline.schemas import EVENT, POSITION_ROW
 from mercury.wire import parse
 from mercury.wire.records import POSITION, read_place
 
 _EVENT_COLUMNS = ["topic", "time_us", "position", "value"]
 _EVENT_ARROW = to_arrow_schema(EVENT)
+_REPORT_COLUMNS = ["key", "time_us", "position"]
+_POSITION_ARROW = to_arrow_schema(POSITION_ROW)
+_PLACE_BYTES = 32
 _NOTHING = (None, None, None, None, None, None)
 
 
@@ -73,14 +80,73 @@ def _read_event(topic: str, time_us: int, position: bytes | None, value: bytes) 
 
 
 def positions(records: DataFrame) -> DataFrame:
-    """Who was where, and how fast: reports as plain columns, those without a place left out."""
-    lat, lon = double_at(F.col("position"), 0), double_at(F.col("position"), 1)
-    frame = records.select(
-        F.col("key").cast("string").alias("client"),
-        "time_us",
-        lat.alias("lat"),
-        lon.alias("lon"),
-        double_at(F.col("position"), 2).alias("heading_deg"),
-        double_at(F.col("position"), 3).alias("speed_mps"),
+    """Who was where, and how fast: reports as plain columns, those without a place left out.
+
+    Spark's own expressions can take a double apart, too, but the code they become is so long that
+    the JVM does not compile it.
+    """
+    return records.select(_REPORT_COLUMNS).mapInArrow(_read_positions, POSITION_ROW)
+
+
+def _read_positions(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        places = batch.column("position")
+        whole = pc.fill_null(pc.equal(pc.binary_length(places), _PLACE_BYTES), False)
+        batch = batch.filter(whole)
+        if not batch.num_rows:
+            continue
+        numbers = _numbers(batch.column("position"))
+        lat, lon = numbers[:, 0], numbers[:, 1]
+        here = (np.abs(lat) <= 90.0) & (np.abs(lon) <= 180.0)
+        arrays = [
+            batch.column("key").cast(pa.string(), safe=False),
+            batch.column("time_us"),
+            *(pa.array(numbers[:, index]) for index in range(4)),
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, schema=_POSITION_ARROW).filter(pa.array(here))
+
+
+def _numbers(places: pa.Array) -> NDArray[np.float64]:
+    """The four numbers of each position header."""
+    data = b"".join(places.to_pylist())
+    return np.frombuffer(data, ">f8").astype(np.float64).reshape(-1, 4)
+
+
+def cell_speeds(
+    reports: DataFrame, rule: CongestionRule, *, watermark: str | None = None
+) -> DataFrame:
+    """How fast traffic was, by window, cell and direction: what the congestion core takes.
+
+    A stream gives a window out when its time is over, which the watermark says.
+    """
+    moving = reports.where(~F.isnan("speed_mps") & ~F.isnan("heading_deg")).select(
+        "client",
+        "speed_mps",
+        F.timestamp_micros("time_us").alias("time"),
+        cell_of(Grid(rule.cell_m), F.col("lat"), F.col("lon")).alias("cell"),
+        sector_of(F.col("heading_deg")).alias("sector"),
     )
-    return frame.where((F.abs("lat") <= 90.0) & (F.abs("lon") <= 180.0))
+    if watermark is not None:
+        moving = moving.withWatermark("time", watermark)
+    window = F.window("time", f"{rule.window_us} microseconds")
+    grouped = moving.groupBy(window.alias("window"), "cell", "sector").agg(
+        F.approx_count_distinct("client").alias("vehicles"),
+        F.avg("speed_mps").alias("speed_mps"),
+    )
+    return grouped.select(
+        F.unix_micros("window.start").alias("window_us"), "cell", "sector", "vehicles", "speed_mps"
+    )
+
+
+def cell_of(grid: Grid, lat: Column, lon: Column) -> Column:
+    """The cell that a position is in, as `Grid.cell_of` says."""
+    row = F.least(F.floor((lat + 90.0) / grid.step_deg), F.lit(grid.rows - 1))
+    middle = F.radians((row + 0.5) * grid.step_deg - 90.0)
+    columns = F.greatest(F.floor(F.cos(middle) * 360.0 / grid.step_deg), F.lit(1))
+    column = F.floor((lon + 180.0) / 360.0 * columns) % columns
+    return row * F.lit(ROW) + column
+
+
+def sector_of(heading_deg: Column) -> Column:
+    """The eighth of the compass that a heading is in."""
+    return (F.floor((heading_deg + SECTOR_DEG / 2.0) / SECTOR_DEG) % SECTORS).cast("int")

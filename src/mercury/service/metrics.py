@@ -21,6 +21,7 @@ class MetricsServer:
     """A very small HTTP server for two read-only pages."""
 
     def __init__(self, part: str, statistics: Callable[[], Statistics]) -> None:
+        self.ready = False  # whether the service has started
         self._part = part
         self._statistics = statistics
         self._registry = CollectorRegistry()
@@ -75,8 +76,10 @@ class MetricsServer:
             case "/metrics":
                 return "200 OK", "text/plain; version=0.0.4", generate_latest(self._registry)
             case "/healthz":
-                health = {"status": "ok", "part": self._part, **self._statistics().gauges}
-                return "200 OK", "application/json", json.dumps(health).encode() + b"\n"
+                status = "ok" if self.ready else "starting"
+                health = {"status": status, "part": self._part, **self._statistics().gauges}
+                code = "200 OK" if self.ready else "503 Service Unavailable"
+                return code, "application/json", json.dumps(health).encode() + b"\n"
         return "404 Not Found", "text/plain", b"/metrics or /healthz\n"
 
 

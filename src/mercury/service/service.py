@@ -65,6 +65,8 @@ class Service(ABC):
             if self.metrics is not None:
                 await self.metrics.stop()
             raise
+        if self.metrics is not None:
+            self.metrics.ready = True
         self.spawn(self._report_status())
 
     async def stop(self) -> None:

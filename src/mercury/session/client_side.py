@@ -12,12 +12,14 @@ from mercury.model.identity import new_id
 from mercury.model.message import Address, Attributes, Grant, Kind, Message, Priority, Telemetry
 from mercury.session.replay import ReplayWindow
 from mercury.session.settings import SessionSettings
+from mercury.wire import mercury_pb2
 from mercury.wire.codec import decode, encode
 from mercury.wire.packet import HEADER_BYTES, NO_TOKEN, pack, read_header
 
+# A client that comes back says which alerts it saw last: the others are sent again.
+SEEN_ALERTS = 64
+
 _FROM_ADAPTER = frozenset(int(kind) for kind in (Kind.ALERT, Kind.REPLY, Kind.CONTENT))
-
-
 _ANY_ADAPTER = Address.adapter("any")
 
 
@@ -99,6 +101,7 @@ class ClientSession:
         self._next_init: float | None = None
         self._next_report: float | None = None
         self._silent_at: float | None = None  # when the adapter is given up
+        self._seen: deque[bytes] = deque(maxlen=SEEN_ALERTS)
 
     def start(self, now: float) -> None:
         """Begin to seek a session."""
@@ -131,6 +134,8 @@ class ClientSession:
         except PacketError as error:
             self.dropped[error.reason] += 1
             return
+        if kind == Kind.ALERT:
+            self._seen.append(message.id)
         self.events.append(Delivered(message, body))
 
     def send(self, message: Message) -> None:
@@ -194,6 +199,7 @@ class ClientSession:
     def _send_init(self, now: float) -> None:
         self._attempts += 1
         body = self._session_body(Kind.INIT, self.telemetry, now)
+        body += mercury_pb2.Envelope(seen=self._seen).SerializeToString()  # one message with it
         self.outbox.append(pack(Kind.INIT, Priority.NORMAL, NO_TOKEN, self.incarnation, body))
         # Mercury §4.6: linear back-off with jitter, so that clients do not come back in step.
         settings = self.settings

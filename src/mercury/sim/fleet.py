@@ -11,6 +11,7 @@ from functools import partial
 
 from mercury.client import Client
 from mercury.client.inbox import Inbox
+from mercury.model.area import Position
 from mercury.model.errors import ConfigurationError, NotConnectedError, SessionError
 from mercury.model.message import EventKind, Kind, Message
 from mercury.service.clock import now
@@ -131,8 +132,7 @@ class Fleet:
     ) -> Incident:
         """Let everybody within the circle sense an event where they are, and publish it."""
         async with self._moving:
-            incident = Incident(kind, x_m, y_m, radius_m, self.identities, self.traffic.copy())
-            self.incidents.append(incident)
+            incident = self._incident(kind, x_m, y_m, radius_m)
             witnesses = self.plane.inside_circle(x_m, y_m, radius_m).tolist()
             for count, number in enumerate(witnesses, 1):
                 client = self.clients[number]
@@ -142,6 +142,25 @@ class Fleet:
                     incident.sensed_by(number, message.id, begun)
                 if count % _BURST == 0:
                     await asyncio.sleep(_BURST_PAUSE_S)
+        return incident
+
+    async def simulate_jam(
+        self, x_m: float, y_m: float, radius_m: float, crawl_mps: float = 1.0
+    ) -> Incident:
+        """Let traffic within a circle come nearly to a stand; nobody reports it."""
+        async with self._moving:
+            incident = self._incident(EventKind.CONGESTION, x_m, y_m, radius_m)
+            incident.reported = False
+            incident.begin(now())
+            self.plane.jam(x_m, y_m, radius_m, crawl_mps)
+        return incident
+
+    def _incident(self, kind: str, x_m: float, y_m: float, radius_m: float) -> Incident:
+        lat, lon = self.frame.to_wgs84(x_m, y_m)
+        place = Position(float(lat), float(lon))
+        traffic = self.traffic.copy()
+        incident = Incident(kind, x_m, y_m, radius_m, self.identities, traffic, place)
+        self.incidents.append(incident)
         return incident
 
     async def advance(self, dt_s: float, *, report: bool = False) -> None:

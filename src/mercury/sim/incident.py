@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
 from mercury.geo import contains, contains_point
 from mercury.geo.arrays import FloatArray
-from mercury.model.area import Area, Circle
+from mercury.model.area import Area, Circle, Position
 from mercury.model.geojson import area_to_geojson
 from mercury.model.message import Message
 
@@ -53,6 +53,8 @@ class Incident:
     radius_m: float
     identities: Sequence[str]
     at_event: Traffic  # when it was sensed
+    place: Position | None = None  # its centre on the Earth, to know alerts that name no witness
+    reported: bool = True  # somebody says so; else it must be found out
     sensed: list[int] = field(default_factory=list)  # vehicle numbers, in order of sensing
     area: Area | None = None  # whom the alert is for
     at_alert: Traffic | None = None  # when the alert first arrived
@@ -65,6 +67,10 @@ class Incident:
     _further_ids: set[bytes] = field(default_factory=set)
     _begun: float = 0.0
 
+    def begin(self, now: float) -> None:
+        """Take down when it began; what nobody senses is not heard of otherwise."""
+        self._begun = now
+
     def sensed_by(self, vehicle: int, event_id: bytes, now: float) -> None:
         """Take down that a vehicle published what it sensed."""
         if not self.sensed:
@@ -73,8 +79,13 @@ class Incident:
         self._event_ids.add(event_id)
 
     def caused(self, alert: Message) -> bool:
-        """Whether an alert is about this incident."""
-        return alert.correlation in self._event_ids
+        """Whether an alert is about this incident: it names a witness's event, or the place."""
+        if alert.correlation in self._event_ids:
+            return True
+        area, event = alert.destination.area, alert.event
+        if self.place is None or area is None or event is None or event.kind != self.kind:
+            return False
+        return contains_point(replace(area, heading=None), self.place.lat, self.place.lon)
 
     def told(self, vehicle: int, alert: Message, now: float, traffic: Traffic) -> None:
         """Take down that a vehicle received an alert about this incident."""
@@ -147,9 +158,9 @@ class Incident:
         """For people; places are in units of so many metres."""
         place = f"({self.x_m / unit_m:g}, {self.y_m / unit_m:g})"
         text = f"{self.kind.capitalize()} at {place}: "
-        if not self.sensed:
+        if self.reported and not self.sensed:
             return f"{text}nobody was within {self.radius_m:g} m to sense it."
-        text += f"{_vehicles(len(self.sensed))} sensed it."
+        text += f"{_vehicles(len(self.sensed))} sensed it." if self.reported else "nobody said so."
         if self.area is None:
             return f"{text} No alert came."
         return " ".join([text, self._of_those_inside(), *self._of_others()])

@@ -45,6 +45,7 @@ class Plane:
         self._rng = rng
         self._turn_deg = turn_deg
         self._surge_mps = surge_mps
+        self._jams: list[tuple[float, float, float, float]] = []  # x, y, radius, speed
         self._check()
 
     @classmethod
@@ -83,6 +84,9 @@ class Plane:
         if self._surge_mps > 0.0:
             self.speed_mps += self._rng.normal(0.0, self._surge_mps * root, len(self))
             np.clip(self.speed_mps, self.slowest_mps, self.fastest_mps, out=self.speed_mps)
+        for x_m, y_m, radius_m, crawl_mps in self._jams:
+            inside = self.inside_circle(x_m, y_m, radius_m)
+            self.speed_mps[inside] = np.minimum(self.speed_mps[inside], crawl_mps)
         heading = np.radians(self.heading_deg)
         way_m = self.speed_mps * dt_s
         self.x_m, crossed_x = _turned_back(self.x_m + way_m * np.sin(heading), self.width_m)
@@ -90,6 +94,11 @@ class Plane:
         turned = np.where(crossed_x, -self.heading_deg, self.heading_deg)
         turned = np.where(crossed_y, 180.0 - turned, turned)
         self.heading_deg = _compass(turned)
+
+    def jam(self, x_m: float, y_m: float, radius_m: float, crawl_mps: float) -> None:
+        """From now on nobody within a circle is faster than this."""
+        self.slowest_mps = min(self.slowest_mps, crawl_mps)
+        self._jams.append((x_m, y_m, radius_m, crawl_mps))
 
     def inside_circle(self, x_m: float, y_m: float, radius_m: float) -> NDArray[np.intp]:
         """The vehicles within a circle, its edge included (Mercury §7.1: who senses an event)."""

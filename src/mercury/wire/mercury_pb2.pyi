@@ -48,7 +48,7 @@ REPEAT: DeliveryPolicy
 CRITICAL: DeliveryPolicy
 
 class Envelope(_message.Message):
-    __slots__ = ("version", "id", "session", "kind", "source", "destination", "topic", "priority", "sent_us", "expires_us", "correlation", "policy", "sequence", "auth", "telemetry", "event", "attributes", "subscription", "grant")
+    __slots__ = ("version", "id", "session", "kind", "source", "destination", "topic", "priority", "sent_us", "expires_us", "correlation", "policy", "sequence", "auth", "seen", "telemetry", "event", "attributes", "subscription", "grant")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
@@ -63,6 +63,7 @@ class Envelope(_message.Message):
     POLICY_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     AUTH_FIELD_NUMBER: _ClassVar[int]
+    SEEN_FIELD_NUMBER: _ClassVar[int]
     TELEMETRY_FIELD_NUMBER: _ClassVar[int]
     EVENT_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
@@ -82,12 +83,13 @@ class Envelope(_message.Message):
     policy: DeliveryPolicy
     sequence: int
     auth: bytes
+    seen: _containers.RepeatedScalarFieldContainer[bytes]
     telemetry: Telemetry
     event: Event
     attributes: Attributes
     subscription: Subscription
     grant: Grant
-    def __init__(self, version: _Optional[int] = ..., id: _Optional[bytes] = ..., session: _Optional[bytes] = ..., kind: _Optional[_Union[Kind, str]] = ..., source: _Optional[_Union[Address, _Mapping]] = ..., destination: _Optional[_Union[Address, _Mapping]] = ..., topic: _Optional[str] = ..., priority: _Optional[int] = ..., sent_us: _Optional[int] = ..., expires_us: _Optional[int] = ..., correlation: _Optional[bytes] = ..., policy: _Optional[_Union[DeliveryPolicy, str]] = ..., sequence: _Optional[int] = ..., auth: _Optional[bytes] = ..., telemetry: _Optional[_Union[Telemetry, _Mapping]] = ..., event: _Optional[_Union[Event, _Mapping]] = ..., attributes: _Optional[_Union[Attributes, _Mapping]] = ..., subscription: _Optional[_Union[Subscription, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ...) -> None: ...
+    def __init__(self, version: _Optional[int] = ..., id: _Optional[bytes] = ..., session: _Optional[bytes] = ..., kind: _Optional[_Union[Kind, str]] = ..., source: _Optional[_Union[Address, _Mapping]] = ..., destination: _Optional[_Union[Address, _Mapping]] = ..., topic: _Optional[str] = ..., priority: _Optional[int] = ..., sent_us: _Optional[int] = ..., expires_us: _Optional[int] = ..., correlation: _Optional[bytes] = ..., policy: _Optional[_Union[DeliveryPolicy, str]] = ..., sequence: _Optional[int] = ..., auth: _Optional[bytes] = ..., seen: _Optional[_Iterable[bytes]] = ..., telemetry: _Optional[_Union[Telemetry, _Mapping]] = ..., event: _Optional[_Union[Event, _Mapping]] = ..., attributes: _Optional[_Union[Attributes, _Mapping]] = ..., subscription: _Optional[_Union[Subscription, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ...) -> None: ...
 
 class Address(_message.Message):
     __slots__ = ("client", "service", "broker", "adapter", "group", "everyone", "area")

@@ -1,0 +1,71 @@
+"""Alerts that still hold: what they told of is not told again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mercury.detection.places import Placed, Places
+from mercury.geo.space import Point
+
+
+class Alert(Placed):
+    """An alert in force; its place follows what it told of."""
+
+    __slots__ = ("incident_id", "until_us")
+
+    def __init__(
+        self, place: Point, rank: tuple[int, bytes], until_us: int, incident_id: bytes
+    ) -> None:
+        super().__init__(place, rank)
+        self.until_us = until_us
+        self.incident_id = incident_id
+
+
+class AlertsInForce:
+    """The alerts of one kind, found by place until they expire."""
+
+    def __init__(self, reach_m: float, max_alerts: int) -> None:
+        self._max_alerts = max_alerts
+        self._alerts: dict[Alert, None] = {}  # all hold equally long: the first to expire first
+        self._places: Places[Alert] = Places(reach_m)
+
+    def __len__(self) -> int:
+        return len(self._alerts)
+
+    def __iter__(self) -> Iterator[Alert]:
+        return iter(self._alerts)
+
+    def put(self, alert: Alert) -> bool:
+        """Take in an alert; False if the one to expire first had to be forgotten for it."""
+        fits = len(self._alerts) < self._max_alerts
+        if not fits:
+            self._remove(next(iter(self._alerts)))
+        self._alerts[alert] = None
+        self._places.put(alert)
+        return fits
+
+    def holding(self, place: Point, now_us: int) -> Alert | None:
+        """The nearest alert within reach that holds now; its place becomes this one."""
+        self.expire(now_us)
+        alert = self._places.nearest(place)
+        if alert is not None:
+            alert.place = place
+            self._places.put(alert)
+        return alert
+
+    def expire(self, now_us: int) -> None:
+        """Forget what holds no longer."""
+        while self._alerts:
+            alert = next(iter(self._alerts))
+            if alert.until_us > now_us:
+                return
+            self._remove(alert)
+
+    def validate(self) -> None:
+        """Check what must always hold; for tests."""
+        assert set(self._alerts) == set(self._places)
+        assert len(self._alerts) <= self._max_alerts
+
+    def _remove(self, alert: Alert) -> None:
+        del self._alerts[alert]
+        self._places.remove(alert)

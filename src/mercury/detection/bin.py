@@ -1,0 +1,185 @@
+"""One bin: the observations of one incident (Mercury §4.3)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from mercury.detection.places import Placed
+from mercury.geo.space import Point, from_space
+from mercury.model.filter import Value
+from mercury.model.identity import derived_id
+
+US_PER_S = 1_000_000
+
+
+class Observation(NamedTuple):
+    """One sensed event as its record on the bus says; NaN where a vehicle did not say."""
+
+    time_us: int  # the bus's time stamp, so that a replay decides the same
+    id: bytes
+    reporter: str
+    lat: float
+    lon: float
+    speed_mps: float = math.nan
+    heading_deg: float = math.nan
+
+
+class Member(NamedTuple):
+    """The newest observation of one reporter."""
+
+    time_us: int
+    id: bytes
+    place: Point
+    speed_mps: float
+    heading_deg: float
+
+
+class Bin(Placed):
+    """Reporters near one place, and where the middle of them is."""
+
+    __slots__ = ("_total", "heard_us", "incident_id", "last_us", "members", "reports", "told")
+
+    def __init__(self, reporter: str, member: Member) -> None:
+        super().__init__(member.place, (member.time_us, member.id))  # the first is its rank
+        self.members = {reporter: member}
+        self.reports = 1
+        self.last_us = member.time_us  # time of the newest observation
+        self.heard_us = member.time_us  # when the last one came; a straggler comes after its time
+        self.incident_id = b""  # of the alert that told of it, if any did
+        self.told = 0  # alerts given
+        self._total = member.place
+
+    @property
+    def since_us(self) -> int:
+        return self.rank[0]
+
+    @property
+    def incident(self) -> bytes:
+        return self.incident_id or derived_id(self.rank[1], "incident")
+
+    def add(self, reporter: str, member: Member) -> None:
+        """Let a reporter's newest observation stand for it, and move the centre (§4.3)."""
+        self.rank = min(self.rank, (member.time_us, member.id))
+        self.last_us = max(self.last_us, member.time_us)
+        self.reports += 1
+        self._stand_for(reporter, member)
+
+    def absorb(self, other: Bin, max_reporters: int) -> int:
+        """Take over another bin; returns how many of its reporters found no room."""
+        dropped = 0
+        for reporter, member in sorted(other.members.items(), key=lambda item: item[1][:2]):
+            if reporter in self.members or len(self.members) < max_reporters:
+                self._stand_for(reporter, member)
+            else:
+                dropped += 1
+        self.rank = min(self.rank, other.rank)
+        self.reports += other.reports
+        self.last_us = max(self.last_us, other.last_us)
+        self.heard_us = max(self.heard_us, other.heard_us)
+        self.told = max(self.told, other.told)
+        self.incident_id = self.incident_id or other.incident_id
+        return dropped
+
+    def _stand_for(self, reporter: str, member: Member) -> None:
+        x, y, z = self._total
+        before = self.members.get(reporter)
+        if before is not None:
+            if member[:2] < before[:2]:
+                return
+            u, v, w = before.place
+            x, y, z = x - u, y - v, z - w
+        u, v, w = member.place
+        self.members[reporter] = member
+        self._total = x, y, z = x + u, y + v, z + w
+        size = len(self.members)
+        self.place = (x / size, y / size, z / size)
+
+    def radius_m(self) -> float:
+        """How far the farthest reporter is from the middle."""
+        place = self.place
+        return max(math.dist(place, member.place) for member in self.members.values())
+
+    def position(self) -> tuple[float, float]:
+        return from_space(self.place)
+
+    def measures(self, names: Iterable[str]) -> dict[str, Value]:
+        """Those of the named measures that there are: without a single speed there is no mean."""
+        found: dict[str, Value] = {}
+        for name in names:
+            value = MEASURES[name][1](self)
+            if value is not None:
+                found[name] = value
+        return found
+
+    @property
+    def total(self) -> Point:
+        return self._total
+
+    @classmethod
+    def restored(
+        cls,
+        members: dict[str, Member],
+        total: Point,
+        rank: tuple[int, bytes],
+        times_us: tuple[int, int],
+        counts: tuple[int, int],
+        incident_id: bytes,
+    ) -> Bin:
+        """The bin with exactly this state; sums depend on the order of adding, so they are kept."""
+        reporter, member = next(iter(members.items()))
+        bin = cls(reporter, member)
+        bin.members = members
+        bin.rank = rank
+        bin._total = total
+        bin.place = (total[0] / len(members), total[1] / len(members), total[2] / len(members))
+        bin.last_us, bin.heard_us = times_us
+        bin.reports, bin.told = counts
+        bin.incident_id = incident_id
+        return bin
+
+
+def _speeds(bin: Bin) -> list[float]:
+    return [m.speed_mps for m in bin.members.values() if not math.isnan(m.speed_mps)]
+
+
+def _mean_speed(bin: Bin) -> float | None:
+    speeds = _speeds(bin)
+    # fsum rounds once, so the order of the reporters does not show in the last digit.
+    return math.fsum(speeds) / len(speeds) if speeds else None
+
+
+def _heading_sums(bin: Bin) -> tuple[float, float, int]:
+    turns = [
+        math.radians(m.heading_deg) for m in bin.members.values() if not math.isnan(m.heading_deg)
+    ]
+    return math.fsum(map(math.sin, turns)), math.fsum(map(math.cos, turns)), len(turns)
+
+
+def _heading(bin: Bin) -> float | None:
+    east, north, known = _heading_sums(bin)
+    # A tiny negative angle would become 360 by the modulo alone.
+    return (math.degrees(math.atan2(east, north)) + 360.0) % 360.0 if known else None
+
+
+def _alignment(bin: Bin) -> float | None:
+    east, north, known = _heading_sums(bin)
+    return math.hypot(east, north) / known if known else None
+
+
+# What a predicate may ask for.
+MEASURES: dict[str, tuple[str, Callable[[Bin], int | float | None]]] = {
+    "count": ("different vehicles", lambda bin: len(bin.members)),
+    "reports": ("observations, repeated ones of a vehicle included", lambda bin: bin.reports),
+    "spread_m": ("distance of the farthest vehicle from the centre", Bin.radius_m),
+    "speed_mps": ("mean speed of the vehicles that know theirs", _mean_speed),
+    "slowest_mps": ("speed of the slowest", lambda bin: min(_speeds(bin), default=None)),
+    "fastest_mps": ("speed of the fastest", lambda bin: max(_speeds(bin), default=None)),
+    "heading_deg": ("mean direction of travel", _heading),
+    "alignment": ("1 where all head the same way, 0 where in all directions", _alignment),
+    "duration_s": (
+        "time from the first to the newest observation",
+        lambda bin: (bin.last_us - bin.since_us) / US_PER_S,
+    ),
+}

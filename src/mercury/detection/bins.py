@@ -1,0 +1,281 @@
+"""The bins of one kind of event: where observations fall, when they are judged, what is told.
+
+What is decided depends on the observations in the order of (time, id) and on nothing else: not on
+how they were cut into batches, not on when the state was stored and read back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from heapq import heappop, heappush
+from itertools import pairwise
+
+from mercury.detection.alerts_in_force import Alert, AlertsInForce
+from mercury.detection.bin import MEASURES, Bin, Member, Observation
+from mercury.detection.places import Places
+from mercury.detection.rules import KindRule, in_us
+from mercury.detection.verdict import Condition, FindingFields, Verdict, area_until
+from mercury.geo.space import to_space
+from mercury.model.area import LAST_INSTANT_US, Circle, Position
+from mercury.model.identity import derived_id
+
+MAX_BINS = 20_000
+MAX_REPORTERS = 1_000  # of one bin
+
+
+@dataclass(slots=True)
+class Counters:
+    """What became of the observations and bins of one kind."""
+
+    observed: int = 0  # observations given
+    malformed: int = 0  # no position or time that can be
+    late: int = 0  # came after their time was over
+    duplicate: int = 0  # the same observation again
+    repeated: int = 0  # a vehicle that was counted in the bin already
+    merged: int = 0  # bins that became part of another
+    judged: int = 0  # times a predicate was asked
+    told: int = 0  # true, and an alert was due
+    continued: int = 0  # true, and an alert of it still held
+    dropped: int = 0  # reporters for which there was no room
+    forgotten: int = 0  # alerts in force that had to be forgotten for want of room
+
+    def values(self) -> list[int]:
+        return [getattr(self, field.name) for field in fields(self)]
+
+
+class KindBins:
+    """All bins of one kind; a core that takes observations and returns what is to be told."""
+
+    def __init__(
+        self, rule: KindRule, *, max_bins: int = MAX_BINS, max_reporters: int = MAX_REPORTERS
+    ) -> None:
+        self.rule = rule
+        self.max_bins = max_bins
+        self.max_reporters = max_reporters
+        self.counters = Counters()
+        self.frontier_us = 0  # the newest time seen
+        self.closed_us = 0  # intervals before this have been judged
+        self.waiting: list[Observation] = []  # a heap: older ones may still come
+        self.bins: dict[Bin, None] = {}  # the longest silent first
+        self.alerts = AlertsInForce(rule.reach_m, max_bins)
+        self._bin_places: Places[Bin] = Places(rule.reach_m)
+        self._every_us = rule.every_us
+        self._memory_us = in_us(rule.memory_s)
+        self._lateness_us = in_us(rule.lateness_s)
+
+    def __len__(self) -> int:
+        return len(self.bins)
+
+    def add(self, observations: Iterable[Observation]) -> list[Verdict]:
+        """Take a batch, in any order; returns what is to be told because of it."""
+        given = list(observations)
+        fresh = sorted(filter(_can_be, given))
+        self.counters.observed += len(given)
+        self.counters.malformed += len(given) - len(fresh)
+        if not fresh:
+            return []
+        if self._every_us:
+            for one in fresh:
+                if one.time_us >= self.closed_us:
+                    heappush(self.waiting, one)
+                else:
+                    self.counters.late += 1
+            return self.advance(fresh[-1].time_us)
+        return self._judge_each(fresh)
+
+    def advance(self, until_us: int) -> list[Verdict]:
+        """Say that it is so late: what comes now with an earlier time is a straggler."""
+        self.frontier_us = max(self.frontier_us, min(until_us, LAST_INSTANT_US))
+        if self._every_us:
+            return self._judge_intervals(self.frontier_us - self._lateness_us)
+        self._empty_silent(self.frontier_us)
+        self.alerts.expire(self.frontier_us)
+        return []
+
+    @property
+    def due_us(self) -> int | None:
+        """The time at which `advance` next has something to judge, if nothing else comes."""
+        if not self._every_us or not (self.bins or self.waiting):
+            return None
+        first_us = self.closed_us if self.bins else self.waiting[0].time_us
+        return first_us - first_us % self._every_us + self._every_us + self._lateness_us
+
+    def conditions(self) -> list[Condition]:
+        """All bins that there are, as conditions at their places."""
+        if self._every_us:
+            # Until the bins of the next interval have been judged.
+            until_us = self.closed_us + 2 * self._every_us + self._lateness_us
+            return [Condition(*self._finding(bin, bin.last_us, until_us)) for bin in self.bins]
+        return [
+            Condition(*self._finding(bin, bin.last_us, bin.heard_us + self._memory_us))
+            for bin in self.bins
+        ]
+
+    def put(self, bin: Bin) -> None:
+        """Take in a bin, as the one heard last."""
+        self.bins.pop(bin, None)
+        self.bins[bin] = None
+        self._bin_places.put(bin)
+
+    def validate(self) -> None:
+        """Check what must always hold; for tests."""
+        assert set(self.bins) == set(self._bin_places)
+        assert len(self.bins) <= self.max_bins
+        self.alerts.validate()
+        for bin in self.bins:
+            assert 0 < len(bin.members) <= min(bin.reports, self.max_reporters)
+            assert bin.since_us <= bin.last_us <= bin.heard_us
+            assert bin.radius_m() < 100 * self.rule.reach_m
+            assert self._bin_places.nearest(bin.place, besides=bin) is None, "two that are one"
+            if self._every_us:
+                assert self.closed_us <= bin.since_us <= bin.last_us
+                assert bin.last_us < self.closed_us + self._every_us
+        if self._every_us:
+            assert self.closed_us % self._every_us == 0
+            assert all(one.time_us >= self.closed_us for one in self.waiting)
+        else:
+            assert not self.waiting
+            assert all(a.heard_us <= b.heard_us for a, b in pairwise(self.bins))
+        c = self.counters
+        assert c.observed >= c.malformed + c.late + c.duplicate + c.repeated
+        assert c.judged >= c.told + c.continued
+
+    # every_s = 0: each observation is judged as it comes.
+
+    def _judge_each(self, fresh: list[Observation]) -> list[Verdict]:
+        verdicts = []
+        for one in fresh:
+            if one.time_us < self.frontier_us - self._lateness_us:
+                self.counters.late += 1
+                continue
+            # Time does not run backwards for a straggler.
+            now_us = self.frontier_us = max(self.frontier_us, one.time_us)
+            self._empty_silent(now_us)
+            bin = self._take(one, now_us)
+            if bin is not None and (verdict := self._judge(bin, now_us)):
+                verdicts.append(verdict)
+        return verdicts
+
+    def _empty_silent(self, now_us: int) -> None:
+        while self.bins:
+            bin = next(iter(self.bins))
+            if bin.heard_us + self._memory_us >= now_us:
+                return
+            self._remove(bin)
+
+    # every_s > 0: bins are judged and emptied where an interval ends (Mercury §4.3, schedulers).
+
+    def _judge_intervals(self, until_us: int) -> list[Verdict]:
+        """Take what is older, in order, and judge each interval that ends by then."""
+        verdicts: list[Verdict] = []
+        # Of the instant itself more may come, in any order.
+        while self.waiting and self.waiting[0].time_us < until_us:
+            one = heappop(self.waiting)
+            verdicts += self._close(one.time_us)
+            self._take(one, one.time_us)
+        verdicts += self._close(until_us)
+        return verdicts
+
+    def _close(self, until_us: int) -> list[Verdict]:
+        """Judge and empty the bins if their interval has ended by then."""
+        start_us = until_us - until_us % self._every_us
+        if start_us <= self.closed_us:
+            return []
+        at_us = self.closed_us + self._every_us
+        self.closed_us = start_us
+        bins = sorted(self.bins, key=lambda bin: bin.rank)
+        verdicts = [verdict for bin in bins if (verdict := self._judge(bin, at_us))]
+        self.bins.clear()
+        self._bin_places.clear()
+        return verdicts
+
+    # Where an observation belongs.
+
+    def _take(self, one: Observation, now_us: int) -> Bin | None:
+        place = to_space(one.lat, one.lon)
+        member = Member(one.time_us, one.id, place, one.speed_mps, one.heading_deg)
+        bin = self._bin_places.nearest(place)
+        if bin is None:
+            if len(self.bins) >= self.max_bins:
+                self.counters.dropped += 1
+                return None
+            bin = Bin(one.reporter, member)
+            bin.heard_us = now_us
+            self.put(bin)
+            return bin
+        before = bin.members.get(one.reporter)
+        if before is not None:
+            if before.id == one.id:
+                self.counters.duplicate += 1
+                return None
+            self.counters.repeated += 1
+        elif len(bin.members) >= self.max_reporters:
+            self.counters.dropped += 1
+            return None
+        bin.add(one.reporter, member)
+        bin.heard_us = max(bin.heard_us, now_us)
+        self.put(bin)
+        return self._merge(bin)
+
+    def _merge(self, bin: Bin) -> Bin:
+        """Make one of bins whose centres have come within reach, so that order does not decide."""
+        while (other := self._bin_places.nearest(bin.place, besides=bin)) is not None:
+            older, younger = (bin, other) if bin.rank < other.rank else (other, bin)
+            self._remove(younger)
+            self.counters.dropped += older.absorb(younger, self.max_reporters)
+            self.counters.merged += 1
+            self.put(older)
+            bin = older
+        return bin
+
+    def _remove(self, bin: Bin) -> None:
+        del self.bins[bin]
+        self._bin_places.remove(bin)
+
+    # What is told of it.
+
+    def _judge(self, bin: Bin, at_us: int) -> Verdict | None:
+        self.counters.judged += 1
+        if not self.rule.holds(bin):
+            return None
+        alert = self.alerts.holding(bin.place, at_us)
+        if alert is not None:
+            self.counters.continued += 1
+            bin.incident_id = alert.incident_id
+            return None
+        self.counters.told += 1
+        bin.told += 1
+        bin.incident_id = bin.incident
+        verdict = self._verdict(bin, at_us)
+        rank = (at_us, verdict.alert_id)
+        alert = Alert(bin.place, rank, verdict.until_us, bin.incident_id)
+        self.counters.forgotten += not self.alerts.put(alert)
+        return verdict
+
+    def _verdict(self, bin: Bin, at_us: int) -> Verdict:
+        rule = self.rule
+        return Verdict(
+            *self._finding(bin, at_us, at_us + in_us(rule.validity_s)),
+            # A bin that outlives its alert tells again, and that is another alert.
+            alert_id=derived_id(bin.rank[1], f"alert {bin.told}"),
+            priority=rule.priority,
+            text=rule.text,
+        )
+
+    def _finding(self, bin: Bin, at_us: int, until_us: int) -> FindingFields:
+        centre, radius_m = Position(*bin.position()), bin.radius_m()
+        area = area_until(Circle(centre, self.rule.alert_radius_m(radius_m)), until_us)
+        values = bin.measures(MEASURES)
+        return (
+            self.rule.kind, bin.incident, centre, radius_m, area, bin.since_us, at_us, until_us,
+            values,
+        )  # fmt: skip
+
+
+def _can_be(one: Observation) -> bool:
+    return (
+        -90.0 <= one.lat <= 90.0
+        and -180.0 <= one.lon <= 180.0
+        and 0 <= one.time_us <= LAST_INSTANT_US
+    )

@@ -1,0 +1,146 @@
+"""One cell and direction: its usual speed, and whether traffic there is slow now (Mercury §8).
+
+The usual speed is learned from free windows alone, and slowly: a jam is not free, so however long
+it lasts it does not become usual while it is on. Only what has not been free for `relearn_s` of
+windows with traffic, as after a new speed limit, is learned afresh.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mercury.detection.grid import Grid
+from mercury.detection.rules import MAX_SPAN_S, check_number, in_us
+from mercury.model.area import HALF_MERIDIAN_M
+from mercury.model.errors import DetectionError
+from mercury.model.message import EventKind, Priority
+
+
+@dataclass(frozen=True)
+class CongestionRule:
+    """When traffic counts as slow, and what is told of it."""
+
+    kind: str = EventKind.CONGESTION
+    cell_m: float = 200.0
+    window_s: float = 10.0  # the rows tell of so long each
+    lateness_s: float = 0.0  # so much later may a row come, beyond the end of its window
+    min_vehicles: int = 3  # a window with fewer neither confirms nor clears
+    slow_share: float = 0.5  # slow: below this share of the usual speed
+    free_share: float = 0.7  # free: from this share on
+    on_after_s: float = 120.0  # slow for so long is a jam; red lights are shorter
+    off_after_s: float = 60.0  # free for so long is none any more
+    forget_s: float = 300.0  # a jam of which nothing is heard for so long has ended
+    learn_s: float = 300.0  # so much traffic is watched before a usual speed is trusted
+    learn_share: float = 0.002  # weight of a window in the usual speed after that
+    relearn_s: float = 86_400.0  # what has been so for this long is usual
+    min_usual_mps: float = 4.0  # where it is never faster, as in a car park, there is no jam
+    approach_m: float = 500.0  # who comes towards the jam from so far is told, too
+    grown_m: float = 400.0  # it is told again when it has grown by this much
+    validity_s: float = 300.0
+    priority: int = Priority.NORMAL
+    text: str = "Slow traffic ahead"
+
+    def __post_init__(self) -> None:
+        Grid(self.cell_m)
+        for name in ("window_s", "forget_s", "learn_s", "relearn_s", "validity_s"):
+            check_number(self, name, 0.001, MAX_SPAN_S)
+        for name in ("lateness_s", "on_after_s", "off_after_s"):
+            check_number(self, name, 0.0, MAX_SPAN_S)
+        for name in ("slow_share", "free_share", "learn_share"):
+            check_number(self, name, 1e-6, 1.0)
+        check_number(self, "min_vehicles", 1, 1_000_000)
+        check_number(self, "min_usual_mps", 0.0, 1000.0)
+        check_number(self, "approach_m", 0.0, 100_000.0)
+        check_number(self, "grown_m", 1.0, HALF_MERIDIAN_M)
+        check_number(self, "priority", 0, 9)
+        if self.slow_share > self.free_share:
+            raise DetectionError(
+                f"slow_share {self.slow_share:g} is above free_share {self.free_share:g}",
+                "slow_share",
+            )
+
+    @property
+    def window_us(self) -> int:
+        return in_us(self.window_s)
+
+
+class Pace(StrEnum):
+    """How a window compares with what is usual."""
+
+    LEARNING = "learning"
+    FREE = "free"
+    MIDDLING = "middling"
+    SLOW = "slow"
+
+
+@dataclass(slots=True)
+class Slowdown:
+    """What is known of one cell and direction."""
+
+    usual_mps: float = 0.0
+    learned_us: int = 0  # traffic learned from
+    heard_us: int = 0  # end of the last window with enough vehicles
+    slow_for_us: int = 0  # windows that were slow without one that was not
+    slow_since_us: int = 0  # start of the first of them
+    free_for_us: int = 0  # windows that were free without one that was not
+    unfree_for_us: int = 0  # windows since the last free one
+    on_since_us: int = -1  # start of the jam that is on, or -1
+    vehicles: int = 0  # in the last window with enough
+    speed_mps: float = 0.0  # in that window
+
+    @property
+    def on(self) -> bool:
+        return self.on_since_us >= 0
+
+    def silent(self, now_us: int, rule: CongestionRule) -> bool:
+        """Whether nothing has been heard for so long that what was is over."""
+        return self.heard_us + in_us(rule.forget_s) <= now_us
+
+    def end(self) -> None:
+        """Forget the jam and the way to one; the usual speed stays."""
+        self.on_since_us = -1
+        self.slow_for_us = self.free_for_us = 0
+
+    def hear(self, start_us: int, vehicles: int, speed_mps: float, rule: CongestionRule) -> Pace:
+        """Take a window with enough vehicles."""
+        if self.silent(start_us, rule):
+            self.end()
+        window_us = rule.window_us
+        self.heard_us = start_us + window_us
+        self.vehicles, self.speed_mps = vehicles, speed_mps
+        pace = self._pace(speed_mps, rule)
+        if pace is Pace.LEARNING:
+            self._learn(speed_mps, rule)
+            return pace
+        if pace is Pace.SLOW and not self.slow_for_us:
+            self.slow_since_us = start_us
+        self.slow_for_us = self.slow_for_us + window_us if pace is Pace.SLOW else 0
+        self.free_for_us = self.free_for_us + window_us if pace is Pace.FREE else 0
+        self.unfree_for_us = 0 if pace is Pace.FREE else self.unfree_for_us + window_us
+        if self.on and self.free_for_us >= in_us(rule.off_after_s) and pace is Pace.FREE:
+            self.on_since_us = -1
+        elif not self.on and pace is Pace.SLOW and self.slow_for_us >= in_us(rule.on_after_s):
+            self.on_since_us = self.slow_since_us
+        if pace is Pace.FREE and not self.on:
+            self._learn(speed_mps, rule)
+        elif self.unfree_for_us >= in_us(rule.relearn_s):
+            self.end()
+            self.learned_us = self.unfree_for_us = 0
+        return pace
+
+    def _pace(self, speed_mps: float, rule: CongestionRule) -> Pace:
+        if self.learned_us < in_us(rule.learn_s):
+            return Pace.LEARNING
+        if self.usual_mps < rule.min_usual_mps:
+            return Pace.FREE  # never fast, so never slow; it goes on learning
+        if speed_mps >= rule.free_share * self.usual_mps:
+            return Pace.FREE
+        return Pace.SLOW if speed_mps < rule.slow_share * self.usual_mps else Pace.MIDDLING
+
+    def _learn(self, speed_mps: float, rule: CongestionRule) -> None:
+        self.learned_us += rule.window_us
+        windows = self.learned_us / rule.window_us
+        # A plain mean at first, then a mean that forgets slowly.
+        weight = max(1.0 / windows, rule.learn_share)
+        self.usual_mps += weight * (speed_mps - self.usual_mps)

@@ -1,0 +1,57 @@
+"""What detection says: an alert that is due, and what is going on at a place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mercury.model.area import LAST_INSTANT_US, Area, HeadingSector, Position, Shape
+from mercury.model.message import Event, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something at a place, of a kind; `incident_id` stays while it is the same incident."""
+
+    kind: str
+    incident_id: bytes
+    centre: Position
+    radius_m: float  # from the centre, takes in all positions it was found from
+    area: Area  # who is concerned, valid until `until_us`
+    since_us: int
+    at_us: int  # the time it was decided at, in the time of the records
+    until_us: int
+    values: dict[str, Value] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        """How many different vehicles it was found from."""
+        return int(self.values["count"])
+
+
+# The fields of a finding in their order.
+FindingFields = tuple[str, bytes, Position, float, Area, int, int, int, dict[str, Value]]
+
+
+@dataclass(frozen=True, slots=True)
+class Condition(Finding):
+    """What is going on there, whether or not anybody must be alerted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict(Finding):
+    """An alert that is due: the same observations always give the same `alert_id`."""
+
+    alert_id: bytes = b""
+    priority: int = 0
+    text: str = ""
+
+    def event(self) -> Event:
+        """What the alert carries."""
+        return Event(
+            self.kind, self.centre, self.radius_m, text=self.text, values=dict(self.values)
+        )
+
+
+def area_until(shape: Shape, until_us: int, heading: HeadingSector | None = None) -> Area:
+    """An area that holds until then, or to the end of all time stamps."""
+    return Area(shape, heading, valid_until_us=min(until_us, LAST_INSTANT_US))

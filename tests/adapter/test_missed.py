@@ -1,0 +1,106 @@
+"""What a client that was away gets when it comes back: what still holds, once, urgent first."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from live import FAR, HERE, NEAR, Live, connect, first, in_loop, live, until
+
+from mercury.adapter.missed import AddressedAlert, MissedAlerts
+from mercury.model import topics
+from mercury.model.area import Area, Circle
+from mercury.model.message import Address, Event, Kind, Message, Priority
+from mercury.session import SessionSettings
+
+QUICK = SessionSettings(init_retry_s=0.05, init_retry_max_s=0.1)
+
+
+def kept(id: int, client: str | None = "car", priority: int = 5, until_us: int = 100):
+    return AddressedAlert(b"%d" % id, client, 17, priority, b"", until_us)
+
+
+def ids(alerts: list[AddressedAlert]) -> list[int]:
+    return [int(alert.id) for alert in alerts]
+
+
+def test_what_is_owed_comes_urgent_first() -> None:
+    missed = MissedAlerts()
+    for alert in (kept(1), kept(2, None, 9), kept(3, "other"), kept(4, priority=7), kept(5)):
+        assert missed.add(alert)
+    assert ids(missed.owed_to("car", (), 0)) == [2, 4, 1, 5]
+    assert ids(missed.owed_to("car", {b"2", b"1"}, 0)) == [4, 5]
+    assert ids(missed.owed_to("stranger", (), 0)) == [2]
+
+
+def test_an_alert_is_kept_once() -> None:
+    missed = MissedAlerts()
+    assert missed.add(kept(1))
+    assert not missed.add(kept(1))
+    assert len(missed) == 1
+
+
+def test_what_is_over_is_not_owed_and_forgotten() -> None:
+    missed = MissedAlerts()
+    missed.add(kept(1, until_us=10))
+    missed.add(kept(2, None, until_us=20))
+    assert ids(missed.owed_to("car", (), 10)) == [2]
+    missed.expire(10)
+    assert len(missed) == 1
+    missed.expire(20)
+    assert len(missed) == 0
+    assert missed._ids_of == {}
+
+
+def test_the_oldest_make_room() -> None:
+    missed = MissedAlerts(max_alerts=2)
+    for id in range(4):
+        missed.add(kept(id))
+    assert ids(missed.owed_to("car", (), 0)) == [2, 3]
+
+
+def tell(
+    world: Live, to: Address | Area, text: str, priority: int, valid_s: float = 60.0
+) -> Message:
+    until_us = time.time_ns() // 1000 + int(valid_s * 1e6)
+    return world.append(
+        topics.alerts_topic(priority),
+        Message(
+            kind=Kind.ALERT,
+            source=Address.service("office"),
+            destination=Address.to_area(to) if isinstance(to, Area) else to,
+            priority=priority,
+            expires_us=until_us,
+            payload=Event("emergency", HERE, text=text),
+        ),
+    )
+
+
+@pytest.mark.parametrize("bus", ["memory", "sqlite"])
+def test_a_client_gets_what_it_missed_while_its_adapter_was_down(bus: str, tmp_path: Path) -> None:
+    @in_loop
+    async def scenario() -> None:
+        async with live(f"sqlite:{tmp_path / 'bus.db'}" if bus == "sqlite" else None) as world:
+            adapter = await world.adapter(session=QUICK)
+            port = adapter.port
+            async with connect(adapter, "car", NEAR, settings=QUICK) as client:
+                tell(world, Address.everyone(), "before", Priority.WARNING)
+                assert (await first(client)).event.text == "before"
+                await world.stop(adapter)
+                tell(world, Address.client("car"), "for you", Priority.BACKGROUND)
+                tell(world, Address.client("other"), "for another", Priority.EMERGENCY)
+                tell(world, Address.everyone(), "for all", Priority.WARNING)
+                tell(world, Address.everyone(), "too late", Priority.WARNING, valid_s=-1.0)
+                tell(world, Area(Circle(HERE, 500.0)), "here", Priority.EMERGENCY)
+                tell(world, Area(Circle(FAR, 500.0)), "elsewhere", Priority.EMERGENCY)
+                again = await world.adapter(session=QUICK, port=port)
+                await until(lambda: client.session.sessions_opened == 2)
+                texts = [(await first(client)).event.text for _ in range(3)]
+                assert sorted(texts) == ["for all", "for you", "here"]
+                assert texts.index("for all") < texts.index("for you")
+                assert client.dropped.get("repeated", 0) == 0  # "before" was not sent again
+                assert again.counters["alerts_on_return"] == 2
+                assert len(client.inbox) == 0
+
+    scenario()

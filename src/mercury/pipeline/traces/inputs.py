@@ -54,6 +54,8 @@ def _files(path: Path) -> Iterator[Path]:
 
 def _format_of(file: Path) -> str:
     name = file.name.lower()
+    if name.endswith(".gz") and not file.name.endswith(".gz"):
+        return ""  # Spark would not unpack it
     return next((kind for kind, ends in SUFFIXES.items() if name.endswith(ends)), "")
 
 

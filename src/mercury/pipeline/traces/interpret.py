@@ -26,7 +26,7 @@ _PATTERN_ZONE = set("VzOXxZ")
 
 def fixes(rows: DataFrame, reading: Reading) -> DataFrame:
     """What rows of texts say."""
-    time_us = _time_us(F.trim("time"), reading) + F.lit(reading.time_origin_us)
+    time_us = F.try_add(_time_us(F.trim("time"), reading), F.lit(reading.time_origin_us))
     speed = _number("speed") * F.lit(MPS_PER_UNIT[reading.speed_unit])
     heading = _number("heading")
     known = rows.select(
@@ -92,12 +92,12 @@ def _time_us(text: Column, reading: Reading) -> Column:
 
 def _epoch_us(text: Column, us_per_unit: Column) -> Column:
     # Decimals, as a double of today's seconds is not exact to the microsecond.
-    return F.floor(text.try_cast("decimal(24,6)") * us_per_unit).try_cast("bigint")
+    return F.floor(text.try_cast("decimal(32,6)") * us_per_unit).try_cast("bigint")
 
 
 def _guessed_epoch_us(text: Column) -> Column:
     size = F.abs(text.try_cast("double"))
-    number = text.try_cast("decimal(24,6)")
+    number = text.try_cast("decimal(32,6)")
     exact = (
         F.when(size >= _NS_FROM, number / 1000)
         .when(size >= _US_FROM, number)

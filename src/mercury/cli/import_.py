@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -100,7 +101,7 @@ def import_(
     try:
         from mercury.pipeline.session import start_session
         from mercury.pipeline.traces.columns import Columns, Reading
-        from mercury.pipeline.traces.job import Import
+        from mercury.pipeline.traces.job import Import, find_files
     except ModuleNotFoundError as error:
         raise PipelineError(
             f"importing needs {error.name}: pip install 'mercury-messaging[pipeline]'"
@@ -130,9 +131,12 @@ def import_(
             rejects_format=rejects_format,
             overwrite=overwrite,
         )
+        find_files(wanted)  # what is wrong is said before Spark is waited for
         with waiting("Spark is starting"):
             spark = start_session(settings.pipeline.spark_master, name="mercury import")
         summary = _run(spark, wanted)
+    except KeyboardInterrupt:
+        sys.exit(130)
     finally:
         if opened is not None:
             opened.close()
@@ -146,6 +150,8 @@ def import_(
 
 
 def _run(spark: SparkSession, wanted: Import) -> Summary:
+    from pyspark.errors import PySparkException
+
     from mercury.pipeline.traces import job
 
     tracker = spark.sparkContext.statusTracker()
@@ -171,6 +177,8 @@ def _run(spark: SparkSession, wanted: Import) -> Summary:
 
     try:
         return job.run(spark, wanted, stage)
+    except PySparkException as error:
+        raise PipelineError(f"Spark gave up: {str(error).partition(chr(10))[0]}") from None
     finally:
         spark.stop()
 

@@ -12,11 +12,16 @@ from mercury.pipeline.traces.jumps import unreachable
 from mercury.pipeline.traces.schemas import CHECKED, READ_ORDER
 
 
+# By vehicle and time, with what has a problem already out of the way. The window of the duplicates
+# and the check of the jumps share it, so that the rows are sorted once for both.
+_TIME_ORDER = ["bad", "time_us", *READ_ORDER]
+
+
 def checked(fixes: DataFrame, max_speed_mps: float) -> DataFrame:
     """All checks, with the fixes of a vehicle brought together once."""
     together = fixes.repartition("vehicle")  # what follows needs no other shuffle
     unique = mark_duplicates(mark_late(mark_misplaced(together)))
-    ordered = unique.sortWithinPartitions("vehicle", "time_us", *READ_ORDER)
+    ordered = unique.sortWithinPartitions("vehicle", *_TIME_ORDER).select(CHECKED.names)
     return ordered.mapInArrow(unreachable(max_speed_mps), CHECKED)
 
 
@@ -47,7 +52,8 @@ def mark_late(fixes: DataFrame) -> DataFrame:
 
 def mark_duplicates(fixes: DataFrame) -> DataFrame:
     """A second fix of a vehicle at the same time; the one that was read first is kept."""
-    bad = F.col("problem").isNotNull()
-    by_time = Window.partitionBy("vehicle").orderBy(bad, "time_us", *READ_ORDER)
-    again = ~bad & (F.lag("time_us").over(by_time) == F.col("time_us"))
-    return fixes.withColumn("problem", F.when(again, "duplicate").otherwise(F.col("problem")))
+    by_time = Window.partitionBy("vehicle").orderBy(*_TIME_ORDER)
+    again = ~F.col("bad") & (F.lag("time_us").over(by_time) == F.col("time_us"))
+    return fixes.withColumn("bad", F.col("problem").isNotNull()).withColumn(
+        "problem", F.when(again, "duplicate").otherwise(F.col("problem"))
+    )

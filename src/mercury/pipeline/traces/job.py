@@ -84,10 +84,20 @@ def _silent(_title: str) -> AbstractContextManager[Callable[[int], None]]:
     return nullcontext(lambda count: None)
 
 
+def find_files(wanted: Import) -> dict[str, list[str]]:
+    """The files by format; raises ConfigurationError where they or the outputs cannot be used."""
+    files = inputs.find(wanted.paths, wanted.file_format)
+    for folder in filter(None, (wanted.parquet, wanted.rejects)):
+        tables.check_folder(folder, overwrite=wanted.overwrite)
+        inside = folder.absolute()
+        if any(Path(path).is_relative_to(inside) for paths in files.values() for path in paths):
+            raise ConfigurationError(f"{folder} holds files to import, and would be replaced")
+    return files
+
+
 def run(spark: SparkSession, wanted: Import, stage: Stage = _silent) -> Summary:
     """Read, check and write; a bad row or file is rejected, only a wrong request stops it."""
-    files = inputs.find(wanted.paths, wanted.file_format)
-    _check_outputs(wanted, [path for paths in files.values() for path in paths])
+    files = find_files(wanted)
     check_reading(spark, wanted.reading)
     begun = monotonic()
     frames = [READERS[kind](spark, paths, wanted.reading) for kind, paths in files.items()]
@@ -115,13 +125,6 @@ def run(spark: SparkSession, wanted: Import, stage: Stage = _silent) -> Summary:
     summary.seconds = round(monotonic() - begun, 2)
     summary.rows_per_s = round(summary.rows / max(summary.seconds, 0.01))
     return summary
-
-
-def _check_outputs(wanted: Import, files: Sequence[str]) -> None:
-    for folder in filter(None, (wanted.parquet, wanted.rejects)):
-        tables.check_folder(folder, overwrite=wanted.overwrite)
-        if any(Path(file).is_relative_to(folder.absolute()) for file in files):
-            raise ConfigurationError(f"{folder} holds files to import, and would be replaced")
 
 
 def _summary(judged: DataFrame, files: int) -> Summary:

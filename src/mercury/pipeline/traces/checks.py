@@ -11,7 +11,6 @@ from pyspark.sql import functions as F
 from mercury.pipeline.traces.jumps import unreachable
 from mercury.pipeline.traces.schemas import CHECKED, READ_ORDER
 
-
 # By vehicle and time, with what has a problem already out of the way. The window of the duplicates
 # and the check of the jumps share it, so that the rows are sorted once for both.
 _TIME_ORDER = ["bad", "time_us", *READ_ORDER]

@@ -31,6 +31,13 @@ from cli.commands import mercury
         (["client", "--position", "1,2", "--adapter", "tcp://x:1"], "expected udp://HOST:PORT"),
         (["config", "--config", "missing.toml"], "missing.toml cannot be read"),
         (["config", "--config", "typo.toml"], "did you mean adapter.port?"),
+        (["import", "noise.db"], "say where to: --to parquet FOLDER, --bus URI"),
+        (["import", "noise.db", "--to", "csv", "x"], "--to takes parquet FOLDER, not 'csv'"),
+        (["import", "noise.db", "--bus", "memory:"], "ends with this command"),
+        (["import", "noise.db", "--to", "parquet", "x", "--speed", "0"], "--speed takes max or"),
+        (["import", "noise.db", "--to", "parquet", "x", "--time-origin", "now"], "--time-origin"),
+        (["import", "noise.db", "--to", "parquet", "x"], "does not tell its format"),
+        (["import", "none.csv", "--to", "parquet", "x"], "there is no file none.csv"),
         (["bench", "echo", "--rates", "fast"], "expected positive numbers"),
     ],
 )

@@ -17,6 +17,7 @@ from mercury.cli import (
     dev,
     doctor,
     history,
+    import_,
     pipeline,
     replay,
     send,
@@ -44,6 +45,7 @@ app.command("send")(send.send)
 app.command("tail")(tail.tail)
 app.add_typer(history.app, name="history")
 app.command("replay")(replay.replay)
+app.command("import")(import_.import_)
 app.command("config")(config.config)
 app.command("doctor")(doctor.doctor)
 app.add_typer(bench.app, name="bench")

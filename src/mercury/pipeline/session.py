@@ -31,6 +31,8 @@ _QUICK = {
     "spark.scheduler.mode": "FAIR",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
+    # A text that is no time is null, also where Spark 2 would have read something into it.
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.streaming.stopTimeout": "10s",

@@ -1,0 +1,54 @@
+"""GTFS-realtime: vehicle positions as transit agencies publish them, one feed message a file."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import DecodeError
+from pyspark.sql import DataFrame, SparkSession
+
+from mercury.model.errors import PipelineError
+from mercury.pipeline.traces.columns import Reading
+from mercury.pipeline.traces.interpret import fixes
+from mercury.pipeline.traces.text_rows import TextRow, UnreadableFileError, read_with
+
+
+def read(spark: SparkSession, paths: Sequence[str], reading: Reading) -> DataFrame:
+    """The fixes of feed messages; other entities than vehicles are none of ours."""
+    if importlib.util.find_spec("google.transit") is None:
+        raise PipelineError(
+            "GTFS-realtime needs gtfs-realtime-bindings: pip install 'mercury-messaging[traces]'"
+        )
+    rows = read_with(spark, paths, read_rows)
+    return fixes(rows, replace(reading, time_format="epoch-s", time_origin_us=0, speed_unit="mps"))
+
+
+def read_rows(path: str) -> Iterator[TextRow]:
+    """The rows of one file."""
+    from google.transit import gtfs_realtime_pb2 as pb  # optional, and only workers need it
+
+    try:
+        feed = pb.FeedMessage.FromString(Path(path).read_bytes())
+    except DecodeError as error:
+        raise UnreadableFileError(f"no GTFS-realtime feed message: {error}") from None
+    for entity in feed.entity:
+        if not entity.HasField("vehicle"):
+            continue
+        vehicle = entity.vehicle
+        position = vehicle.position if vehicle.HasField("position") else None
+        # A vehicle without a time of its own is where it is when the feed was made.
+        time_s = vehicle.timestamp or feed.header.timestamp
+        yield TextRow(
+            vehicle.vehicle.id or vehicle.vehicle.label or entity.id,
+            str(time_s) if time_s else None,
+            repr(position.latitude) if position else None,
+            repr(position.longitude) if position else None,
+            repr(position.speed) if position and position.HasField("speed") else None,
+            repr(position.bearing) if position and position.HasField("bearing") else None,
+            json.dumps(MessageToDict(entity), ensure_ascii=False),
+        )

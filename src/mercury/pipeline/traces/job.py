@@ -1,0 +1,154 @@
+"""One import: files in, positions and rejects out, and a summary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from functools import reduce
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from mercury.bus import Bus
+from mercury.model.errors import ConfigurationError
+from mercury.pipeline.traces import (
+    csv_files,
+    gtfs_realtime,
+    inputs,
+    parquet_files,
+    reports,
+    sumo_fcd,
+    tables,
+)
+from mercury.pipeline.traces.checks import checked
+from mercury.pipeline.traces.columns import Reading
+from mercury.pipeline.traces.interpret import check_reading
+from mercury.pipeline.traces.text_rows import UNREADABLE
+
+READERS = {
+    "csv": csv_files.read,
+    "parquet": parquet_files.read,
+    "gtfs-realtime": gtfs_realtime.read,
+    "sumo-fcd": sumo_fcd.read,
+}
+MAX_SPEED_MPS = 100.0
+
+# Told what is going on, and given to the bus's writer for its counts.
+Stage = Callable[[str], AbstractContextManager[Callable[[int], None]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """What to import, and where to."""
+
+    paths: Sequence[Path]
+    rejects: Path
+    parquet: Path | None = None
+    bus: Bus | None = None
+    speed: float | None = None  # times as fast as it was; None does not wait
+    reading: Reading = field(default_factory=Reading)
+    file_format: str = "auto"
+    max_speed_mps: float = MAX_SPEED_MPS
+    rejects_format: str = "parquet"
+    overwrite: bool = False
+
+
+@dataclass(slots=True)
+class Summary:
+    """What an import did."""
+
+    files: int
+    rows: int = 0
+    kept: int = 0
+    rejected: dict[str, int] = field(default_factory=dict)
+    out_of_order: int = 0  # kept, and put where they belong
+    vehicles: int = 0
+    first: str | None = None
+    last: str | None = None
+    appended: int = 0  # to the bus
+    seconds: float = 0.0
+    rows_per_s: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        return asdict(self)
+
+
+def _silent(_title: str) -> AbstractContextManager[Callable[[int], None]]:
+    return nullcontext(lambda count: None)
+
+
+def find_files(wanted: Import) -> dict[str, list[str]]:
+    """The files by format; raises ConfigurationError where they or the outputs cannot be used."""
+    files = inputs.find(wanted.paths, wanted.file_format)
+    for folder in filter(None, (wanted.parquet, wanted.rejects)):
+        tables.check_folder(folder, overwrite=wanted.overwrite)
+        inside = folder.absolute()
+        if any(Path(path).is_relative_to(inside) for paths in files.values() for path in paths):
+            raise ConfigurationError(f"{folder} holds files to import, and would be replaced")
+    return files
+
+
+def run(spark: SparkSession, wanted: Import, stage: Stage = _silent) -> Summary:
+    """Read, check and write; a bad row or file is rejected, only a wrong request stops it."""
+    files = find_files(wanted)
+    check_reading(spark, wanted.reading)
+    begun = monotonic()
+    frames = [READERS[kind](spark, paths, wanted.reading) for kind, paths in files.items()]
+    fixes = reduce(DataFrame.unionByName, frames)
+    # The original of a row that is believed is not needed any more.
+    judged = checked(fixes, wanted.max_speed_mps).withColumn(
+        "original", F.when(F.col("problem").isNotNull(), F.col("original"))
+    )
+    judged.persist(StorageLevel.MEMORY_AND_DISK)  # read once, however many outputs
+    try:
+        with stage("reading and checking"):
+            summary = _summary(judged, sum(map(len, files.values())))
+        with stage("writing the rejects"):
+            tables.write_rejects(tables.rejects(judged), wanted.rejects, wanted.rejects_format)
+        believed = tables.positions(judged)
+        if wanted.parquet is not None:
+            with stage("writing the positions"):
+                tables.write_positions(believed, wanted.parquet)
+        if wanted.bus is not None:
+            with stage("appending to the bus") as appended:
+                records = reports.reports(believed, summary.kept)
+                summary.appended = reports.append(records, wanted.bus, wanted.speed, appended)
+    finally:
+        judged.unpersist()
+    summary.seconds = round(monotonic() - begun, 2)
+    summary.rows_per_s = round(summary.rows / max(summary.seconds, 0.01))
+    return summary
+
+
+def _summary(judged: DataFrame, files: int) -> Summary:
+    by_problem = judged.groupBy("problem").agg(
+        F.count("*").alias("rows"),
+        F.count_if("late").alias("late"),
+        F.min("time_us").alias("first"),
+        F.max("time_us").alias("last"),
+    )
+    found = {row.problem: row for row in by_problem.collect()}
+    good = found.pop(None, None)
+    summary = Summary(files)
+    summary.rejected = {
+        problem: row.rows for problem, row in sorted(found.items(), key=lambda one: -one[1].rows)
+    }
+    summary.rows = sum(n for problem, n in summary.rejected.items() if problem != UNREADABLE)
+    if good is not None:
+        summary.rows += good.rows
+        summary.kept, summary.out_of_order = good.rows, good.late
+        summary.first, summary.last = _iso(good.first), _iso(good.last)
+        summary.vehicles = tables.positions(judged).select("vehicle").distinct().count()
+    return summary
+
+
+def _iso(time_us: int) -> str:
+    moment = datetime.fromtimestamp(time_us // 1_000_000, UTC)
+    return moment.isoformat().replace("+00:00", "Z")

@@ -1,0 +1,109 @@
+"""Jumps that no vehicle makes.
+
+A fix is judged by the last one that was believed, not by its neighbour: otherwise one stray fix
+would take the good one after it along. No window function knows what was believed, so a small core
+does; it sees the fixes of a vehicle in time order and holds two of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mercury.geo.distance import haversine_m
+
+# So many fixes in a row that fit to each other are believed, however far away: a vehicle that was
+# shipped, or whose earlier fix was the stray one.
+AGREEING = 3
+
+
+class Fix(NamedTuple):
+    """Where a vehicle was."""
+
+    time_us: int
+    lat: float
+    lon: float
+
+
+class JumpCheck:
+    """Judges the fixes of vehicles, each vehicle's in the order of time and in one go."""
+
+    def __init__(self, max_speed_mps: float) -> None:
+        self._max_speed_mps = max_speed_mps
+        self._vehicle: str | None = None
+        self._believed: Fix | None = None
+        self._doubted: Fix | None = None  # the last one, unless a later one was believed
+        self._agreeing = 0  # doubted ones in a row that fit to each other
+
+    def jumped(self, vehicle: str, fix: Fix) -> bool:
+        """Whether the vehicle cannot be there."""
+        if vehicle != self._vehicle:
+            self._vehicle, self._believed = vehicle, None
+        if self._believed is None or self._reaches(self._believed, fix):
+            return self._believe(fix)
+        fits = self._doubted is not None and self._reaches(self._doubted, fix)
+        self._agreeing = self._agreeing + 1 if fits else 1
+        self._doubted = fix
+        return self._believe(fix) if self._agreeing == AGREEING else True
+
+    def all_reach(self, vehicles: pa.Array, fixes: tuple[np.ndarray, ...]) -> bool:
+        """Whether none of many fixes jumps; if so they count as judged."""
+        if not len(vehicles):
+            return True
+        times_us, lats, lons = fixes
+        if self._believed is not None and vehicles[0].as_py() == self._vehicle:
+            first = Fix(times_us[0], lats[0], lons[0])
+            if not self._reaches(self._believed, first):
+                return False
+        same = np.asarray(pc.equal(vehicles[1:], vehicles[:-1]))
+        steps_m = haversine_m(lats[:-1], lons[:-1], lats[1:], lons[1:])
+        if np.any(same & (steps_m > np.diff(times_us) * (self._max_speed_mps * 1e-6))):
+            return False
+        self._vehicle = vehicles[-1].as_py()
+        self._believe(Fix(int(times_us[-1]), float(lats[-1]), float(lons[-1])))
+        return True
+
+    def _reaches(self, begin: Fix, end: Fix) -> bool:
+        step_m = haversine_m(begin.lat, begin.lon, end.lat, end.lon)
+        return bool(step_m <= (end.time_us - begin.time_us) * (self._max_speed_mps * 1e-6))
+
+    def _believe(self, fix: Fix) -> bool:
+        self._believed, self._doubted, self._agreeing = fix, None, 0
+        return False
+
+
+def unreachable(
+    max_speed_mps: float,
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """For `mapInArrow`: marks jumps among fixes that are ordered by vehicle and time."""
+
+    def mark(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        check = JumpCheck(max_speed_mps)
+        for batch in batches:
+            yield _marked(batch, check)
+
+    return mark
+
+
+def _marked(batch: pa.RecordBatch, check: JumpCheck) -> pa.RecordBatch:
+    good = pc.is_null(batch.column("problem"))
+    rows = batch.filter(good)
+    vehicles = rows.column("vehicle")
+    fixes = tuple(rows.column(name).to_numpy() for name in ("time_us", "lat", "lon"))
+    if check.all_reach(vehicles, fixes):
+        return batch
+    judged = [
+        check.jumped(vehicle, Fix(*fix))
+        for vehicle, *fix in zip(vehicles.to_pylist(), *fixes, strict=True)
+    ]
+    problems = pc.if_else(pa.array(judged), pa.scalar("jump"), pa.scalar(None, pa.string()))
+    place = batch.schema.get_field_index("problem")
+    return batch.set_column(
+        place,
+        batch.schema.field(place),
+        pc.replace_with_mask(batch.column("problem"), good, problems),
+    )

@@ -1,0 +1,73 @@
+"""Columns are guessed from usual names, and what cannot be guessed is named."""
+
+from __future__ import annotations
+
+import pytest
+
+from mercury.model.errors import ConfigurationError
+from mercury.pipeline.traces.columns import Columns, Reading, resolve
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        (
+            "vehicle_id,timestamp,speed,route_id,latitude,longitude",
+            Columns("vehicle_id", ("timestamp",), "latitude", "longitude", "speed"),
+        ),
+        (
+            "timestep_time,vehicle_id,vehicle_x,vehicle_y,vehicle_angle,vehicle_speed",
+            Columns(
+                "vehicle_id", ("timestep_time",), "vehicle_y", "vehicle_x", "vehicle_speed",
+                "vehicle_angle",
+            ),
+        ),
+        (
+            "ID,Date Time,LAT,Lng,Course",
+            Columns("ID", ("Date Time",), "LAT", "Lng", "", "Course"),
+        ),
+        (
+            "id,vehicle,time,time_us,lat,lon",
+            Columns("vehicle", ("time_us",), "lat", "lon"),
+        ),
+    ],
+)  # fmt: skip
+def test_usual_names(header: str, expected: Columns) -> None:
+    assert resolve(Columns(), header.split(","), "f") == expected
+
+
+def test_what_is_named_is_taken_and_not_guessed_for_something_else() -> None:
+    header = ["id", "time", "lat", "lon", "x", "speed"]
+    found = resolve(Columns(lon="x", vehicle="speed"), header, "f")
+    assert found == Columns("speed", ("time",), "lat", "x")
+
+
+def test_what_cannot_be_guessed_is_named() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        resolve(Columns(), ["who", "when", "lat", "lon"], "trace.csv")
+    assert str(caught.value) == (
+        "which column holds the vehicle and the time cannot be guessed: say --vehicle-column and"
+        " --time-column; the columns of trace.csv are 'who', 'when', 'lat', 'lon'"
+    )
+
+
+def test_a_column_that_is_not_there() -> None:
+    with pytest.raises(ConfigurationError, match="no column 'latt'; the columns of f are 'id'"):
+        resolve(Columns(lat="latt"), ["id"], "f")
+
+
+@pytest.mark.parametrize(
+    ("names", "time_format", "speed_unit"),
+    [
+        ("time_us,speed_kmh", "epoch-us", "kmh"),
+        ("timestamp_ms,speed_mph", "epoch-ms", "mph"),
+        ("time,speed", "auto", "mps"),
+        ("time,sog", "auto", "knots"),
+    ],
+)
+def test_units_in_names(names: str, time_format: str, speed_unit: str) -> None:
+    header = ["id", "lat", "lon", *names.split(",")]
+    found = Reading().of_table(header, "f")
+    assert (found.time_format, found.speed_unit) == (time_format, speed_unit)
+    said = Reading(time_format="iso", speed_unit="mph").of_table(header, "f")
+    assert (said.time_format, said.speed_unit) == ("iso", "mph")

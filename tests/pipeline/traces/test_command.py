@@ -1,0 +1,34 @@
+"""`mercury import` as a person runs it, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cli.commands import mercury
+
+from mercury.model.errors import PipelineError
+from mercury.pipeline.session import check_java
+
+
+def test_import(tmp_path: Path) -> None:
+    try:
+        check_java()
+    except PipelineError as error:
+        pytest.skip(str(error))
+    (tmp_path / "a.csv").write_text("id,time,lat,lon\n1,1,45,9\n1,2,45,9\n1,2,45,9\n1,3,0,0\n")
+    result = mercury(
+        "import", "a.csv", "--to", "parquet", "table", "--bus", "sqlite:bus.db", "--json",
+        folder=tmp_path, timeout_s=180.0,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    summary = json.loads(result.stdout)
+    assert (summary["rows"], summary["kept"], summary["appended"]) == (4, 2, 2)
+    assert summary["rejected"] == {"duplicate": 1, "null-island": 1}
+    assert summary["rejects"] == "table-rejects"
+    assert list((tmp_path / "table" / "day=1970-01-01").glob("*.parquet"))
+    assert list((tmp_path / "table-rejects").glob("*.parquet"))
+    again = mercury("import", "a.csv", "--to", "parquet", "table", folder=tmp_path)
+    assert again.returncode == 1
+    assert again.stderr == "mercury: table is not empty: choose another, or say --overwrite\n"

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -18,7 +19,7 @@ from mercury.bench import processes, record
 from mercury.cli import frame
 from mercury.cli.dev import running_kafka
 from mercury.dev import KafkaBroker
-from mercury.model.errors import ConfigurationError
+from mercury.model.errors import ConfigurationError, PipelineError
 
 app = typer.Typer(help="Measure Mercury on this machine.", no_args_is_help=True)
 
@@ -103,6 +104,49 @@ def echo(
         ("rate", "sent", "received", "p50_ms", "p99_ms", "max_ms", "floor_p50_ms"), result["rows"]
     )
     print(f"highest rate without loss: {max_lossless:,.0f}/s")
+
+
+@app.command()
+def pipeline(
+    events: Annotated[int, typer.Option(min=20, help="Events to time")] = 200,
+    rate: Annotated[int, typer.Option(min=1000, help="Reports a second")] = 50_000,
+    seconds: Annotated[float, typer.Option(min=10.0, help="How long these are offered")] = 60.0,
+    rows: Annotated[int, typer.Option(min=1000, help="Reports of the batch")] = 10_000_000,
+    log: LogOption = DEFAULT_LOG,
+    as_json: frame.JsonOption = False,
+) -> None:
+    """From event to alert, reports a second, and batches beside DuckDB and Polars."""
+    try:
+        from mercury.bench import pipeline as pipeline_bench
+        from mercury.bench.pipeline_batch import compare
+    except ModuleNotFoundError as error:
+        raise PipelineError(
+            f"this needs {error.name}: pip install 'mercury-messaging[pipeline,bench]'"
+        ) from None
+
+    def say(text: str) -> None:
+        frame.progress.print(text, markup=False)
+
+    found = np.array(pipeline_bench.latency("", events, say))
+    taken = pipeline_bench.sustained(rate, seconds, say)
+    with tempfile.TemporaryDirectory(prefix="mercury-bench-") as folder:
+        batch_s = compare(rows, Path(folder), say)
+    kept_up = taken["lag_growth_per_s"] < 0.01 * rate
+    result: dict[str, Any] = {
+        "bench": "pipeline",
+        "latency_p50_ms": round(float(np.percentile(found, 50)), 1),
+        "latency_p99_ms": round(float(np.percentile(found, 99)), 1),
+        "sustained_reports_per_s": taken["offered_per_s"] if kept_up else None,
+        "sustained": taken,
+        "batch_s": batch_s,
+    }
+    parameters = {"events": events, "rate": rate, "seconds": seconds, "rows": rows}
+    record.append(log, result, parameters)
+    if as_json:
+        frame.print_json(result)
+        return
+    _table(("latency_p50_ms", "latency_p99_ms", "sustained_reports_per_s"), [result])
+    _table(("spark", "duckdb", "polars"), [batch_s])
 
 
 def _search(load: echo_bench.EchoLoad) -> float:

@@ -138,6 +138,20 @@ def cell_speeds(
     )
 
 
+def cell_statistics(reports: DataFrame, grid: Grid, window_us: int) -> DataFrame:
+    """How many reports, and how fast, by cell and window."""
+    grouped = reports.groupBy(
+        cell_of(grid, F.col("lat"), F.col("lon")).alias("cell"),
+        (F.col("time_us") - F.col("time_us") % window_us).alias("window_us"),
+    )
+    return grouped.agg(
+        F.count("*").alias("reports"),
+        F.avg("speed_mps").alias("speed_mps"),
+        F.min("speed_mps").alias("slowest_mps"),
+        F.max("speed_mps").alias("fastest_mps"),
+    )
+
+
 def cell_of(grid: Grid, lat: Column, lon: Column) -> Column:
     """The cell that a position is in, as `Grid.cell_of` says."""
     row = F.least(F.floor((lat + 90.0) / grid.step_deg), F.lit(grid.rows - 1))

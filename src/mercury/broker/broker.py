@@ -280,6 +280,7 @@ class Broker(Service):
             body = encode(brief)
         self.counters["alerts"] += 1
         self.bus.append(topics.ALERTS_URGENT, body, record.key, (message_route(alert),))
+        self._note_condition(alert)  # whoever asks next is told, before it comes back by the bus
 
     # Content
 

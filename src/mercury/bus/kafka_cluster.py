@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, TypeVar
 
 from confluent_kafka import (
     ConsumerGroupState,
-    ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
     TopicPartition,
@@ -62,14 +61,6 @@ _NOT_YET = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.NOT_COORDINATOR,
 }
-# What is answered to an outsider who commits for a group: it was born by one of its members.
-_HAS_MEMBERS = {
-    KafkaError.UNKNOWN_MEMBER_ID,
-    KafkaError.ILLEGAL_GENERATION,
-    KafkaError.REBALANCE_IN_PROGRESS,
-    KafkaError.NON_EMPTY_GROUP,
-}
-
 # Topics made by this process, by cluster, so that its own consumers need not wait to see them.
 _made: dict[str, int] = {}
 
@@ -262,10 +253,12 @@ class Cluster:
         wanted = {self.partition(place): spec for place in places}
 
         def ask() -> dict[Place, int]:
-            found = self._admin.list_offsets(wanted, request_timeout=timeout_s)
-            return {self.place(at): self._result(one).offset for at, one in found.items()}
+            found = self._admin.list_offsets(wanted)
+            return {
+                self.place(at): self._result(one, timeout_s).offset for at, one in found.items()
+            }
 
-        return self._patiently(ask, timeout_s)
+        return self.patiently(ask, timeout_s)
 
     def spans(
         self, places: Sequence[Place], timeout_s: float = ANSWER_S
@@ -301,34 +294,10 @@ class Cluster:
 
     # Groups
 
-    def is_new(self, group: str) -> bool:
-        """Whether a group has committed nothing anywhere."""
-        ask = [ConsumerGroupTopicPartitions(self.group_name(group))]
-
-        def look() -> bool:
-            [future] = self._admin.list_consumer_group_offsets(ask).values()
-            return not any(one.offset >= 0 for one in self._result(future).topic_partitions)
-
-        return self._patiently(look)
-
-    def give_birth(self, group: str, start: Mapping[Place, int]) -> None:
-        """Commit where a new group starts, unless somebody else was faster."""
+    def birth_mark(self) -> Place:
+        """Where a group commits that it exists."""
         self.ensure([_GROUPS_TOPIC])
-        marks = [self.partition(place, offset) for place, offset in start.items()]
-        marks.append(self.partition((_GROUPS_TOPIC, 0), 0))
-        ask = [ConsumerGroupTopicPartitions(self.group_name(group), marks)]
-
-        def commit() -> None:
-            [future] = self._admin.alter_consumer_group_offsets(ask).values()
-            try:
-                for mark in self._result(future).topic_partitions:
-                    if mark.error is not None:
-                        raise KafkaException(mark.error)
-            except KafkaException as error:
-                if error.args[0].code() not in _HAS_MEMBERS:
-                    raise
-
-        self._patiently(commit)
+        return _GROUPS_TOPIC, 0
 
     def share(self, group: str, member: str, topics: Mapping[str, int]) -> set[Place] | None:
         """A member's share, by its client id; None while the group is still sharing out."""
@@ -348,15 +317,15 @@ class Cluster:
             return None
         return shares.get(member)
 
-    def _result(self, future: Future[Result]) -> Result:
+    def _result(self, future: Future[Result], timeout_s: float = ANSWER_S) -> Result:
         try:
-            return future.result(ANSWER_S)
+            return future.result(timeout_s)
         except FutureTimeoutError:
             raise BusUnavailableError(
-                f"{self.name} cannot be reached: no answer within {ANSWER_S:g} s"
+                f"{self.name} cannot be reached: no answer within {timeout_s:g} s"
             ) from None
 
-    def _patiently(self, ask: Callable[[], Result], timeout_s: float = ANSWER_S) -> Result:
+    def patiently(self, ask: Callable[[], Result], timeout_s: float = ANSWER_S) -> Result:
         """Ask again while a topic is still being made or its leader moves."""
         deadline = time.monotonic() + timeout_s
         while True:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from mercury.bus.api import FromOffset, FromTime, Record, Start
-from mercury.bus.kafka_cluster import Cluster, Marks, Place, trouble
+from mercury.bus.kafka_cluster import ANSWER_S, Cluster, Marks, Place, trouble
 from mercury.bus.kafka_shelf import Shelf
 from mercury.model.errors import BusError, BusUnavailableError
 
@@ -37,6 +37,13 @@ _MOVING = {
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError._ASSIGNMENT_LOST,
+}
+
+# What is answered to a commit from outside the group: it was born by one of its members.
+_HAS_MEMBERS = {
+    KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.REBALANCE_IN_PROGRESS,
 }
 
 
@@ -173,10 +180,37 @@ class Fetcher:
             self._followed_version = cluster.version
             self._assign(self._positions(cluster.places(topics), start))
             self._following = topics
-        elif cluster.is_new(self._group):
-            # Without a mark a topic is read from its beginning.
-            places = [] if start == "earliest" else cluster.places(topics)
-            cluster.give_birth(self._group, self._positions(places, start))
+        else:
+            birth = cluster.birth_mark()
+            if self._is_new([birth, *cluster.places(topics)]):
+                # Without a mark a topic is read from its beginning.
+                places = [] if start == "earliest" else cluster.places(topics)
+                self._give_birth({**self._positions(places, start), birth: 0})
+
+    def _is_new(self, places: Sequence[Place]) -> bool:
+        """Whether our group has committed nothing.
+
+        Asked by the consumer: librdkafka (seen with 2.16) crashes when an admin client lists a
+        group's offsets at the moment its coordinator moves.
+        """
+        ask = self._offsets(dict.fromkeys(places, -1001))
+        found = self._cluster.patiently(lambda: self._client.committed(ask, timeout=ANSWER_S))
+        return not any(one.offset >= 0 for one in found)
+
+    def _give_birth(self, marks: Marks) -> None:
+        """Commit where our new group starts, unless somebody else was faster."""
+
+        def commit() -> None:
+            try:
+                done = self._client.commit(offsets=self._offsets(marks), asynchronous=False)
+                for one in done:
+                    if one.error is not None:
+                        raise KafkaException(one.error)
+            except KafkaException as error:
+                if error.args[0].code() not in _HAS_MEMBERS:
+                    raise
+
+        self._cluster.patiently(commit)
 
     def _positions(self, places: Sequence[Place], start: Start) -> dict[Place, int]:
         if isinstance(start, FromTime):

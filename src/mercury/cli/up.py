@@ -83,7 +83,7 @@ def up(
         sim = Part("sim", [*arguments, *happening], restart=False, keep_output=True)
     pipeline = None
     if with_pipeline or with_pipeline is None:
-        missing = _missing_for_pipeline()
+        missing = _missing_for_pipeline(settings)
         if missing is None:
             pipeline = Part("pipeline", ["pipeline", *common])
         elif with_pipeline:
@@ -99,8 +99,11 @@ def up(
             print(line)
 
 
-def _missing_for_pipeline() -> str | None:
+def _missing_for_pipeline(settings: Settings) -> str | None:
     """Why the pipeline cannot run here; None if it can."""
+    folders = (settings.pipeline.checkpoint, settings.pipeline.history_folder)
+    if not settings.bus.uri.startswith("sqlite:") and None in folders:
+        return "with this bus it must be told pipeline.checkpoint and pipeline.history_folder"
     try:
         from mercury.pipeline.session import check_java
 

@@ -23,6 +23,7 @@ from mercury.pipeline.event_job import EventJob
 from mercury.pipeline.history_job import HistoryJob
 from mercury.pipeline.schemas import RECORD
 from mercury.pipeline.session import start_session
+from mercury.pipeline.sources import spark_settings
 from mercury.pipeline.transforms import events
 from mercury.service import Service, Statistics, now, now_us
 
@@ -75,7 +76,9 @@ class Pipeline(Service):
     async def _start(self) -> None:
         checkpoint = self._checkpoint()
         log.info("Spark is starting (%s)", self.settings.spark_master)
-        self._spark = await asyncio.to_thread(start_session, self.settings.spark_master)
+        self._spark = await asyncio.to_thread(
+            start_session, self.settings.spark_master, settings=spark_settings(self._bus_uri)
+        )
         log.info("Spark is up; the jobs are starting")
         await asyncio.to_thread(_warm_up, self._spark)
         sink = await asyncio.to_thread(AlertsSink, self.bus, now_us(), self.settings.id)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 from urllib.parse import urlsplit
 
+import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -15,6 +16,15 @@ from mercury.pipeline.schemas import RECORD
 from mercury.wire.records import POSITION
 
 Start = Literal["earliest", "latest"]
+
+
+def spark_settings(bus: str) -> dict[str, str]:
+    """What Spark needs to read a bus: for Kafka, its own connector from Maven Central."""
+    if _scheme(bus) != "kafka":
+        return {}
+    return {
+        "spark.jars.packages": f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
+    }
 
 
 def read_stream(

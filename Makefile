@@ -5,15 +5,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check proto clean
+.PHONY: demo test check proto clean java
 
-demo: $(READY)
+demo: $(READY) java
 	@rm -rf out/demo && mkdir -p out/demo
 	$(BIN)/mercury up --config examples/city.toml --bus sqlite:out/demo/mercury.db \
 		--vehicles 1500 --event 2000,2000,100 --event-kind collision --event-after 12 \
 		--jam 1000,3000,600 --jam-after 20 --for 60
 
-test: $(READY)
+test: $(READY) java
 	$(BIN)/python -m pytest -q
 
 check: $(READY)
@@ -21,6 +21,16 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict src
 	$(BIN)/codespell
+
+# Spark and Kafka need Java; without it everything else still runs, and says so.
+java:
+	@command -v java >/dev/null || [ -n "$$JAVA_HOME" ] || { \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			echo "installing Java 17 for Spark" >&2; \
+			{ apt-get -qq update && apt-get -qq install -y openjdk-17-jdk-headless; } >/dev/null; \
+		fi; } || true
+	@command -v java >/dev/null || [ -n "$$JAVA_HOME" ] || \
+		echo "the data pipeline needs Java 17: apt-get install openjdk-17-jdk-headless" >&2
 
 proto: $(READY)
 	$(BIN)/python -m grpc_tools.protoc -I src/mercury/wire --python_out=src/mercury/wire \

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -31,6 +32,7 @@ log = logging.getLogger(__name__)
 
 _TICK_S = 0.2
 _FORGET_S = 600.0
+_FINISH_S = 8.0
 
 
 class Pipeline(Service):
@@ -110,9 +112,7 @@ class Pipeline(Service):
         return Path(f"{path}-{what}")
 
     async def _stop(self) -> None:
-        for name, query in self._queries.items():
-            if name != "history":
-                await asyncio.to_thread(query.stop)
+        await asyncio.to_thread(_finish, list(self._queries.values()))
         if self._history is not None:
             await asyncio.to_thread(self._history.stop)
         if self._spark is not None:
@@ -133,6 +133,18 @@ class Pipeline(Service):
             if now() >= forget_at:
                 forget_at = now() + _FORGET_S
                 self._sink.forget(now_us())
+
+
+def _finish(queries: Iterable[StreamingQuery]) -> None:
+    """Stop between batches: one that is cut short is done again, and leaves a long complaint."""
+    deadline = now() + _FINISH_S
+    for query in queries:
+        while query.isActive and now() < deadline:
+            status = query.status
+            if not (status["isTriggerActive"] and status["isDataAvailable"]):
+                break
+            time.sleep(0.02)
+        query.stop()
 
 
 def _warm_up(spark: SparkSession) -> None:

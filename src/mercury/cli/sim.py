@@ -219,7 +219,8 @@ class _Run:
 
 
 def _show(incident: Incident) -> None:
-    frame.progress.print(incident.sentences(), markup=False, soft_wrap=True)
+    text = incident.sentences().replace("No alert came.", "No alert yet.")
+    frame.progress.print(text, markup=False, soft_wrap=True)
 
 
 def _circle(text: str, settings: Settings, option: str = "--event") -> Circle:

@@ -198,7 +198,12 @@ class Incident:
         else:
             parts.append("Nobody outside was told.")
         if more := self.further_alerts:
-            parts.append(f"Witnesses far apart caused {more} more alert{'s' if more > 1 else ''}.")
+            alerts = f"{more} more alert{'s' if more > 1 else ''}"
+            parts.append(
+                f"Witnesses far apart caused {alerts}."
+                if self.reported
+                else f"{alerts} came for other directions and as it grew."
+            )
         return parts
 
     def _names(self, vehicles: Iterable[int]) -> list[str]:

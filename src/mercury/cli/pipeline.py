@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -47,13 +48,16 @@ async def _run(settings: Settings) -> None:
             f"the pipeline needs {error.name}: pip install 'mercury-messaging[pipeline]'"
         ) from None
     bus = frame.bus_of(settings)
+    service = Pipeline(
+        bus,
+        settings.bus.uri,
+        settings.pipeline,
+        settings.detection.rules(),
+        settings.detection.congestion_rule(),
+    )
     try:
-        await Pipeline(
-            bus,
-            settings.bus.uri,
-            settings.pipeline,
-            settings.detection.rules(),
-            settings.detection.congestion_rule(),
-        ).run()
+        await service.run()
     finally:
         bus.close()
+    if not service.started:
+        os._exit(0)  # a Spark that is half started would be waited for; its JVM ends with us

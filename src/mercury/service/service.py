@@ -38,6 +38,7 @@ class Service(ABC):
         )
         self._metrics_port = metrics_port
         self._tasks: set[asyncio.Task[None]] = set()
+        self.started = False  # whether `run` got so far
         self._failure: BaseException | None = None
         self._stopping = asyncio.Event()
 
@@ -86,7 +87,16 @@ class Service(ABC):
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stopping.set)
-        await self.start()
+        starting = asyncio.create_task(self.start())
+        told = asyncio.create_task(self._stopping.wait())
+        await asyncio.wait([starting, told], return_when=asyncio.FIRST_COMPLETED)
+        told.cancel()
+        if not starting.done():  # told to stop before it was up
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+            return
+        starting.result()
+        self.started = True
         # What was made at the start stays: not looking at it again and again keeps the pauses of
         # the garbage collector short.
         gc.collect()

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from mercury.bus import open_bus
+from mercury.bus import Bus, open_bus
 from mercury.model.errors import ConfigurationError
 from mercury.model.message import Address
 from mercury.service import Service, Statistics
@@ -19,14 +19,17 @@ class Slow(Service):
 
     part = "slow"
     stopped = False
-    begun = False
     error: Exception | None = None
+
+    def __init__(self, bus: Bus) -> None:
+        super().__init__(bus, Address.service("slow"))
+        self.begun = asyncio.Event()
 
     def statistics(self) -> Statistics:
         return Statistics()
 
     async def _start(self) -> None:
-        self.begun = True
+        self.begun.set()
         if self.error is not None:
             raise self.error
         await asyncio.Event().wait()
@@ -38,10 +41,9 @@ class Slow(Service):
 def test_a_signal_while_it_starts_ends_it() -> None:
     async def scenario() -> None:
         bus = open_bus("memory:")
-        service = Slow(bus, Address.service("slow"))
+        service = Slow(bus)
         running = asyncio.create_task(service.run())
-        while not service.begun:
-            await asyncio.sleep(0.001)
+        await service.begun.wait()
         os.kill(os.getpid(), signal.SIGTERM)
         await asyncio.wait_for(running, 5.0)
         assert service.stopped
@@ -54,7 +56,7 @@ def test_a_signal_while_it_starts_ends_it() -> None:
 def test_what_goes_wrong_at_the_start_is_raised() -> None:
     async def scenario() -> None:
         bus = open_bus("memory:")
-        service = Slow(bus, Address.service("slow"))
+        service = Slow(bus)
         service.error = ConfigurationError("no")
         with pytest.raises(ConfigurationError, match="no"):
             await service.run()

@@ -51,10 +51,17 @@ OPENERS: dict[str, Opener] = {
     "sqlite": _open_sqlite,
     "kafka": _open_kafka,
 }
+# In the embedded buses a partition costs nothing; in Kafka, each is a request of its own.
+PARTITIONS = {"memory": 16, "sqlite": 16, "kafka": 4}
 
 
-def open_bus(uri: str, *, retention: Retention = Retention(), partitions: int = 16) -> Bus:  # noqa: B008
-    """Open a bus.
+def open_bus(
+    uri: str,
+    *,
+    retention: Retention = Retention(),  # noqa: B008
+    partitions: int | None = None,
+) -> Bus:
+    """Open a bus; topics that it makes have so many partitions.
 
     `memory:`, `memory:NAME` (shared within the process), `sqlite:PATH` (shared by the processes
     of a machine) or `kafka://HOST:PORT[,HOST:PORT...][/PREFIX]`.
@@ -64,6 +71,8 @@ def open_bus(uri: str, *, retention: Retention = Retention(), partitions: int = 
     if not colon or opener is None:
         known = ", ".join(f"{name}:" for name in OPENERS)
         raise BusUnavailableError(f"no bus is known for {uri!r}; a bus URI starts with {known}")
+    if partitions is None:
+        partitions = PARTITIONS[scheme]
     if partitions < 1:
         raise BusUnavailableError(f"a bus needs at least one partition, not {partitions}")
     return opener(rest, retention, partitions)

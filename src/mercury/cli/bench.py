@@ -28,6 +28,8 @@ DEFAULT_LOG = Path("mercury-bench.jsonl")
 
 _PAPER_BASELINE_S = 60.0  # Mercury §7.3: one message a second for a minute, the others 10 s
 _SECONDS = 10.0
+_WARM_UP_S = 1.0
+_NEW_KAFKA_WARM_UP_S = 30.0  # until its Java virtual machine has compiled what it runs
 _SEARCH_FROM, _SEARCH_STEP, _SEARCH_TO = 10_000, 5_000, 100_000
 _SEARCH_SECONDS = 5.0
 _FLOOR_RATE = 10_000.0
@@ -70,7 +72,9 @@ def echo(
         uri = processes.fresh_bus(kafka.uri if kafka is not None else bus, folder)
         with processes.adapter(uri) as (port, _), processes.broker(uri):
             load = echo_bench.EchoLoad(port, clients)
-            load.run(1000.0, 1.0)  # warm-up, not counted
+            warm_up_s = _WARM_UP_S if kafka is None else _NEW_KAFKA_WARM_UP_S
+            frame.progress.print(f"echo: warm-up of {warm_up_s:g} s, not counted")
+            load.run(1000.0, warm_up_s)
             for rate in wanted:
                 duration = seconds or (_PAPER_BASELINE_S if rate <= 1 else _SECONDS)
                 frame.progress.print(f"echo: {rate:,g}/s for {duration:g} s")

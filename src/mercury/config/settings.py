@@ -32,11 +32,12 @@ class BusSettings(Section):
         gt=0,
         description="The oldest records are dropped above this; none has no limit",
     )
-    partitions: int = Field(
-        default=16,
+    partitions: int | None = Field(
+        default=None,
         ge=1,
         le=1024,
-        description="Partitions of a topic: how many consumers can share it",
+        description="Partitions of a topic: how many of a group can share it; "
+        "none is 16, and 4 on Kafka, where more of them cost time",
     )
 
 

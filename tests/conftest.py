@@ -12,7 +12,7 @@ import pytest
 from hypothesis import settings
 
 from mercury.dev import KafkaBroker
-from mercury.model.errors import DevError
+from mercury.model.errors import JavaError
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -34,7 +34,7 @@ def kafka_broker() -> Iterator[KafkaBroker]:
     try:
         try:
             broker.prepare()
-        except DevError as error:
+        except JavaError as error:
             _no_kafka.append(str(error))
             pytest.skip(f"no Kafka here: {error}")
         broker.start()

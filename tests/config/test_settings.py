@@ -113,7 +113,7 @@ def test_none_removes_a_limit() -> None:
         ("[adapter]\nid = 7", "adapter.id should be a valid string, not 7"),
         ("[adapter]\nid = ''", "adapter.id should have at least 1 character, not ''"),
         ("[bus]\npartitions = 0", "bus.partitions should be greater than or equal to 1, not 0"),
-        ("[bus]\npartitions = 'none'", "bus.partitions should be a valid integer, not 'none'"),
+        ("[sim]\nseed = 'none'", "sim.seed should be a valid integer, not 'none'"),
         ("[session]\njitter = nan", "session.jitter should be a finite number, not nan"),
         ("[sim]\norigin_lat = 91", "sim.origin_lat should be less than or equal to 90, not 91"),
         (

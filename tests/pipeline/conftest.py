@@ -7,15 +7,16 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from mercury.model.errors import PipelineError
-from mercury.pipeline.session import check_java, start_session
+from mercury.java.runtime import find_java
+from mercury.model.errors import JavaError
+from mercury.pipeline.session import start_session
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     try:
-        check_java()
-    except PipelineError as error:
+        find_java()
+    except JavaError as error:
         pytest.skip(str(error))
     # Tests are over before the JVM's better compiler pays.
     quick = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m"}

@@ -14,8 +14,8 @@ import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from mercury.cli import frame
-from mercury.dev.jars import MAVEN_URL, MAVEN_VARIABLE
 from mercury.dev.kafka import KafkaBroker, kafka_version
+from mercury.java.archives import MAVEN_URL, MAVEN_VARIABLE
 from mercury.model.errors import DevError
 
 app = typer.Typer(help="Run real components for development.", no_args_is_help=True)

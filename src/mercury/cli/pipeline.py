@@ -10,7 +10,7 @@ import typer
 
 from mercury.cli import frame
 from mercury.config import Settings
-from mercury.model.errors import JobFailedError, PipelineError
+from mercury.model.errors import ConfigurationError, JobFailedError, PipelineError
 
 _TRY_AGAIN = 75  # EX_TEMPFAIL: whoever supervises should start it again
 
@@ -20,6 +20,10 @@ def pipeline(
     bus: frame.BusOption = None,
     spark_master: Annotated[
         str | None, typer.Option(help="local[N], spark://HOST:PORT, yarn, k8s://…", metavar="URL")
+    ] = None,
+    spark_conf: Annotated[
+        list[str] | None,
+        typer.Option(help="A setting of Spark; may be repeated", metavar="KEY=VALUE"),
     ] = None,
     checkpoint: Annotated[
         Path | None, typer.Option(help="Folder for the jobs' state; default beside the bus file")
@@ -31,6 +35,7 @@ def pipeline(
         config,
         bus__uri=bus,
         pipeline__spark_master=spark_master,
+        pipeline__spark_conf=_conf(spark_conf),
         pipeline__checkpoint=checkpoint,
         pipeline__metrics_port=metrics_port,
     )
@@ -38,6 +43,15 @@ def pipeline(
         frame.run(_run(settings))
     except JobFailedError as error:
         frame.fail(str(error), _TRY_AGAIN)
+
+
+def _conf(pairs: list[str] | None) -> dict[str, str] | None:
+    if not pairs:
+        return None
+    for pair in pairs:
+        if "=" not in pair:
+            raise ConfigurationError(f"--spark-conf takes KEY=VALUE, not {pair!r}")
+    return dict(pair.split("=", 1) for pair in pairs)
 
 
 async def _run(settings: Settings) -> None:

@@ -7,6 +7,7 @@ import contextlib
 import json
 import signal
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,8 +16,9 @@ import typer
 from mercury.bus import Consumer
 from mercury.cli import frame
 from mercury.config import Settings
+from mercury.java.runtime import find_java
 from mercury.model import topics
-from mercury.model.errors import ConfigurationError, PacketError, PipelineError
+from mercury.model.errors import ConfigurationError, JavaError, PacketError, PipelineError
 from mercury.service.supervisor import Part, Supervisor, raise_if_failed
 from mercury.wire import decode
 
@@ -104,13 +106,12 @@ def _missing_for_pipeline(settings: Settings) -> str | None:
     folders = (settings.pipeline.checkpoint, settings.pipeline.history_folder)
     if not settings.bus.uri.startswith("sqlite:") and None in folders:
         return "with this bus it must be told pipeline.checkpoint and pipeline.history_folder"
+    for package in ("pandas", "pyarrow", "pyspark"):
+        if find_spec(package) is None:
+            return f"it needs {package}: pip install 'mercury-messaging[pipeline]'"
     try:
-        from mercury.pipeline.session import check_java
-
-        check_java()
-    except ModuleNotFoundError as error:
-        return f"it needs {error.name}: pip install 'mercury-messaging[pipeline]'"
-    except PipelineError as error:
+        find_java()
+    except JavaError as error:
         return str(error)
     return None
 

@@ -171,6 +171,9 @@ class PipelineSettings(Section):
     spark_master: str = Field(
         default="local[3]", min_length=1, description="Spark cluster to run on"
     )
+    spark_conf: dict[str, str] = Field(
+        default={}, description="Further settings of Spark, such as spark.executor.memory"
+    )
     checkpoint: Path | None = Field(
         default=None, description="Folder of the jobs' state; none is beside the bus file"
     )

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
 import re
 import secrets
 import shutil
-import signal
 import socket
 import struct
 import subprocess
-import sys
 import tempfile
 import time
 from base64 import urlsafe_b64encode
@@ -20,16 +16,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from mercury.dev.jars import Progress, cache_folder, fetch, read_lock
+from mercury.dev.processes import end_with_parent, free_port, stop
+from mercury.java.archives import Progress, cache_folder, fetch, read_lock
+from mercury.java.runtime import find_java
 from mercury.model.errors import DevError
 
 LOCK = Path(__file__).with_name("kafka-jars.lock")
-JAVA_VERSION = 17
 _START_S = 60.0
-_STOP_S = 20.0
 _HEAP = "512m"
 _JVM = (f"-Xmx{_HEAP}", "-XX:+UseParallelGC", "-Xshare:auto")
-_PR_SET_PDEATHSIG = 1
 
 _PROPERTIES = """\
 process.roles=broker,controller
@@ -74,25 +69,6 @@ def kafka_version() -> str:
     found = re.search(r"/kafka_2\.13/([^/]+)/", LOCK.read_text("utf-8"))
     assert found is not None
     return found[1]
-
-
-def find_java() -> str:
-    """The Java to run Kafka with: that of JAVA_HOME, or the one on the path."""
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    advice = (
-        f"install Java {JAVA_VERSION} or later, for example: apt install openjdk-17-jre-headless"
-    )
-    if java is None:
-        raise DevError(f"Kafka needs Java: {advice}")
-    try:
-        answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise DevError(f"{java} does not run: {advice}") from error
-    found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr)
-    if found is None or int(found[1]) < JAVA_VERSION:
-        raise DevError(f"Kafka does not run on Java {found[1] if found else '?'}: {advice}")
-    return java
 
 
 class KafkaBroker:
@@ -150,7 +126,7 @@ class KafkaBroker:
                 stdout=output,
                 stderr=output,
                 start_new_session=True,  # Ctrl-C is for us; we then stop it in good order
-                preexec_fn=_end_with_parent(),
+                preexec_fn=end_with_parent(),
             )
         deadline = time.monotonic() + _START_S
         while not _answers(self.port):
@@ -170,14 +146,8 @@ class KafkaBroker:
     def stop(self) -> None:
         """Let the broker finish and end."""
         process, self._process = self._process, None
-        if process is None:
-            return
-        process.terminate()
-        try:
-            process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        if process is not None:
+            stop(process)
 
     def kill(self) -> None:
         """End the broker at once, as a crash would."""
@@ -227,16 +197,6 @@ class KafkaBroker:
         return [self._java, *_JVM, logging, "-cp", ":".join(map(str, self._jars)), main]
 
 
-def free_port(other_than: int = 0) -> int:
-    """A TCP port that is free on loopback now."""
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = int(probe.getsockname()[1])
-        if port != other_than:
-            return port
-
-
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -256,11 +216,3 @@ def _answers(port: int) -> bool:
             return len(connection.recv(8)) == 8
     except OSError:
         return False
-
-
-def _end_with_parent() -> Callable[[], None] | None:
-    """Have Linux end the broker when this process is killed and cannot do so itself."""
-    if not sys.platform.startswith("linux"):
-        return None
-    libc = ctypes.CDLL(None)  # loaded here: between fork and exec only the call is safe
-    return lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0) and None

@@ -16,7 +16,8 @@ MercuryError
 ├── AddressInUseError           a UDP or TCP port is taken
 ├── PipelineError               Spark cannot be started, or a job cannot do what was asked
 │   └── JobFailedError          a job that was running has ended; starting it again may help
-├── DevError                    a component for development cannot be fetched or started
+├── JavaError                   no Java to run on, or an archive that cannot be fetched
+├── DevError                    a component for development cannot be started
 └── BusError                    the bus cannot do what was asked
     ├── BusUnavailableError     cannot be opened: locked, read-only, missing folder, unknown scheme
     ├── BusFullError            no space left to append
@@ -111,8 +112,12 @@ class JobFailedError(PipelineError):
     """A job that was running has ended; starting it again may help."""
 
 
+class JavaError(MercuryError):
+    """There is no Java to run on, or an archive cannot be fetched."""
+
+
 class DevError(MercuryError):
-    """A component for development cannot be fetched or started."""
+    """A component for development cannot be started."""
 
 
 class BusError(MercuryError):

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
 import pyspark
+
+from mercury.java.archives import cache_folder
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +42,8 @@ def _classes(java: str) -> Path | None:
     """The folder of the compiled class."""
     jars = Path(pyspark.__file__).parent / "jars"
     mark = hashlib.sha256(_SOURCE.read_bytes() + pyspark.__version__.encode()).hexdigest()[:16]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mercury"
-    ready = cache / f"spark-{mark}"
+    ready = cache_folder(f"spark-{mark}")
+    cache = ready.parent
     if ready.exists():
         return ready
     compiler = Path(java).resolve().with_name("javac")

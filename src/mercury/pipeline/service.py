@@ -78,8 +78,9 @@ class Pipeline(Service):
     async def _start(self) -> None:
         checkpoint = self._checkpoint()
         log.info("Spark is starting (%s)", self.settings.spark_master)
+        conf = await asyncio.to_thread(spark_settings, self._bus_uri)
         self._spark = await asyncio.to_thread(
-            start_session, self.settings.spark_master, settings=spark_settings(self._bus_uri)
+            start_session, self.settings.spark_master, settings=conf | self.settings.spark_conf
         )
         log.info("Spark is up; the jobs are starting")
         await asyncio.to_thread(_warm_up, self._spark)

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import os
-import re
-import shutil
-import subprocess
+import shlex
 import sys
 import tempfile
 from pathlib import Path
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from mercury.model.errors import PipelineError
+from mercury.java.runtime import find_java
 from mercury.pipeline import quick_files
 from mercury.pipeline.embedded_source import EmbeddedSource
 
-JAVA_NEEDED = 17
-JAVA_HINT = (
-    "Spark needs Java 17 or later, and there is none: install it"
-    " (Debian and Ubuntu: apt-get install openjdk-17-jdk-headless)"
-)
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # in the environment of what spark-submit starts
 
 # What makes micro-batches short, by effect: Python workers talk over a Unix socket, no empty
 # batches, few small tasks, plans that are not revised while they run.
@@ -33,13 +28,14 @@ _QUICK = {
     "spark.sql.session.timeZone": "UTC",
     # A text that is no time is null, also where Spark 2 would have read something into it.
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
-    "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.streaming.stopTimeout": "10s",
+    "spark.sql.shuffle.partitions": "8",  # a checkpoint keeps the number it began with
 }
 # Only for a driver that is the whole cluster.
 _LOCAL = {
     "spark.sql.shuffle.partitions": "2",
+    "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -Xss4m",
@@ -56,17 +52,9 @@ appender.console.layout.pattern = spark %p %c{1}: %m%n%ex{1}
 """
 
 
-def check_java() -> str:
-    """The path of a Java that Spark can use."""
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    if java is None or not Path(java).exists():
-        raise PipelineError(JAVA_HINT)
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    found = re.search(r'version "(\d+)', said)
-    if found is None or int(found[1]) < JAVA_NEEDED:
-        raise PipelineError(f"{JAVA_HINT}; {java} is {said.splitlines()[0] if said else 'silent'}")
-    return java
+def submitted() -> bool:
+    """Whether `spark-submit` started us, and Spark before us."""
+    return _SUBMITTED in os.environ
 
 
 def start_session(
@@ -75,24 +63,43 @@ def start_session(
     name: str = "mercury",
     settings: dict[str, str] | None = None,
 ) -> SparkSession:
-    """Start Spark, or join the session there is, and teach it to read the embedded bus."""
-    java = check_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    chosen = dict(_QUICK)
-    if master.startswith("local"):
-        chosen |= _LOCAL | quick_files.settings(java)
-    chosen |= settings or {}
-    logs = Path(tempfile.gettempdir()) / f"mercury-spark-logs-{os.getuid()}.properties"
-    logs.write_text(_QUIET_LOGS)
-    options = f"-Dlog4j2.configurationFile={logs.as_uri()}"
-    key = "spark.driver.extraJavaOptions"
-    chosen[key] = f"{chosen.get(key, '')} {options}".strip()
-    # The driver's options must be known before its JVM starts.
-    submit = " ".join(f'--conf "{key}={value}"' for key, value in chosen.items())
-    os.environ["PYSPARK_SUBMIT_ARGS"] = f"--master {master} {submit} pyspark-shell"
-    builder = SparkSession.builder.master(master).appName(name)
+    """Start Spark, or join the session there is, and teach it to read the embedded bus.
+
+    Under `spark-submit` a JVM runs already: its master and its settings hold.
+    """
+    builder = SparkSession.builder.appName(name)
+    if submitted():
+        chosen = _not_said(_QUICK | (settings or {}))
+    else:
+        builder = builder.master(master)
+        chosen = _start_options(master, settings or {})
     for key, value in chosen.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.dataSource.register(EmbeddedSource)
     return spark
+
+
+def _not_said(settings: dict[str, str]) -> dict[str, str]:
+    """Those settings that `spark-submit` was not told otherwise."""
+    SparkContext._ensure_initialized()
+    said = SparkConf()
+    return {key: value for key, value in settings.items() if not said.contains(key)}
+
+
+def _start_options(master: str, settings: dict[str, str]) -> dict[str, str]:
+    """What Spark is started with; the driver's JVM reads it from the environment."""
+    java = find_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    chosen = dict(_QUICK)
+    if master.startswith("local"):
+        chosen |= _LOCAL | quick_files.settings(java)
+    chosen |= settings
+    logs = Path(tempfile.gettempdir()) / f"mercury-spark-logs-{os.getuid()}.properties"
+    logs.write_text(_QUIET_LOGS)
+    options = f"-Dlog4j2.configurationFile={logs.as_uri()}"
+    key = "spark.driver.extraJavaOptions"
+    chosen[key] = f"{chosen.get(key, '')} {options}".strip()
+    submit = shlex.join(part for one in chosen.items() for part in ("--conf", "=".join(one)))
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"--master {master} {submit} pyspark-shell"
+    return chosen

@@ -6,25 +6,23 @@ from collections.abc import Sequence
 from typing import Literal
 from urllib.parse import urlsplit
 
-import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from mercury.model.errors import PipelineError
+from mercury.pipeline import kafka_connector
 from mercury.pipeline.embedded_source import FORMAT
-from mercury.pipeline.schemas import RECORD
+from mercury.pipeline.session import submitted
 from mercury.wire.records import POSITION
 
 Start = Literal["earliest", "latest"]
 
 
 def spark_settings(bus: str) -> dict[str, str]:
-    """What Spark needs to read a bus: for Kafka, its own connector from Maven Central."""
-    if _scheme(bus) != "kafka":
+    """What Spark must be started with to read a bus."""
+    if _scheme(bus) != "kafka" or submitted():
         return {}
-    return {
-        "spark.jars.packages": f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
-    }
+    return {"spark.jars": ",".join(map(str, kafka_connector.jars()))}
 
 
 def read_stream(
@@ -95,4 +93,4 @@ def _from_kafka(frame: DataFrame, bus: str) -> DataFrame:
         "key",
         F.try_element_at(position["value"], F.lit(1)).alias("position"),
         "value",
-    ).to(RECORD)
+    )

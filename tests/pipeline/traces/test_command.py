@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from cli.commands import mercury
 
-from mercury.model.errors import PipelineError
-from mercury.pipeline.session import check_java
+from mercury.java.runtime import find_java
+from mercury.model.errors import JavaError
 
 
 def test_import(tmp_path: Path) -> None:
     try:
-        check_java()
-    except PipelineError as error:
+        find_java()
+    except JavaError as error:
         pytest.skip(str(error))
     (tmp_path / "a.csv").write_text("id,time,lat,lon\n1,1,45,9\n1,2,45,9\n1,2,45,9\n1,3,0,0\n")
     result = mercury(

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from mercury.dev import jars
-from mercury.dev.jars import Jar, cache_folder, fetch, read_lock
-from mercury.dev.kafka import LOCK, KafkaBroker, find_java, kafka_version
-from mercury.model.errors import DevError
+from mercury.dev.kafka import LOCK, KafkaBroker, kafka_version
+from mercury.java import archives
+from mercury.java.archives import Jar, cache_folder, fetch, read_lock
+from mercury.java.runtime import find_java
+from mercury.model.errors import JavaError
 
 
 @pytest.fixture
@@ -31,12 +32,12 @@ def test_archives_are_fetched_once(
 ) -> None:
     folder, wanted = repository
     seen: list[tuple[int, int]] = []
-    monkeypatch.setenv(jars.MAVEN_VARIABLE, folder.as_uri() + "/")
+    monkeypatch.setenv(archives.MAVEN_VARIABLE, folder.as_uri() + "/")
     paths = fetch(wanted, tmp_path / "cache", progress=lambda *amount: seen.append(amount))
     assert [path.name for path in paths] == ["a-1.jar", "b-1.jar"]
     assert [path.read_bytes() for path in paths] == [b"first", b"second"]
     assert seen == [(0, 11), (5, 11), (11, 11)]
-    monkeypatch.setenv(jars.MAVEN_VARIABLE, "http://127.0.0.1:1")
+    monkeypatch.setenv(archives.MAVEN_VARIABLE, "http://127.0.0.1:1")
     assert fetch(wanted, tmp_path / "cache") == paths
     assert {path.name for path in (tmp_path / "cache").iterdir()} == {"a-1.jar", "b-1.jar"}
 
@@ -46,7 +47,7 @@ def test_what_differs_from_the_lock_is_refused(
 ) -> None:
     folder, wanted = repository
     (folder / wanted[1].path).write_bytes(b"secand")
-    with pytest.raises(DevError, match=r"b-1.jar is not what the lock file expects"):
+    with pytest.raises(JavaError, match=r"b-1.jar is not what the lock file expects"):
         fetch(wanted, tmp_path / "cache", url=folder.as_uri())
     assert not (tmp_path / "cache" / "b-1.jar").exists()
 
@@ -55,13 +56,13 @@ def test_what_differs_from_the_lock_is_refused(
 def test_an_unreachable_repository_is_one_sentence(
     repository: tuple[Path, list[Jar]], tmp_path: Path, url: str
 ) -> None:
-    with pytest.raises(DevError, match=r"cannot be fetched .*MERCURY_MAVEN_URL") as caught:
+    with pytest.raises(JavaError, match=r"cannot be fetched .*MERCURY_MAVEN_URL") as caught:
         fetch(repository[1], tmp_path / "cache", url=url)
     assert "\n" not in str(caught.value)
 
 
 def test_a_repository_is_a_web_address(repository: tuple[Path, list[Jar]], tmp_path: Path) -> None:
-    with pytest.raises(DevError, match="not the address of a Maven repository"):
+    with pytest.raises(JavaError, match="not the address of a Maven repository"):
         fetch(repository[1], tmp_path / "cache", url="ftp.example")
 
 
@@ -92,8 +93,8 @@ def _java(folder: Path, says: str) -> str:
 @pytest.mark.parametrize(
     ("says", "sentence"),
     [
-        ('openjdk version "11.0.2" 2019-01-15', "does not run on Java 11: install Java 17"),
-        ('java version "1.8.0_392"', "does not run on Java 8: install Java 17"),
+        ('openjdk version "11.0.2" 2019-01-15', "do not run on Java 11: install Java 17"),
+        ('java version "1.8.0_392"', "do not run on Java 8: install Java 17"),
         ("what?", "install Java 17"),
     ],
 )
@@ -101,7 +102,7 @@ def test_an_old_java_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str, sentence: str
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", _java(tmp_path, says))
-    with pytest.raises(DevError, match=sentence):
+    with pytest.raises(JavaError, match=sentence):
         find_java()
 
 
@@ -113,8 +114,8 @@ def test_a_new_java_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_no_java_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(DevError, match="Kafka needs Java: install Java 17"):
+    with pytest.raises(JavaError, match="Kafka need Java: install Java 17"):
         KafkaBroker(tmp_path / "data").prepare()
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(DevError, match="does not run: install Java 17"):
+    with pytest.raises(JavaError, match="does not run: install Java 17"):
         find_java()

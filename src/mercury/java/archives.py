@@ -12,7 +12,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import NamedTuple
 
-from mercury.model.errors import DevError
+from mercury.model.errors import JavaError
 
 MAVEN_URL = "https://repo1.maven.org/maven2"
 MAVEN_VARIABLE = "MERCURY_MAVEN_URL"
@@ -63,7 +63,7 @@ def fetch(
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise DevError(f"{folder} cannot be made: {error.strerror}") from error
+            raise JavaError(f"{folder} cannot be made: {error.strerror}") from error
         total, done = sum(jar.size for jar in missing), 0
         progress(0, total)
         with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -87,20 +87,20 @@ def _is_there(path: Path, size: int) -> bool:
 def _fetch_one(jar: Jar, folder: Path, base: str) -> int:
     data = _download(f"{base}/{jar.path}")
     if hashlib.sha256(data).hexdigest() != jar.sha256:
-        raise DevError(f"{base}/{jar.path} is not what the lock file expects")
+        raise JavaError(f"{base}/{jar.path} is not what the lock file expects")
     try:
         # Written aside and renamed: another process may be fetching the same.
         with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
             file.write(data)
         Path(file.name).replace(folder / jar.name)
     except OSError as error:
-        raise DevError(f"{folder / jar.name} cannot be written: {error.strerror}") from error
+        raise JavaError(f"{folder / jar.name} cannot be written: {error.strerror}") from error
     return jar.size
 
 
 def _download(url: str) -> bytes:
     if not url.startswith(("https://", "http://", "file://")):
-        raise DevError(f"{url} is not the address of a Maven repository")
+        raise JavaError(f"{url} is not the address of a Maven repository")
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:
@@ -109,7 +109,7 @@ def _download(url: str) -> bytes:
         except (OSError, HTTPException) as error:
             if attempt == _ATTEMPTS:
                 reason = getattr(error, "reason", None) or error
-                raise DevError(
+                raise JavaError(
                     f"{url} cannot be fetched ({reason}); {MAVEN_VARIABLE} names another repository"
                 ) from error
     raise AssertionError("unreachable")

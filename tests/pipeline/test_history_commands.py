@@ -97,6 +97,9 @@ def test_tables_and_compaction(run: Run) -> None:
     assert {one["table"]: one["rows"] for one in found} == {
         "reports": 80, "events": 8, "alerts": 8, "deliveries": 4, "rejects": 28,
     }  # fmt: skip
+    merged = answer(run("history", "compact", "--json"))
+    assert merged["files_after"] == merged["partitions"]  # each task had written its own
+    assert answer(run("history", "tables", "--json"))["tables"] != found
     assert answer(run("history", "compact", "--json"))["partitions"] == 0
     assert "became" in run("history", "compact").stdout
 

@@ -14,7 +14,7 @@ import pytest
 
 from mercury.model.errors import PipelineError
 from mercury.pipeline.history_files import HistoryFolder, Partition
-from mercury.pipeline.history_journal import locked
+from mercury.pipeline.history_journal import Marks, locked
 
 TILES = ("tile=a", "tile=b", "tile=c")
 STEPS = ("rename", "replace", "unlink", "link", "fsync")
@@ -63,6 +63,11 @@ def staged(folder: HistoryFolder, first: int) -> Path:
     return staging
 
 
+def add(folder: HistoryFolder, staging: Path, label: str, marks: Marks) -> None:
+    names = [str(path.relative_to(staging)) for path in staging.glob("*/*/*/*.parquet")]
+    folder.add(staging, names, label, marks)
+
+
 def numbers(folder: HistoryFolder) -> list[int]:
     """What any Parquet tool sees in the whole folder."""
     found = ds.dataset(
@@ -81,11 +86,11 @@ def test_a_batch_is_there_whole_or_not_at_all(
     outcomes = set()
     for step in range(1, 100):
         folder = HistoryFolder(tmp_path / str(step))
-        folder.add(staged(folder, 0), "000-x", {"reports/0": (1, 10)})
+        add(folder, staged(folder, 0), "000-x", {"reports/0": (1, 10)})
         staging = staged(folder, 100)
         dies_at(step)
         try:
-            folder.add(staging, "001-x", {"reports/0": (2, 20)})
+            add(folder, staging, "001-x", {"reports/0": (2, 20)})
             died = False
         except Died:
             died = True
@@ -111,7 +116,7 @@ def test_merged_files_take_the_place_of_others(
     for step in range(1, 100):
         folder = HistoryFolder(tmp_path / str(step))
         for batch in range(3):
-            folder.add(staged(folder, batch * 100), f"{batch:03}-x", {})
+            add(folder, staged(folder, batch * 100), f"{batch:03}-x", {})
         before = partitions(folder)
         merging = [one._replace(files=one.files[:2]) for one in before[:2]]
         staging = folder.new_staging("compacted")
@@ -143,7 +148,7 @@ def test_merged_files_take_the_place_of_others(
 
 def test_a_day_deleted_meanwhile_stays_deleted(tmp_path: Path) -> None:
     folder = HistoryFolder(tmp_path)
-    folder.add(staged(folder, 0), "000-x", {})
+    add(folder, staged(folder, 0), "000-x", {})
     merging = partitions(folder)[:1]
     staging = folder.new_staging("compacted")
     write(staging / merging[0].place / "part.parquet", range(10))
@@ -154,19 +159,19 @@ def test_a_day_deleted_meanwhile_stays_deleted(tmp_path: Path) -> None:
 
 def test_files_that_come_while_others_are_merged_stay(tmp_path: Path) -> None:
     folder = HistoryFolder(tmp_path)
-    folder.add(staged(folder, 0), "000-x", {})
+    add(folder, staged(folder, 0), "000-x", {})
     merging = partitions(folder)[:1]
     staging = folder.new_staging("compacted")
     write(staging / merging[0].place / "part.parquet", range(10))
-    folder.add(staged(folder, 100), "001-x", {})
+    add(folder, staged(folder, 100), "001-x", {})
     assert folder.replace(staging, merging) == 1
     assert numbers(folder) == [*range(30), *range(100, 130)]
 
 
 def test_marks_of_other_topics_stay(tmp_path: Path) -> None:
     folder = HistoryFolder(tmp_path)
-    folder.add(staged(folder, 0), "0-x", {"reports/0": (5, 50), "events.a/1": (7, 70)})
-    folder.add(staged(folder, 100), "1-x", {"reports/0": (6, 60)})
+    add(folder, staged(folder, 0), "0-x", {"reports/0": (5, 50), "events.a/1": (7, 70)})
+    add(folder, staged(folder, 100), "1-x", {"reports/0": (6, 60)})
     assert folder.marks() == {"reports/0": (6, 60), "events.a/1": (7, 70)}
 
 

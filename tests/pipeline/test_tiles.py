@@ -1,13 +1,11 @@
-"""Tiles by Spark's expressions, against the textbook formula in NumPy."""
+"""Tiles, against the textbook formula."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
-from mercury.pipeline.tiles import NOWHERE, ZOOM, tile_at, tile_centre, tiles_over
+from mercury.pipeline.tiles import NOWHERE, ZOOM, tile_centre, tile_numbers, tile_of, tiles_over
 
 EDGES = [
     (0.0, 0.0),
@@ -31,20 +29,16 @@ def names(lats: np.ndarray, lons: np.ndarray) -> list[str]:
     ]
 
 
-def test_spark_and_numpy_agree(spark: SparkSession) -> None:
+def test_numbers_name_the_textbooks_tiles() -> None:
     rng = np.random.default_rng(7)
     lats = np.concatenate([rng.uniform(-90, 90, 2000), [lat for lat, _ in EDGES]])
     lons = np.concatenate([rng.uniform(-180, 180, 2000), [lon for _, lon in EDGES]])
-    points = list(zip(lats.tolist(), lons.tolist(), strict=True))
-    frame = spark.createDataFrame(points, "lat double, lon double")
-    found = [row[0] for row in frame.select(tile_at(F.col("lat"), F.col("lon"))).collect()]
-    assert found == names(lats, lons)
+    assert [tile_of(number) for number in tile_numbers(lats, lons)] == names(lats, lons)
 
 
-def test_no_place_no_tile(spark: SparkSession) -> None:
-    frame = spark.createDataFrame([(None, 1.0), (1.0, None)], "lat double, lon double")
-    found = frame.select(tile_at(F.col("lat"), F.col("lon"))).collect()
-    assert [row[0] for row in found] == [NOWHERE, NOWHERE]
+def test_no_place_no_tile() -> None:
+    found = tile_numbers(np.array([np.nan, 1.0]), np.array([1.0, np.nan]))
+    assert [tile_of(number) for number in found] == [NOWHERE, NOWHERE]
 
 
 @pytest.mark.parametrize(

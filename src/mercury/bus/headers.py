@@ -21,18 +21,34 @@ def check_headers(headers: Headers) -> Headers:
 
 def encode_headers(headers: Headers) -> bytes:
     try:
-        return b"".join([_prefix(name, len(value)) + value for name, value in headers])
+        return b"".join([header_prefix(name, len(value)) + value for name, value in headers])
     except (TypeError, AttributeError):
         check_headers(headers)  # says what is wrong
         raise
 
 
 @lru_cache(4096)  # names are few, and the values of one name mostly have one length
-def _prefix(name: str, size: int) -> bytes:
+def header_prefix(name: str, size: int) -> bytes:
     encoded = name.encode()
     if len(encoded) > 0xFFFF:
         raise ValueError(f"the header name {name[:40]!r}… is longer than 65535 bytes")
     return _NAME.pack(len(encoded)) + encoded + _VALUE.pack(size)
+
+
+def find_header(blob: bytes, wanted: str) -> tuple[int, int] | None:
+    """Where the value of a header begins in the blob, and its length; None if it is not there."""
+    at = 0
+    while at < len(blob):
+        (size,) = _NAME.unpack_from(blob, at)
+        at += _NAME.size
+        name = blob[at : at + size]
+        at += size
+        (size,) = _VALUE.unpack_from(blob, at)
+        at += _VALUE.size
+        if name == wanted.encode():
+            return at, size
+        at += size
+    return None
 
 
 @lru_cache(8192)  # headers repeat: the route of all replies is the same

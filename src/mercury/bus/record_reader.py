@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from mercury.bus.api import Record
+from mercury.bus.frame_columns import Columns
 from mercury.bus.grouping import Registry, Topic, rank_of
 from mercury.bus.sqlite_schema import BusFile, bus_error
 
@@ -30,18 +30,11 @@ class RecordReader:
         """The first offset at or after a time, of each topic."""
         return {one.name: self._file.log(one).offset_at(time_us) for one in self._topics(patterns)}
 
-    def read(
-        self, topic: str, begin: int, end: int, max_records: int = 8192
-    ) -> Iterator[list[Record]]:
+    def read(self, topic: str, begin: int, end: int) -> Iterator[Columns]:
         """The records from one offset up to another, in batches; none, if they are gone."""
         known = self._known().by_name.get(topic)
-        after = begin - 1
-        while known is not None and after < end - 1:
-            records = self._file.log(known).read(after, min(max_records, end - 1 - after))
-            if not records:
-                return
-            yield [one for one in records if one.offset < end]
-            after = records[-1].offset
+        if known is not None:
+            yield from self._file.log(known).columns(begin, end)
 
     def close(self) -> None:
         self._file.close()

@@ -30,6 +30,7 @@ from mercury.bus.frame import (
     records_of,
     sizes_of,
 )
+from mercury.bus.frame_columns import Columns, columns_of
 from mercury.bus.log_files import INDEX_EVERY_BYTES, Frame, LogFiles
 from mercury.bus.log_page import LogPage, LogState
 from mercury.model.errors import BusCorruptError, BusFullError, BusUnavailableError
@@ -191,6 +192,20 @@ class TopicLog:
                 break
         return records
 
+    def columns(self, begin: int, end: int) -> Iterator[Columns]:
+        """The records from one offset up to another, as columns of many at a time."""
+        gathered: list[Frame] = []
+        for frame in self._frames_from(max(begin, self.state().oldest)):
+            if gathered and gathered[0].data is not frame.data:
+                yield _between(columns_of(gathered), begin, end)
+                gathered = []
+            if frame.header.first >= end:
+                break
+            gathered.append(frame)
+            self._resume = _Resume(frame.header.end, frame.segment, frame.at + frame.header.size)
+        if gathered:
+            yield _between(columns_of(gathered), begin, end)
+
     def _frames_from(self, first: int) -> Iterator[Frame]:
         for _ in range(3):
             state = self.state()
@@ -303,3 +318,10 @@ class TopicLog:
                 gone = int(np.searchsorted(ends, target, "left")) + 1
                 return max(header.first + gone, state.oldest)
         return state.next
+
+
+def _between(columns: Columns, begin: int, end: int) -> Columns:
+    offsets = columns.offsets
+    if offsets[0] >= begin and offsets[-1] < end:
+        return columns
+    return columns.where((offsets >= begin) & (offsets < end))

@@ -90,7 +90,7 @@ class SparkCluster:
             self._processes.append(
                 subprocess.Popen(
                     command,
-                    env={**os.environ, "SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable},
+                    env={**os.environ, **_environment(home)},
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
@@ -101,13 +101,23 @@ class SparkCluster:
 
     def _registered(self) -> int:
         said = (self.folder / "master.log").read_text("utf-8", errors="replace")
-        return len(re.findall("Registering worker", said))
+        return len(set(re.findall(r"Registering worker (\S+) with", said)))
 
     def _last_words(self) -> str:
         for log in sorted(self.folder.glob("*.log")):
             if lines := log.read_text("utf-8", errors="replace").strip().splitlines():
                 return lines[-1]
         return "it said nothing"
+
+
+def _environment(home: Path) -> dict[str, str]:
+    """What Spark's own scripts would set."""
+    return {
+        "SPARK_HOME": str(home),
+        "SPARK_SCALA_VERSION": "2.13",
+        "SPARK_LOCAL_IP": _HOST,
+        "PYSPARK_PYTHON": sys.executable,
+    }
 
 
 def spark_home() -> Path:

@@ -72,5 +72,7 @@ class CongestionJob(CoreJob):
         return TrafficCore(self._rule)
 
     def frame(self, spark: SparkSession, bus: str, start: Start) -> DataFrame:
-        records = read_stream(spark, bus, [topics.REPORTS], start=start, max_records=MAX_RECORDS)
+        records = read_stream(
+            spark, bus, [topics.REPORTS], start=start, max_records=MAX_RECORDS, values=False
+        )
         return cell_speeds(positions(records), self._rule, watermark=WATERMARK)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
@@ -16,41 +17,32 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     InputPartition,
 )
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
-from mercury.bus.api import Record
+from mercury.bus.frame_columns import Blobs, Columns
 from mercury.bus.record_reader import RecordReader
-from mercury.pipeline.schemas import RECORD
+from mercury.pipeline.places import PLACE_BYTES, PLACED, place_columns
 from mercury.wire.records import POSITION
 
 FORMAT = "mercury"
 # One task reads at most so many records of a topic; more are shared among tasks.
 TASK_RECORDS = 100_000
-_ARROW = pa.schema(
-    [
-        pa.field("topic", pa.string(), nullable=False),
-        pa.field("partition", pa.int32(), nullable=False),
-        pa.field("offset", pa.int64(), nullable=False),
-        pa.field("time_us", pa.int64(), nullable=False),
-        pa.field("key", pa.binary()),
-        pa.field("position", pa.binary()),
-        pa.field("value", pa.binary()),
-    ]
-)
+_ARROW = to_arrow_schema(PLACED)
 
 Offsets = dict[str, int]  # topic -> the offset to read next
 
 
 class EmbeddedSource(DataSource):
-    """`format("mercury")`; options `path`, `topics` (with commas), `start`, `maxRecords`."""
+    """Options `path`, `topics` (with commas), `start`, `maxRecords`, `values`."""
 
     @classmethod
     def name(cls) -> str:
         return FORMAT
 
     def schema(self) -> StructType:
-        return RECORD
+        return PLACED
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return _BatchReader(self.options)
@@ -62,9 +54,9 @@ class EmbeddedSource(DataSource):
 class Span(InputPartition):
     """The records that one task reads."""
 
-    def __init__(self, path: str, topic: str, begin: int, end: int) -> None:
+    def __init__(self, path: str, topic: str, begin: int, end: int, *, values: bool) -> None:
         super().__init__(None)
-        self.path, self.topic, self.begin, self.end = path, topic, begin, end
+        self.path, self.topic, self.begin, self.end, self.values = path, topic, begin, end, values
 
 
 @lru_cache(4)  # a worker serves many tasks
@@ -75,35 +67,44 @@ def _open(path: str) -> RecordReader:
 def _read(span: InputPartition) -> Iterator[pa.RecordBatch]:
     if not isinstance(span, Span):
         return  # Spark's way to plan a batch without records
-    for records in _open(span.path).read(span.topic, span.begin, span.end):
-        yield to_arrow(records)
+    for columns in _open(span.path).read(span.topic, span.begin, span.end):
+        yield to_arrow(span.topic, columns, values=span.values)
 
 
-def to_arrow(records: Sequence[Record]) -> pa.RecordBatch:
-    """Records as columns."""
-    topics, partitions, offsets, times, keys, headers, values = zip(*records, strict=True)
-    columns = [
-        pa.array(topics, pa.string()),
-        pa.array(partitions, pa.int32()),
-        pa.array(offsets, pa.int64()),
-        pa.array(times, pa.int64()),
-        pa.array(keys, pa.binary()),
-        pa.array([_position(one) for one in headers], pa.binary()),
-        pa.array(values, pa.binary()),
+def to_arrow(topic: str, columns: Columns, *, values: bool = True) -> pa.RecordBatch:
+    """Records as Arrow holds them, with the place of their senders."""
+    count = len(columns)
+    positions = columns.header(POSITION, PLACE_BYTES)
+    arrays = [
+        pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), [topic]).cast(pa.string()),
+        pa.array(columns.partitions),
+        pa.array(columns.offsets),
+        pa.array(columns.times_us),
+        _binary(columns.keys),
+        _binary(positions),
+        _binary(columns.values) if values else pa.nulls(count, pa.binary()),
+        *places(positions),
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=_ARROW)
+    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
 
 
-def _position(headers: tuple[tuple[str, bytes], ...]) -> bytes | None:
-    for name, value in headers:
-        if name == POSITION:
-            return value
-    return None
+def _binary(blobs: Blobs) -> pa.Array:
+    bounds, data = blobs.joined()
+    known = np.packbits(blobs.sizes >= 0, bitorder="little")
+    buffers = [pa.py_buffer(part) for part in (known, bounds, data)]
+    return pa.Array.from_buffers(pa.binary(), len(blobs.sizes), buffers)
 
 
-def _spans(path: str, begin: Offsets, end: Offsets) -> list[Span]:
+def places(positions: Blobs) -> list[pa.Array]:
+    """The numbers of position headers, a column each; null where one is not known."""
+    whole = positions.sizes == PLACE_BYTES
+    _, data = positions.where(whole).joined()
+    return place_columns(data, whole)
+
+
+def _spans(options: _Options, begin: Offsets, end: Offsets) -> list[Span]:
     return [
-        Span(path, topic, at, min(at + TASK_RECORDS, stop))
+        Span(options.path, topic, at, min(at + TASK_RECORDS, stop), values=options.values)
         for topic, stop in end.items()
         for at in range(begin.get(topic, 1), stop, TASK_RECORDS)
     ]
@@ -115,6 +116,7 @@ class _Options:
         self.topics = tuple(options["topics"].split(","))
         self.start = options.get("start", "latest")
         self.max_records = int(options.get("maxRecords", 0))
+        self.values = options.get("values", "true") == "true"
 
 
 class _BatchReader(DataSourceReader):
@@ -124,7 +126,7 @@ class _BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         chosen = self._options
         reader = _open(chosen.path)
-        return _spans(chosen.path, reader.begins(chosen.topics), reader.ends(chosen.topics))
+        return _spans(chosen, reader.begins(chosen.topics), reader.ends(chosen.topics))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return _read(partition)
@@ -160,7 +162,7 @@ class _StreamReader(DataSourceStreamReader):
         return _open(self._options.path).ends(self._options.topics)
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
-        return _spans(self._options.path, start, end)
+        return _spans(self._options, start, end)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return _read(partition)

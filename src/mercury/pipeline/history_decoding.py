@@ -6,12 +6,10 @@ import base64
 import json
 import math
 import uuid
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -21,7 +19,6 @@ from mercury.model.errors import AreaError, PacketError
 from mercury.model.geojson import area_to_geojson
 from mercury.model.message import Value
 from mercury.pipeline.history_schemas import ALERT_COLUMNS, EVENT_COLUMNS, ORIGIN, joined
-from mercury.pipeline.schemas import RECORD
 from mercury.wire import mercury_pb2 as pb
 from mercury.wire import parse
 from mercury.wire.areas import area_from_pb
@@ -29,17 +26,18 @@ from mercury.wire.codec import values_from_pb
 from mercury.wire.records import POSITION, read_place
 
 Said = dict[str, Any]
+RowsOf = Callable[[pa.Table], pa.Table]
 _PROBLEM = StructType([StructField("problem", StringType())])
 
 
-def events(records: DataFrame) -> DataFrame:
+def read_events(records: pa.Table) -> pa.Table:
     """Records of `events.*` as rows; `problem` says why one is none."""
-    return _decoded(records, read_event, EVENT_COLUMNS)
+    return _read_rows(read_event, EVENT_COLUMNS, records)
 
 
-def alerts(records: DataFrame) -> DataFrame:
+def read_alerts(records: pa.Table) -> pa.Table:
     """Records of the alert topics as rows; `problem` says why one is none."""
-    return _decoded(records, read_alert, ALERT_COLUMNS)
+    return _read_rows(read_alert, ALERT_COLUMNS, records)
 
 
 def read_event(topic: str, position: bytes | None, value: bytes) -> Said:
@@ -140,37 +138,26 @@ def _instant(time_us: int) -> int | None:
     return time_us if 0 < time_us < 2**63 else None
 
 
-def _decoded(
-    records: DataFrame, read: Callable[[str, bytes | None, bytes], Said], columns: StructType
-) -> DataFrame:
-    schema = joined(columns, ORIGIN, _PROBLEM)
-    return records.select(*RECORD.names).mapInArrow(
-        partial(_read_rows, read, to_arrow_schema(schema)), schema
-    )
-
-
 def _read_rows(
-    read: Callable[[str, bytes | None, bytes], Said],
-    schema: pa.Schema,
-    batches: Iterator[pa.RecordBatch],
-) -> Iterator[pa.RecordBatch]:
+    read: Callable[[str, bytes | None, bytes], Said], columns: StructType, records: pa.Table
+) -> pa.Table:
+    schema = to_arrow_schema(joined(columns, ORIGIN, _PROBLEM))
     kept = set(ORIGIN.names) | {"time_us"}  # as they came
-    for batch in batches:
-        said = []
-        needed = (batch.column(name).to_pylist() for name in ("topic", "position", "value"))
-        for topic, position, value in zip(*needed, strict=True):
-            try:
-                said.append(read(topic, position, value or b""))
-            except PacketError as error:
-                said.append({"problem": error.reason})
-            except Exception as error:  # whatever it is, it is in this record alone
-                said.append({"problem": f"unreadable: {type(error).__name__}"})
-        yield pa.RecordBatch.from_arrays(
-            [
-                batch.column(field.name).cast(field.type)
-                if field.name in kept
-                else pa.array([one.get(field.name) for one in said], field.type)
-                for field in schema
-            ],
-            schema=schema,
-        )
+    said = []
+    needed = (records.column(name).to_pylist() for name in ("topic", "position", "value"))
+    for topic, position, value in zip(*needed, strict=True):
+        try:
+            said.append(read(topic, position, value or b""))
+        except PacketError as error:
+            said.append({"problem": error.reason})
+        except Exception as error:  # whatever it is, it is in this record alone
+            said.append({"problem": f"unreadable: {type(error).__name__}"})
+    return pa.table(
+        [
+            records.column(field.name).cast(field.type)
+            if field.name in kept
+            else pa.array([one.get(field.name) for one in said], field.type)
+            for field in schema
+        ],
+        schema=schema,
+    )

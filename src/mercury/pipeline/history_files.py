@@ -109,9 +109,9 @@ class HistoryFolder:
         writer = by_place(rows).write.partitionBy("day", "tile").option("compression", "zstd")
         writer.option("maxRecordsPerFile", _FILE_ROWS).parquet(_uri(staging / table))
 
-    def add(self, staging: Path, label: str, marks: Marks) -> None:
-        """Put all that is staged in place, under names that begin with the label."""
-        files = sorted(staging.glob("*/day=*/tile=*/*.parquet"))
+    def add(self, staging: Path, names: list[str], label: str, marks: Marks) -> None:
+        """Put staged files in place, under names that begin with the label."""
+        files = [staging / name for name in sorted(names)]
         flush(files)
         moves = []
         for number, file in enumerate(files):

@@ -9,26 +9,18 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
-from pyspark.sql import Column, DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from mercury.pipeline.history_compaction import compact
 from mercury.pipeline.history_files import HistoryFolder
 from mercury.pipeline.history_journal import Marks, locked
-from mercury.pipeline.history_tables import (
-    REJECTS,
-    TABLES,
-    TOPICS,
-    rejected,
-    sorted_out,
-    spans,
-    stored,
-)
+from mercury.pipeline.history_tables import REJECTS, TOPICS
+from mercury.pipeline.history_writing import TOLD, write
 from mercury.pipeline.places import placed
 from mercury.pipeline.sources import Start, read_batch, read_stream
 
@@ -118,69 +110,21 @@ def store(
     records: DataFrame, folder: HistoryFolder, label: str
 ) -> tuple[Counter[str], Counter[str]]:
     """Add records to the tables: all or none of them, and only those that are not there yet."""
-    with ExitStack() as held:
-        records = _held(placed(records), held)
-        tables = _decoded(records, held)
-        found = spans(tables).collect()
-        marks = folder.marks()
-        if any(_overlaps(span, marks) for span in found):
-            tables = _decoded(records.where(~_stored_already(marks)), held)
-            found = spans(tables).collect()
-        if not found:
-            return Counter(), Counter()
-        rows: Counter[str] = Counter()
-        bad: Counter[str] = Counter()
-        for span in found:
-            rows[REJECTS if span.problem else span.table] += span.rows
-            if span.problem:
-                bad[span.problem] += span.rows
-        # If this fails, the staging stays: the journal may need it. The next start removes it.
-        staging = folder.new_staging(_BATCH)
-        for name in rows:
-            table = rejected(tables) if name == REJECTS else stored(TABLES[name], tables[name])
-            folder.stage(table, staging, name)
-        folder.add(staging, label, _marks(found))
-        return rows, bad
-
-
-def _decoded(records: DataFrame, held: ExitStack) -> dict[str, DataFrame]:
-    """The tables' rows; what Python has decoded is not decoded again."""
-    tables = sorted_out(records)
-    return tables | {name: _held(tables[name], held) for name in ("events", "alerts")}
-
-
-def _held(frame: DataFrame, held: ExitStack) -> DataFrame:
-    frame = frame.persist()
-    held.callback(frame.unpersist)
-    return frame
-
-
-def _marks(found: Sequence[Row]) -> Marks:
+    # If this fails, the staging stays: the journal may need it. The next start removes it.
+    staging = folder.new_staging(_BATCH)
+    work = partial(write, str(staging), folder.marks())
+    told = placed(records).mapInArrow(work, TOLD).toArrow().to_pylist()
+    rows: Counter[str] = Counter()
+    bad: Counter[str] = Counter()
     marks: Marks = {}
-    for span in found:
-        offset, time_us = marks.get(_name(span), (-1, 0))
-        marks[_name(span)] = (max(offset, span.last), max(time_us, span.last_us))
-    return marks
-
-
-def _overlaps(span: Row, marks: Marks) -> bool:
-    # By time, too: the offsets of a new bus begin again, but its records are younger.
-    offset, time_us = marks.get(_name(span), (-1, 0))
-    return bool(span.first <= offset and span.first_us <= time_us)
-
-
-def _stored_already(marks: Marks) -> Column:
-    found = F.lit(False)
-    for name, (offset, time_us) in marks.items():
-        topic, _, partition = name.rpartition("/")
-        found = found | (
-            (F.col("topic") == topic)
-            & (F.col("partition") == int(partition))
-            & (F.col("offset") <= offset)
-            & (F.col("time_us") <= time_us)
-        )
-    return found
-
-
-def _name(span: Row) -> str:
-    return f"{span.topic}/{span.partition}"
+    for one in told:
+        if one["file"] is not None:
+            continue
+        rows[REJECTS if one["problem"] else one["table"]] += one["rows"]
+        if one["problem"]:
+            bad[one["problem"]] += one["rows"]
+        name = f"{one['topic']}/{one['partition']}"
+        offset, time_us = marks.get(name, (-1, 0))
+        marks[name] = (max(offset, one["last"]), max(time_us, one["last_us"]))
+    folder.add(staging, [one["file"] for one in told if one["file"] is not None], label, marks)
+    return rows, bad

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DoubleType, StructField, StructType
@@ -24,17 +25,24 @@ _ARROW = to_arrow_schema(PLACED)
 
 def placed(records: DataFrame) -> DataFrame:
     """Records, and where their senders were: null where that is not known."""
+    if set(PLACE_COLUMNS) <= set(records.columns):
+        return records  # the source has seen to it
     return records.select(*RECORD.names).mapInArrow(_read_places, PLACED)
 
 
 def _read_places(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         headers = batch.column("position").to_pylist()
-        whole = [one is not None and len(one) == PLACE_BYTES for one in headers]
+        whole = np.array([one is not None and len(one) == PLACE_BYTES for one in headers], np.bool_)
         data = b"".join([one for one, good in zip(headers, whole, strict=True) if good])
-        numbers = np.full((len(headers), len(PLACE_COLUMNS)), np.nan)
-        numbers[whole] = np.frombuffer(data, ">f8").reshape(-1, len(PLACE_COLUMNS))
-        numbers[~np.isfinite(numbers)] = np.nan
-        # To Arrow, as to pandas, NaN is null.
-        columns = [pa.array(column, from_pandas=True) for column in numbers.T]
+        columns = place_columns(np.frombuffer(data, np.uint8), whole)
         yield pa.RecordBatch.from_arrays([*batch.columns, *columns], schema=_ARROW)
+
+
+def place_columns(data: NDArray[np.uint8], whole: NDArray[np.bool_]) -> list[pa.Array]:
+    """The numbers in headers that lie one after the other, for those records that have one."""
+    numbers = np.full((len(whole), len(PLACE_COLUMNS)), np.nan)
+    numbers[whole] = data.view(">f8").reshape(-1, len(PLACE_COLUMNS))
+    numbers[~np.isfinite(numbers)] = np.nan
+    # To Arrow, as to pandas, NaN is null.
+    return [pa.array(column, from_pandas=True) for column in numbers.T]

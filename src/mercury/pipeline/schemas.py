@@ -40,15 +40,3 @@ EVENT = StructType(
         StructField("problem", StringType()),
     ]
 )
-
-# Where somebody was, and how it moved; NaN where that is not known.
-POSITION_ROW = StructType(
-    [
-        StructField("client", StringType(), nullable=False),
-        StructField("time_us", LongType(), nullable=False),
-        StructField("lat", DoubleType(), nullable=False),
-        StructField("lon", DoubleType(), nullable=False),
-        StructField("heading_deg", DoubleType(), nullable=False),
-        StructField("speed_mps", DoubleType(), nullable=False),
-    ]
-)

@@ -32,16 +32,21 @@ def read_stream(
     *,
     start: Start = "latest",
     max_records: int | None = None,
+    values: bool = True,
 ) -> DataFrame:
-    """The records of topics as they come; a name ending in `.*` follows all with that prefix."""
+    """The records of topics as they come; a name ending in `.*` follows all with that prefix.
+
+    Without values, these are null: who asks for nothing else has them neither read nor sent.
+    """
     if _scheme(bus) == "kafka":
         reader = spark.readStream.format("kafka").options(**_kafka_options(bus, topics))
         reader = reader.option("startingOffsets", start)
         if max_records:
             reader = reader.option("maxOffsetsPerTrigger", max_records)
-        return _from_kafka(reader.load(), bus)
+        return _from_kafka(reader.load(), bus, values=values)
     reader = spark.readStream.format(FORMAT).options(**_embedded_options(bus, topics))
-    return reader.option("start", start).option("maxRecords", max_records or 0).load()
+    reader = reader.option("start", start).option("maxRecords", max_records or 0)
+    return reader.option("values", values).load()
 
 
 def read_batch(spark: SparkSession, bus: str, topics: Sequence[str]) -> DataFrame:
@@ -82,7 +87,7 @@ def _prefix(bus: str) -> str:
     return f"{namespace}." if namespace else ""
 
 
-def _from_kafka(frame: DataFrame, bus: str) -> DataFrame:
+def _from_kafka(frame: DataFrame, bus: str, *, values: bool = True) -> DataFrame:
     """Kafka's columns as ours."""
     position = F.filter("headers", lambda header: header["key"] == POSITION)
     return frame.select(
@@ -92,5 +97,5 @@ def _from_kafka(frame: DataFrame, bus: str) -> DataFrame:
         F.unix_micros("timestamp").alias("time_us"),
         "key",
         F.try_element_at(position["value"], F.lit(1)).alias("position"),
-        "value",
+        F.col("value") if values else F.lit(None).cast("binary").alias("value"),
     )

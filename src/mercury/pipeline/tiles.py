@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
+import numpy as np
+from numpy.typing import NDArray
 
 ZOOM = 12
 NOWHERE = "none"  # the tile of what has no place
@@ -19,18 +19,25 @@ _SIDE = 1 << ZOOM
 _EDGE_LAT_DEG = math.degrees(math.atan(math.sinh(math.pi)))  # the map is a square
 
 
-def tile_at(lat: Column, lon: Column) -> Column:
-    """The tile of a position, by Spark's own expressions; `none` where a coordinate is null."""
-    phi = F.radians(F.greatest(F.least(lat, F.lit(_EDGE_LAT_DEG)), F.lit(-_EDGE_LAT_DEG)))
-    east = (lon + F.lit(180.0)) / F.lit(360.0)
-    south = (F.lit(1.0) - F.ln(F.tan(phi) + F.lit(1.0) / F.cos(phi)) / F.lit(math.pi)) / F.lit(2.0)
-    name = F.concat_ws("-", F.lit(str(ZOOM)), _step(east), _step(south))
-    return F.when(lat.isNotNull() & lon.isNotNull(), name).otherwise(F.lit(NOWHERE))
+def tile_numbers(lat: NDArray[np.float64], lon: NDArray[np.float64]) -> NDArray[np.int64]:
+    """A number for the tile of each position; −1 where a coordinate is NaN."""
+    somewhere = ~(np.isnan(lat) | np.isnan(lon))
+    phi = np.radians(np.clip(np.where(somewhere, lat, 0.0), -_EDGE_LAT_DEG, _EDGE_LAT_DEG))
+    east = (np.where(somewhere, lon, 0.0) + 180.0) / 360.0
+    south = (1.0 - np.arcsinh(np.tan(phi)) / math.pi) / 2.0
+    return np.where(somewhere, _step(east) * _SIDE + _step(south), -1)
 
 
-def _step(share: Column) -> Column:
-    number = F.floor(share * F.lit(float(_SIDE)))
-    return F.greatest(F.least(number, F.lit(_SIDE - 1)), F.lit(0)).cast("string")
+def tile_of(number: int) -> str:
+    """The name of a tile by its number."""
+    if number < 0:
+        return NOWHERE
+    x, y = divmod(int(number), _SIDE)
+    return f"{ZOOM}-{x}-{y}"
+
+
+def _step(share: NDArray[np.float64]) -> NDArray[np.int64]:
+    return np.clip(np.floor(share * _SIDE), 0, _SIDE - 1).astype(np.int64)
 
 
 def tiles_over(south: float, west: float, north: float, east: float) -> list[str] | None:

@@ -9,10 +9,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -21,15 +18,13 @@ from mercury.detection import CongestionRule, Grid
 from mercury.detection.grid import ROW, SECTOR_DEG, SECTORS
 from mercury.model import topics
 from mercury.model.errors import PacketError
-from mercury.pipeline.schemas import EVENT, POSITION_ROW
+from mercury.pipeline.places import PLACE_COLUMNS, placed
+from mercury.pipeline.schemas import EVENT
 from mercury.wire import parse
 from mercury.wire.records import POSITION, read_place
 
 _EVENT_COLUMNS = ["topic", "time_us", "position", "value"]
 _EVENT_ARROW = to_arrow_schema(EVENT)
-_REPORT_COLUMNS = ["key", "time_us", "position"]
-_POSITION_ARROW = to_arrow_schema(POSITION_ROW)
-_PLACE_BYTES = 32
 _NOTHING = (None, None, None, None, None, None)
 
 
@@ -80,36 +75,13 @@ def _read_event(topic: str, time_us: int, position: bytes | None, value: bytes) 
 
 
 def positions(records: DataFrame) -> DataFrame:
-    """Who was where, and how fast: reports as plain columns, those without a place left out.
-
-    Spark's own expressions can take a double apart, too, but the code they become is so long that
-    the JVM does not compile it.
-    """
-    return records.select(_REPORT_COLUMNS).mapInArrow(_read_positions, POSITION_ROW)
-
-
-def _read_positions(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        places = batch.column("position")
-        whole = pc.fill_null(pc.equal(pc.binary_length(places), _PLACE_BYTES), False)
-        batch = batch.filter(whole)
-        if not batch.num_rows:
-            continue
-        numbers = _numbers(batch.column("position"))
-        lat, lon = numbers[:, 0], numbers[:, 1]
-        here = (np.abs(lat) <= 90.0) & (np.abs(lon) <= 180.0)
-        arrays = [
-            batch.column("key").cast(pa.string(), safe=False),
-            batch.column("time_us"),
-            *(pa.array(numbers[:, index]) for index in range(4)),
-        ]
-        yield pa.RecordBatch.from_arrays(arrays, schema=_POSITION_ARROW).filter(pa.array(here))
-
-
-def _numbers(places: pa.Array) -> NDArray[np.float64]:
-    """The four numbers of each position header."""
-    data = b"".join(places.to_pylist())
-    return np.frombuffer(data, ">f8").astype(np.float64).reshape(-1, 4)
+    """Who was where, and how fast: reports as plain columns, those without a place left out."""
+    on_earth = (F.abs("lat") <= 90.0) & (F.abs("lon") <= 180.0)
+    return (
+        placed(records)
+        .where(on_earth)
+        .select(F.col("key").cast("string").alias("client"), "time_us", *PLACE_COLUMNS)
+    )
 
 
 def cell_speeds(
@@ -119,7 +91,7 @@ def cell_speeds(
 
     A stream gives a window out when its time is over, which the watermark says.
     """
-    moving = reports.where(~F.isnan("speed_mps") & ~F.isnan("heading_deg")).select(
+    moving = reports.where("speed_mps IS NOT NULL AND heading_deg IS NOT NULL").select(
         "client",
         "speed_mps",
         F.timestamp_micros("time_us").alias("time"),

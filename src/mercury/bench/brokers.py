@@ -1,0 +1,219 @@
+"""Two brokers of one group against one, with work that takes a core: content for many interests.
+
+Each content message is held against every interest, as it is in a city where many clients ask for
+different things. That is what a broker spends its time with when it has too much of it.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+from mercury.bench import processes
+from mercury.broker.interest_index import InterestIndex
+from mercury.bus import Bus, Consumer, open_bus
+from mercury.model import topics
+from mercury.model.errors import MercuryError
+from mercury.model.filter import compile_filter
+from mercury.model.interest import interest_id
+from mercury.model.message import Address, Attributes, Kind, Message, Subscription, Values
+from mercury.wire import encode
+
+TOPIC = "fuel"
+_BRANDS = 50
+_STATIONS = 1000
+_LOOK_S = 0.02  # often enough to time seconds, and seldom enough to leave the cores alone
+_REFRESH_S = 10.0  # as adapters do
+_PATIENCE_S = 30.0  # without a single result
+_SETTLE_S = 0.3  # for results that come twice
+_BARE_S = 0.5
+
+Say = Callable[[str], None]
+
+
+def filters(count: int) -> list[str]:
+    """So many different filters; the first takes everything, so that each message has a result."""
+    return ["station exists"] + [
+        f'price < {1.2 + number / count:.6f} and brand == "brand-{number % _BRANDS}"'
+        for number in range(1, count)
+    ]
+
+
+def offers(count: int, seed: int) -> list[Values]:
+    """Content: what stations ask for fuel."""
+    dice = random.Random(seed)
+    return [
+        {
+            "station": f"station-{dice.randrange(_STATIONS)}",
+            "brand": f"brand-{dice.randrange(_BRANDS)}",
+            "price": round(1.2 + dice.random(), 3),
+        }
+        for _ in range(count)
+    ]
+
+
+class Work:
+    """Puts content on a bus, and takes what the brokers make of it."""
+
+    def __init__(self, bus: Bus, interests: int, seed: int = 1) -> None:
+        self._bus = bus
+        self._filters = filters(interests)
+        self._seed = seed
+        self._results: Consumer = bus.subscribe((topics.MATCHES,))
+        self._refreshed_at = 0.0
+
+    def run(self, count: int) -> dict[str, float]:
+        """Append messages at once, and time until the last is answered."""
+        self._seed += 1
+        messages = [_message(values) for values in offers(count, self._seed)]
+        waiting = Counter(body for _, body in messages)
+        self._speak_for_interests(True)
+        begun = heard = time.perf_counter()
+        for key, body in messages:
+            self._bus.append(topics.content_topic(TOPIC), body, key)
+        self._bus.flush_now()
+        ended = begun
+        results = 0
+        while results < count or time.perf_counter() < ended + _SETTLE_S:
+            time.sleep(_LOOK_S)
+            self._speak_for_interests()
+            found = self._results.poll(count)
+            now = time.perf_counter()
+            if found:
+                heard = now
+                waiting.subtract(record.value for record in found)
+                results += len(found)
+                if results >= count and ended == begun:
+                    ended = now
+            elif now > heard + _PATIENCE_S:
+                raise MercuryError(f"of {count} messages {count - results} were not answered")
+        lost = sum(left for left in waiting.values() if left > 0)
+        return {
+            "messages": count,
+            "per_s": round(count / (ended - begun), 1),
+            "lost": lost,  # some came twice in their place
+            "duplicates": results - (count - lost),
+        }
+
+    def _speak_for_interests(self, now: bool = False) -> None:
+        if not now and time.monotonic() < self._refreshed_at + _REFRESH_S:
+            return
+        self._refreshed_at = time.monotonic()
+        for text in self._filters:
+            interest = interest_id(TOPIC, compile_filter(text))
+            message = Message(
+                kind=Kind.SUBSCRIBE,
+                source=Address.adapter("bench"),
+                destination=Address.broker(),
+                payload=Subscription(interest, TOPIC, text),
+            )
+            self._bus.append(topics.SUBSCRIPTIONS, encode(message), interest)
+        self._bus.flush_now()
+
+
+def _message(values: Values) -> tuple[bytes, bytes]:
+    station = str(values["station"])
+    content = Message(
+        kind=Kind.CONTENT,
+        source=Address.service(station),
+        destination=Address.broker(),
+        topic=TOPIC,
+        payload=Attributes(values),
+    )
+    return station.encode(), encode(content)
+
+
+def run(
+    uri: str,
+    messages: int,
+    interests: int,
+    rounds: int,
+    warm_up: int,
+    say: Say = lambda _: None,
+) -> dict[str, Any]:
+    """Measure one broker and two, in turns on the same bus."""
+    bus = open_bus(uri)
+    try:
+        work = Work(bus, interests)
+        ones, twos = [], []
+        with processes.broker(uri, {"MERCURY_BROKER__ID": "one"}) as first:
+            say(f"warm-up with {warm_up:,} messages, not counted")
+            work.run(warm_up)
+            for number in range(1, rounds + 1):
+                say(f"round {number} of {rounds}: one broker, {messages:,} messages")
+                ones.append(work.run(messages))
+                with processes.broker(uri, {"MERCURY_BROKER__ID": "two"}) as second:
+                    work.run(messages // 10)
+                    before = _handled(first), _handled(second)
+                    say(f"round {number} of {rounds}: two brokers")
+                    twos.append(work.run(messages))
+                    shares = [
+                        _handled(port) - was
+                        for port, was in zip((first, second), before, strict=True)
+                    ]
+                    twos[-1]["larger_share"] = round(max(shares) / sum(shares), 3)
+    finally:
+        bus.close()
+    # The best: whatever else wants the cores makes a round slower, nothing makes it faster.
+    one, two = (max(row["per_s"] for row in rows) for rows in (ones, twos))
+    return {
+        "one_per_s": one,
+        "two_per_s": two,
+        "ratio": round(two / one, 3),
+        "rows": [
+            {"brokers": brokers, **row}
+            for pair in zip(ones, twos, strict=True)
+            for brokers, row in enumerate(pair, 1)
+        ],
+    }
+
+
+def _handled(metrics_port: int) -> float:
+    return processes.metric(metrics_port, "mercury_broker_content_total")
+
+
+def ceiling(interests: int, rounds: int) -> float:
+    """How much more of the same matching two bare processes do than one: what the cores allow."""
+    context = multiprocessing.get_context("spawn")
+    pipes: list[Connection] = []
+    matchers = []
+    for _ in range(2):
+        ours, theirs = context.Pipe()
+        matchers.append(context.Process(target=_match, args=(theirs, interests), daemon=True))
+        pipes.append(ours)
+    for matcher in matchers:
+        matcher.start()
+    try:
+        _rate(pipes, 0.0)  # until both are ready
+        found = [(_rate(pipes[:1], _BARE_S), _rate(pipes, _BARE_S)) for _ in range(rounds)]
+    finally:
+        for matcher in matchers:
+            matcher.terminate()
+            matcher.join()
+    return round(max(two for _, two in found) / max(one for one, _ in found), 3)
+
+
+def _rate(pipes: list[Connection], seconds: float) -> float:
+    for pipe in pipes:
+        pipe.send(seconds)
+    return float(sum([pipe.recv() for pipe in pipes]))
+
+
+def _match(pipe: Connection, interests: int) -> None:
+    index = InterestIndex()
+    for text in filters(interests):
+        index.add(TOPIC, text, 0.0)
+    messages = offers(_STATIONS, seed=1)
+    while True:
+        seconds = pipe.recv()
+        begun = time.perf_counter()
+        done = 0
+        while (spent := time.perf_counter() - begun) < seconds:
+            index.match(TOPIC, messages[done % _STATIONS])
+            done += 1
+        pipe.send(done / spent)

@@ -584,6 +584,22 @@ def test_a_reader_is_woken_from_another_thread(opener: Opener) -> None:
     asyncio.run(scenario())
 
 
+def test_what_is_there_now_is_read_without_holding_the_loop(opener: Opener) -> None:
+    async def scenario() -> None:
+        other, bus = opener(), opener()
+        consumer = bus.subscribe(["t"])
+        assert await consumer.read_now() == []
+        fill(other, "t", 20)  # seen at once, whoever appended it
+        found = await consumer.read_now(15)
+        assert len(found) == 15
+        assert numbers(found + await consumer.read_now()) == list(range(20))
+        assert await consumer.read_now() == []
+        consumer.close()
+        assert await consumer.read_now() == []
+
+    asyncio.run(scenario())
+
+
 def test_a_read_ends_when_its_time_is_up(bus: Bus) -> None:
     async def scenario() -> None:
         consumer = bus.subscribe(["t"])

@@ -101,6 +101,9 @@ class GroupConsumer(ABC):
         self.check_all()
         return self._fetch(max_records)
 
+    async def read_now(self, max_records: int = 512) -> list[Record]:
+        return self.poll(max_records)
+
     async def read(self, max_records: int = 512, timeout_s: float | None = None) -> list[Record]:
         loop = asyncio.get_running_loop()
         if self._loop is not loop and not self.closed:

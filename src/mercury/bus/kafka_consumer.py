@@ -58,6 +58,11 @@ class KafkaConsumer:
             self._catch_up()
         return self._deliver(max_records)
 
+    async def read_now(self, max_records: int = 512) -> list[Record]:
+        if not self.closed:
+            await asyncio.to_thread(self._catch_up)
+        return self._deliver(max_records)
+
     async def read(self, max_records: int = 512, timeout_s: float | None = None) -> list[Record]:
         loop = self._loop = asyncio.get_running_loop()
         if len(self._shelf):

@@ -112,8 +112,8 @@ class KafkaConsumer:
         if self.closed:
             return
         try:
-            if self._pending:
-                self._outbox.flush_now(CLOSE_S)
+            if self.group is not None:
+                self._outbox.flush_now(CLOSE_S)  # marks may also be on their way already
         finally:
             self.end()
             if self.group is not None:
@@ -152,7 +152,9 @@ class KafkaConsumer:
 
     def _hand_over(self) -> Future[None] | None:
         """What was marked as done shall not be done again by the next owner."""
-        return self._outbox.send() if self._pending else None
+        if self._pending:
+            self._outbox.mark(self)  # a commit() that is under way may not have come so far
+        return self._outbox.send()
 
     # Handing out
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from integration.processes import starting
-from live import in_loop
+from live import in_loop, until
 
 from mercury.bus import Bus, Consumer, open_bus
 from mercury.model import topics
@@ -65,9 +65,9 @@ class Flow:
     async def until_answered(self, *brokers: str) -> None:
         """Wait until each of these brokers has answered something from now on."""
         before = Counter(self.answered_by)
-        async with asyncio.timeout(ANSWER_S):
-            while not all(self.answered_by[one] > before[one] + 20 for one in brokers):
-                await asyncio.sleep(0.01)
+        await until(
+            lambda: all(self.answered_by[one] > before[one] + 20 for one in brokers), ANSWER_S
+        )
 
 
 def test_brokers_come_and_go_and_each_request_is_answered_once(
@@ -92,9 +92,7 @@ def test_brokers_come_and_go_and_each_request_is_answered_once(
             assert await three.end(signal.SIGINT) == 0
             await flow.until_answered("broker:two")
             asking.cancel()
-            async with asyncio.timeout(ANSWER_S):
-                while len(flow.answers) < len(flow.asked):
-                    await asyncio.sleep(0.02)
+            await until(lambda: len(flow.answers) >= len(flow.asked), ANSWER_S)
             assert await two.end(signal.SIGTERM) == 0
             await asyncio.sleep(0.2)  # for what would come twice
             listening.cancel()

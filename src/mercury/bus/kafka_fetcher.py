@@ -25,7 +25,7 @@ TICK_S = 0.02  # the thread looks up from its fetching at least so often
 _BUSY_TICK_S = 0.005
 _BATCH = 1024
 _COMMIT_S = 2.0
-_HANDOVER_S = 1.0  # for readers to mark what they hold, before it is somebody else's
+HANDOVER_S = 2.0  # for readers to mark what they hold, before it is somebody else's
 _END_S = 10.0
 
 # Commits that fail because shares are moving; whoever still owns its share tries again.
@@ -350,7 +350,7 @@ class Fetcher:
         with self.changed:
             self.shelf.park([self._cluster.place(one) for one in partitions])
             self.changed.notify_all()
-        deadline = time.monotonic() + _HANDOVER_S
+        deadline = time.monotonic() + HANDOVER_S
         done: Future[None] | None = None
         try:
             while not self._ending and time.monotonic() < deadline:

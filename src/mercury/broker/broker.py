@@ -53,6 +53,8 @@ _EMERGENCIES = topics.EVENTS_PREFIX + EventKind.EMERGENCY
 _CONDITIONS_LOOKBACK_S = 24 * 3600.0
 _INTERESTS_LOOKBACK_S = 120.0  # adapters repeat them; more than they live, if clocks differ
 _NEWS_BATCH = 4096
+_LARGEST_BATCH = 512
+_TURN_S = 0.05  # what is read at once takes about so long: an emergency waits no longer for it
 _HOUSEKEEPING_S = 1.0
 _UNKNOWN = float("nan")
 _BRIEF = "Emergency ahead"
@@ -119,8 +121,10 @@ class Broker(Service):
                 consumer.close()
 
     async def _serve(self, work: Consumer) -> None:
+        batch = 1
         while True:
-            records = await work.read()
+            records = await work.read(batch)
+            begun = now()
             later = [record for record in records if not self._handle(record, informed=False)]
             try:
                 for news in {self._news_for(record) for record in later}:
@@ -130,6 +134,9 @@ class Broker(Service):
                     self._handle(record, informed=True)
                 if records:
                     work.commit()
+            # Who is deaf for seconds would also be taken for dead, and its work be done again.
+            within = int(_TURN_S / max(now() - begun, 1e-6) * len(records))
+            batch = max(1, min(2 * batch, within, _LARGEST_BATCH))
 
     def _handle(self, record: Record, *, informed: bool) -> bool:
         """Do what a record asks for; False if that needs what others said before it came."""

@@ -139,41 +139,46 @@ def run(
     bus = open_bus(uri)
     try:
         work = Work(bus, interests)
-        ones, twos = [], []
+        rows = []
         with processes.broker(uri, {"MERCURY_BROKER__ID": "one"}) as first:
             say(f"warm-up with {warm_up:,} messages, not counted")
             work.run(warm_up)
             for number in range(1, rounds + 1):
                 say(f"round {number} of {rounds}: one broker, {messages:,} messages")
-                ones.append(work.run(messages))
+                rows.append(_measure(work, messages, [first]))
                 with processes.broker(uri, {"MERCURY_BROKER__ID": "two"}) as second:
                     work.run(messages // 10)
-                    before = _handled(first), _handled(second)
                     say(f"round {number} of {rounds}: two brokers")
-                    twos.append(work.run(messages))
-                    shares = [
-                        _handled(port) - was
-                        for port, was in zip((first, second), before, strict=True)
-                    ]
-                    twos[-1]["larger_share"] = round(max(shares) / sum(shares), 3)
+                    rows.append(_measure(work, messages, [first, second]))
     finally:
         bus.close()
     # The best: whatever else wants the cores makes a round slower, nothing makes it faster.
-    one, two = (max(row["per_s"] for row in rows) for rows in (ones, twos))
+    one, two = (max(row["per_s"] for row in rows[at::2]) for at in (0, 1))
+    return {"one_per_s": one, "two_per_s": two, "ratio": round(two / one, 3), "rows": rows}
+
+
+def _measure(work: Work, messages: int, brokers: list[int]) -> dict[str, float]:
+    before = [_done(port) for port in brokers]
+    row = work.run(messages)
+    spent = [
+        (handled - handled_before, cpu_s - cpu_before)
+        for port, (handled_before, cpu_before) in zip(brokers, before, strict=True)
+        for handled, cpu_s in [_done(port)]
+    ]
     return {
-        "one_per_s": one,
-        "two_per_s": two,
-        "ratio": round(two / one, 3),
-        "rows": [
-            {"brokers": brokers, **row}
-            for pair in zip(ones, twos, strict=True)
-            for brokers, row in enumerate(pair, 1)
-        ],
+        "brokers": len(brokers),
+        **row,
+        "cpu_us": round(sum(cpu_s for _, cpu_s in spent) / messages * 1e6, 1),
+        "larger_share": round(max(handled for handled, _ in spent) / messages, 3),
     }
 
 
-def _handled(metrics_port: int) -> float:
-    return processes.metric(metrics_port, "mercury_broker_content_total")
+def _done(metrics_port: int) -> tuple[float, float]:
+    """Messages that a broker has handled, and seconds of a core that it has used."""
+    return (
+        processes.metric(metrics_port, "mercury_broker_content_total"),
+        processes.metric(metrics_port, "mercury_broker_cpu_s_total"),
+    )
 
 
 def ceiling(interests: int, rounds: int) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from collections import Counter
 from dataclasses import replace
 
@@ -92,7 +93,7 @@ class Broker(Service):
     def statistics(self) -> Statistics:
         return Statistics(
             gauges={"interests": len(self.interests), "conditions": len(self.conditions)},
-            counters=dict(self.counters),
+            counters={**self.counters, "cpu_s": time.process_time()},
             dropped=self.dropped,
         )
 

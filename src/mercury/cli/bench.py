@@ -225,7 +225,7 @@ def brokers(
     if as_json:
         frame.print_json(result)
         return
-    _table(("brokers", "messages", "per_s", "duplicates"), rows)
+    _table(("brokers", "messages", "per_s", "cpu_us", "duplicates"), rows)
     print(f"two do {result['ratio']:.2f} times as much as one; bare processes {ceiling:.2f}")
 
 

@@ -7,6 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -124,6 +125,13 @@ def take_all(consumers: list[Consumer], count: int) -> list[list[Record]]:
         for consumer, records in zip(consumers, taken, strict=True):
             records += consumer.poll()
     return taken
+
+
+def hand_over_within(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """How long members may take to mark what they hold when shares move."""
+    monkeypatch.setattr("mercury.bus.consumer.HANDOVER_S", seconds)
+    if running.name == "kafka":
+        monkeypatch.setattr("mercury.bus.kafka_fetcher.HANDOVER_S", seconds)
 
 
 def keep_order(records: list[Record]) -> bool:
@@ -437,14 +445,17 @@ def test_what_a_leaving_member_did_not_commit_goes_to_the_others(opener: Opener)
 
 
 @pytest.mark.parametrize("notices", [False, True])
-def test_a_member_cannot_commit_what_it_lost(opener: Opener, notices: bool) -> None:
+def test_a_member_cannot_commit_what_it_lost(
+    opener: Opener, notices: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hand_over_within(monkeypatch, 0.1)
     bus, other = opener(), opener()
     slow = bus.subscribe(["t"], group="g", start="earliest")
     fill(bus, "t", 70)
     assert len(take(slow, 70)) == 70  # and does not commit yet
     heir = other.subscribe(["t"], group="g")
-    inherited = heir.poll()
-    assert inherited  # handed to the heir because nobody had marked it
+    inherited = take(heir, 1)
+    assert inherited  # handed to the heir because nobody marked it in time
     if notices:
         assert slow.lag() == 0
     slow.commit()  # too late for the heir's share, in time for its own
@@ -455,18 +466,42 @@ def test_a_member_cannot_commit_what_it_lost(opener: Opener, notices: bool) -> N
     assert sorted(numbers(again)) == sorted(numbers(inherited))
 
 
-def test_a_member_that_stays_does_not_read_its_share_again(opener: Opener) -> None:
+def test_a_member_that_stays_does_not_read_its_share_again(
+    opener: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hand_over_within(monkeypatch, 0.1)
     bus = opener()
     first = bus.subscribe(["t"], group="g", start="earliest")
     fill(bus, "t", 70)
     held = take(first, 70)  # and has not committed
     second = opener().subscribe(["t"], group="g")
-    again = second.poll()
+    again = take(second, 1)
     assert first.poll() == []
     assert {record.partition for record in again} < {record.partition for record in held}
     second.close()  # without a commit: its share comes back, the rest does not
     back = take(first, len(again))
     assert back == again
+
+
+def test_what_a_member_holds_is_marked_before_its_share_moves(
+    opener: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hand_over_within(monkeypatch, 4 * WAIT_S)
+    bus, other = opener(), opener()
+    first = bus.subscribe(["t"], group="g", start="earliest")
+    fill(bus, "t", 70)
+    assert len(take(first, 70)) == 70
+    with ThreadPoolExecutor(1) as pool:
+        joining = pool.submit(other.subscribe, ["t"], group="g")
+        time.sleep(0.2)  # the work with what it holds takes a while
+        first.commit()
+        second = joining.result(4 * WAIT_S)
+    fill(bus, "t", 70, 70)
+    taken = take_all([first, second], 70)
+    assert sorted(numbers(taken[0] + taken[1])) == list(range(70, 140))
+    assert taken[0]
+    assert taken[1]
+    assert first.poll() == second.poll() == []
 
 
 def test_unequal_positions_are_read_in_small_steps(opener: Opener) -> None:
@@ -580,6 +615,22 @@ def test_a_reader_is_woken_from_another_thread(opener: Opener) -> None:
             assert records
             seen += records
         thread.join()
+
+    asyncio.run(scenario())
+
+
+def test_what_is_there_now_is_read_without_holding_the_loop(opener: Opener) -> None:
+    async def scenario() -> None:
+        other, bus = opener(), opener()
+        consumer = bus.subscribe(["t"])
+        assert await consumer.read_now() == []
+        fill(other, "t", 20)  # seen at once, whoever appended it
+        found = await consumer.read_now(15)
+        assert len(found) == 15
+        assert numbers(found + await consumer.read_now()) == list(range(20))
+        assert await consumer.read_now() == []
+        consumer.close()
+        assert await consumer.read_now() == []
 
     asyncio.run(scenario())
 

@@ -103,3 +103,30 @@ def test_a_full_topic_is_held_back_until_there_is_room() -> None:
         found.take(count // 2 + 1)
         assert found.turned() == ([], [("t", 0), ("t", 1)])
         assert not found.holds_back
+
+
+def test_what_was_handed_out_of_parked_partitions_can_still_be_marked() -> None:
+    found = shelf("t")
+    found.put([record("t", 0, 0), record("t", 1, 0), record("t", 1, 1)])
+    found.take(2)
+    found.park([("t", 0), ("t", 1)])
+    assert found.take(10) == []
+    assert found.places() == []
+    assert found.in_hand
+    assert found.parked() == {("t", 0): 1, ("t", 1): 1}
+    assert found.take_marks() == {("t", 0): 1, ("t", 1): 1}
+    assert not found.in_hand
+    assert found.markable() == {("t", 0), ("t", 1)}
+
+
+def test_a_parked_partition_that_comes_back_remembers_what_is_not_marked() -> None:
+    found = shelf("t")
+    found.put([record("t", part, 0) for part in range(2)])
+    found.take(2)
+    found.park([("t", 0), ("t", 1)])
+    found.assign({("t", 1): 1})
+    found.forget_parked()
+    assert found.take_marks() == {("t", 1): 1}
+    assert found.markable() == {("t", 1)}
+    found.put([record("t", 1, 0), record("t", 1, 1), record("t", 0, 1)])
+    assert [(one.partition, one.offset) for one in found.take(10)] == [(1, 1)]

@@ -293,6 +293,7 @@ def test_a_member_that_stops_renewing_its_lease_is_replaced(path: Path) -> None:
         heir.commit()
         patient.flush_now()
         assert silent.poll() == []
+        assert heir.poll() == []  # and lets go of that share
         for number in range(70, 140):
             bus.append("t", b"%d" % number, b"%d" % number)
         bus.flush_now()

@@ -60,9 +60,9 @@ class Process:
 class Starter:
     """Starts commands in a folder of their own, on one bus."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, bus: str | None) -> None:
         self._folder = folder
-        self.bus = f"sqlite:{folder / 'bus.db'}"
+        self.bus = bus or f"sqlite:{folder / 'bus.db'}"
         self._started: list[Process] = []
 
     def __call__(self, command: str, *arguments: str) -> Process:
@@ -78,9 +78,9 @@ class Starter:
 
 
 @contextmanager
-def starting(folder: Path) -> Iterator[Starter]:
-    """A starter whose processes do not outlive the test."""
-    starter = Starter(folder)
+def starting(folder: Path, bus: str | None = None) -> Iterator[Starter]:
+    """A starter whose processes do not outlive the test; its bus is an embedded one by default."""
+    starter = Starter(folder, bus)
     try:
         yield starter
     finally:

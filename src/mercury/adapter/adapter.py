@@ -89,6 +89,8 @@ class Adapter(Service):
         self.interests = Interests(self.sessions.table)
         self.standing = StandingAlerts(self.sessions.table)
         self.missed = MissedAlerts()
+        # Who opened a session since the last look at the standing alerts, and what is owed to it.
+        self._returned: list[tuple[Session, list[AddressedAlert]]] = []
         self._stalls = StallMeter(settings.stall_probe_s)
         self._endpoint: UdpEndpoint | None = None
         self._outbound: Outbound | None = None
@@ -216,9 +218,9 @@ class Adapter(Service):
             self.counters["sessions_replaced"] += 1
             self.interests.closed(event.replaced)
         self.standing.opened(session, seen)
-        for alert in self.missed.owed_to(session.identity, seen, now_us()):
-            self.counters["alerts_on_return"] += 1
-            self._send(session, alert.kind, alert.priority, alert.body, alert.until_us)
+        owed = self.missed.owed_to(session.identity, seen, now_us())
+        if owed:
+            self._returned.append((session, owed))
         if event.envelope.WhichOneof("payload") == "telemetry":
             self._on_report(event.session, event.body)
 
@@ -427,20 +429,36 @@ class Adapter(Service):
     # By itself
 
     async def _tend_standing(self) -> None:
+        assert self._outbound is not None
         while True:
             await asyncio.sleep(self.settings.standing_tick_s)
-            if not len(self.standing):
+            returned, self._returned = self._returned, []
+            if not returned and not len(self.standing):
                 continue
-            assert self._outbound is not None
             begun = now()
             for alert, slots in self.standing.due(now_us()):
                 if len(slots):
                     self.counters["alerts_on_entry"] += len(slots)
                     self._fan_out(slots, alert.kind, alert.priority, alert.body, alert.until_us)
-                    self._outbound.kick()
-                if now() - begun > _LONGEST_TURN_S:  # many alerts: let others have their turn
-                    await asyncio.sleep(0)
-                    begun = now()
+                begun = await self._take_turns(begun)
+            # Only now: what is for the place where somebody came back to may be more urgent than
+            # what is for it by name, and the queue puts them in order.
+            for session, owed in returned:
+                if self.sessions.table.by_identity.get(session.identity) is session:
+                    self.counters["alerts_on_return"] += len(owed)
+                    for one in owed:
+                        self._send(session, one.kind, one.priority, one.body, one.until_us)
+                begun = await self._take_turns(begun)
+            self._outbound.kick()
+
+    async def _take_turns(self, begun: float) -> float:
+        """Let others have the loop after a while of work; returns since when it is ours."""
+        if now() - begun <= _LONGEST_TURN_S:
+            return begun
+        assert self._outbound is not None
+        self._outbound.kick()
+        await asyncio.sleep(0)
+        return now()
 
     async def _keep_house(self) -> None:
         assert self._outbound is not None

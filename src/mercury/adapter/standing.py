@@ -76,12 +76,15 @@ class StandingAlerts:
         return found
 
     def due(self, now_us: int) -> Iterator[tuple[StandingAlert, NDArray[np.intp]]]:
-        """Yield each alert in force with the slots that came inside since the last call."""
+        """Yield each alert in force with the slots that came inside since the last call.
+
+        The most urgent come first.
+        """
         self._expire(now_us)
         table = self._table
         moved = np.flatnonzero(table.moved & table.active)
         table.moved[moved] = False
-        for alert in list(self._alerts.values()):
+        for alert in sorted(self._alerts.values(), key=lambda alert: -alert.priority):
             begun = alert.area.valid_from_us is None or alert.area.valid_from_us <= now_us
             if not begun:
                 continue

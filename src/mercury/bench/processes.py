@@ -36,6 +36,15 @@ def health(port: int) -> dict[str, float] | None:
         return None
 
 
+def metric(port: int, name: str) -> float:
+    """One number of a service's `/metrics`; 0 while it has not been counted."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5.0) as answer:
+        for line in answer.read().decode().splitlines():
+            if line.startswith(f"{name} "):
+                return float(line.split()[1])
+    return 0.0
+
+
 @contextmanager
 def part(
     name: str,

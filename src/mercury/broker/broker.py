@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from collections import Counter
 from dataclasses import replace
 
@@ -50,7 +51,11 @@ ECHO = "echo"
 CONDITIONS = "conditions"
 
 _EMERGENCIES = topics.EVENTS_PREFIX + EventKind.EMERGENCY
-_KNOWLEDGE_LOOKBACK_S = 24 * 3600.0
+_CONDITIONS_LOOKBACK_S = 24 * 3600.0
+_INTERESTS_LOOKBACK_S = 120.0  # adapters repeat them; more than they live, if clocks differ
+_NEWS_BATCH = 4096
+_LARGEST_BATCH = 512
+_TURN_S = 0.05  # what is read at once takes about so long: an emergency waits no longer for it
 _HOUSEKEEPING_S = 1.0
 _UNKNOWN = float("nan")
 _BRIEF = "Emergency ahead"
@@ -82,21 +87,26 @@ class Broker(Service):
             )
         )
         self._work: Consumer | None = None
-        self._knowledge: Consumer | None = None
+        self._interest_news: Consumer | None = None
+        self._condition_news: Consumer | None = None
 
     def statistics(self) -> Statistics:
         return Statistics(
             gauges={"interests": len(self.interests), "conditions": len(self.conditions)},
-            counters=dict(self.counters),
+            counters={**self.counters, "cpu_s": time.process_time()},
             dropped=self.dropped,
         )
 
     async def _start(self) -> None:
-        lookback = FromTime(now_us() - int(_KNOWLEDGE_LOOKBACK_S * 1e6))
-        self._knowledge = self.bus.subscribe(
-            (topics.SUBSCRIPTIONS, topics.CONDITIONS, *topics.ALERTS), start=lookback
+        self._interest_news = self.bus.subscribe(
+            (topics.SUBSCRIPTIONS,), start=_back(_INTERESTS_LOOKBACK_S)
         )
-        self._learn()
+        self._condition_news = self.bus.subscribe(
+            (topics.CONDITIONS, *topics.ALERTS), start=_back(_CONDITIONS_LOOKBACK_S)
+        )
+        for news in (self._interest_news, self._condition_news):
+            await self._learn(news)
+            self.spawn(self._keep_learning(news))
         # Emergencies first, content last: a backlog of the lower never delays the higher.
         self._work = self.bus.subscribe(
             (_EMERGENCIES, topics.REQUESTS, topics.CONTENT_PREFIX + "*"),
@@ -104,38 +114,50 @@ class Broker(Service):
             start="earliest",
         )
         self.spawn(self._serve(self._work))
-        self.spawn(self._keep_learning(self._knowledge))
         self.spawn(self._keep_house())
 
     async def _stop(self) -> None:
-        for consumer in (self._work, self._knowledge):
+        for consumer in (self._work, self._interest_news, self._condition_news):
             if consumer is not None:
                 consumer.close()
 
     async def _serve(self, work: Consumer) -> None:
+        batch = 1
         while True:
-            records = await work.read()
-            learned = False
-            for record in records:
-                try:
-                    if record.topic == topics.REQUESTS:
-                        self._on_request(record)
-                    elif record.topic == _EMERGENCIES:
-                        self._on_emergency(record)
-                    else:
-                        if not learned:  # an interest confirmed before this content is known
-                            self._learn()
-                            learned = True
-                        self._on_content(record)
-                except (PacketError, AreaError, MessageError) as error:
-                    reason = error.reason if isinstance(error, PacketError) else "malformed"
-                    self.dropped[reason] += 1
-            if records:
-                work.commit()
+            records = await work.read(batch)
+            begun = now()
+            later = [record for record in records if not self._handle(record, informed=False)]
+            try:
+                for news in {self._news_for(record) for record in later}:
+                    await self._learn(news)
+            finally:  # told to stop just now: what is begun is finished, so that nobody repeats it
+                for record in later:
+                    self._handle(record, informed=True)
+                if records:
+                    work.commit()
+            # Who is deaf for seconds would also be taken for dead, and its work be done again.
+            within = int(_TURN_S / max(now() - begun, 1e-6) * len(records))
+            batch = max(1, min(2 * batch, within, _LARGEST_BATCH))
+
+    def _handle(self, record: Record, *, informed: bool) -> bool:
+        """Do what a record asks for; False if that needs what others said before it came."""
+        try:
+            if record.topic == topics.REQUESTS:
+                return self._on_request(record, informed)
+            if record.topic == _EMERGENCIES:
+                self._on_emergency(record)
+            elif informed:  # an interest confirmed before this content is known
+                self._on_content(record)
+            else:
+                return False
+        except (PacketError, AreaError, MessageError) as error:
+            reason = error.reason if isinstance(error, PacketError) else "malformed"
+            self.dropped[reason] += 1
+        return True
 
     # Requests
 
-    def _on_request(self, record: Record) -> None:
+    def _on_request(self, record: Record, informed: bool) -> bool:
         envelope = parse(record.value)
         if 0 < envelope.expires_us <= now_us():
             raise PacketError("expired")
@@ -151,6 +173,8 @@ class Broker(Service):
         elif kind == Kind.UNSUBSCRIBE:
             reply = self._answer(envelope, {"ok": True})
         elif kind == Kind.REQUEST and envelope.topic == CONDITIONS:
+            if not informed:
+                return False
             reply = self._answer(envelope, self._query(envelope))
         elif kind == Kind.REQUEST:
             reply = self._answer(envelope, {"error": f"no such request: {envelope.topic!r}"})
@@ -166,6 +190,7 @@ class Broker(Service):
             record.key or client.encode(),
             (route_header(Kind.REPLY, envelope.priority, 0),),
         )
+        return True
 
     def _reply_to(self, envelope: mercury_pb2.Envelope) -> mercury_pb2.Envelope:
         # Built without the model's classes: echo is what every message's cost is measured by.
@@ -226,7 +251,6 @@ class Broker(Service):
     def _query(self, envelope: mercury_pb2.Envelope) -> dict[str, Value]:
         if envelope.destination.WhichOneof("target") != "area":
             return {"error": "a query of conditions is addressed to an area"}
-        self._learn()
         found = self.conditions.inside(area_from_pb(envelope.destination.area), now_us())
         shown = found[:50]  # an answer is one packet
         return {
@@ -303,13 +327,17 @@ class Broker(Service):
 
     # What every broker must know
 
-    async def _keep_learning(self, knowledge: Consumer) -> None:
-        while True:
-            self._take_in(await knowledge.read())
+    def _news_for(self, record: Record) -> Consumer:
+        news = self._condition_news if record.topic == topics.REQUESTS else self._interest_news
+        assert news is not None
+        return news
 
-    def _learn(self) -> None:
-        assert self._knowledge is not None
-        while records := self._knowledge.poll():
+    async def _keep_learning(self, news: Consumer) -> None:
+        while True:
+            self._take_in(await news.read())
+
+    async def _learn(self, news: Consumer) -> None:
+        while records := await news.read_now(_NEWS_BATCH):
             self._take_in(records)
 
     def _take_in(self, records: list[Record]) -> None:
@@ -339,3 +367,7 @@ class Broker(Service):
             await asyncio.sleep(_HOUSEKEEPING_S)
             self.interests.expire(now())
             self.conditions.expire(now_us())
+
+
+def _back(seconds: float) -> FromTime:
+    return FromTime(now_us() - int(seconds * 1e6))

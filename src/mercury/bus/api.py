@@ -55,7 +55,10 @@ class Consumer(Protocol):
     """Reads one or more topics, alone or as a member of a group."""
 
     def poll(self, max_records: int = 512) -> list[Record]:
-        """Return what is there now, without waiting."""
+        """Return what is there now, without waiting for more."""
+
+    async def read_now(self, max_records: int = 512) -> list[Record]:
+        """Return what is there now, as `poll` does; a bus far away does not hold the loop."""
 
     async def read(self, max_records: int = 512, timeout_s: float | None = None) -> list[Record]:
         """Wait for records; an empty list means that `timeout_s` passed or the consumer closed."""

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from abc import ABC, abstractmethod
 
 from mercury.bus.api import FromOffset, Record, Start
 from mercury.bus.buffering import BufferedBus
 from mercury.bus.cursor import TopicCursor, committed_position
 from mercury.bus.grouping import Registry, Topic, rank_of
+from mercury.model.errors import BusError
 
 # A wake-up that was lost (it cannot be, but machines are imaginative) costs at most this.
 SAFETY_CHECK_S = 0.5
+# When members come and go: how long who loses a share may take to mark what it holds of it.
+HANDOVER_S = 2.0
 
 
 class GroupConsumer(ABC):
@@ -38,11 +42,16 @@ class GroupConsumer(ABC):
         self._cursors: list[TopicCursor] = []
         self._cursor_of: dict[int, TopicCursor] = {}
         self._orphaned = False  # others took us for dead; register again
+        self._members: frozenset[str] = frozenset()  # of our group, whose shares we follow
+        self._letting_go = False  # these have changed, and what we hold is not marked yet
+        self._unreleased = False  # we have let go, and not told the others
+        self._awaited: Registry | None = None  # whose new shares the others may not have let go of
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: set[asyncio.Future[None]] = set()
         self._safety_timer: asyncio.TimerHandle | None = None
 
-    # What a subclass provides. All but the last two are called with the bus's mutex held.
+    # What a subclass provides. All but `_register` and `_leave` are
+    # called with the bus's mutex held.
 
     @abstractmethod
     def _begin(self) -> Registry:
@@ -77,6 +86,14 @@ class GroupConsumer(ABC):
         """Tell the others that we are here (again)."""
 
     @abstractmethod
+    def _release(self) -> None:
+        """Tell the members that we hold nothing that is not our share in the version we follow."""
+
+    @abstractmethod
+    def _released_by_others(self, version: int) -> bool:
+        """Whether every other member has told so for this version or a later one."""
+
+    @abstractmethod
     def _leave(self) -> None:
         """Tell the others that we are gone, writing `pending_marks` before."""
 
@@ -100,6 +117,9 @@ class GroupConsumer(ABC):
         self._keep_alive()
         self.check_all()
         return self._fetch(max_records)
+
+    async def read_now(self, max_records: int = 512) -> list[Record]:
+        return self.poll(max_records)
 
     async def read(self, max_records: int = 512, timeout_s: float | None = None) -> list[Record]:
         loop = asyncio.get_running_loop()
@@ -142,9 +162,9 @@ class GroupConsumer(ABC):
         if self.closed:
             return 0
         with self._bus.mutex:
-            registry = self._begin()
+            self._take_shares()
+            self._begin()
             try:
-                self.follow(registry)
                 return sum(self._count(cursor) for cursor in self._cursors)
             finally:
                 self._end()
@@ -197,18 +217,33 @@ class GroupConsumer(ABC):
     def follow(self, registry: Registry) -> None:
         """Take in new topics and the share of each that is ours now.
 
-        Marks for partitions that are no longer ours are dropped: whoever owns them now reads
-        from what was committed before, and only the owner may move that.
+        When members came or went, what we hold is marked first; then we have let go of what is
+        not ours any more, and wait with what is newly ours until the others have, too. Nobody
+        waits longer than HANDOVER_S: marks for partitions that are no longer ours are dropped
+        then. Whoever owns them reads from what was committed before, and only the owner may
+        move that.
         """
         if registry is self._registry:
+            self._letting_go = False
             return
+        self._orphaned = registry.listener(self.id) is None
+        if self.group is not None and not self._orphaned:
+            members = frozenset(one.id for one in registry.members(self.group))
+            if members != self._members:
+                if self._holds_unmarked() and not _handed_over(registry):
+                    self._letting_go = True
+                    return
+                self._members = members
+                self._unreleased = True
+                self._awaited = registry if len(members) > 1 else None
+        self._letting_go = False
         self._registry, self._version = registry, registry.version
         for known in self._cursors:
             known.distrust_arrived()
-        self._orphaned = registry.listener(self.id) is None
         if self._orphaned and self.group is not None:
             self.pending_marks.clear()
             self._cursors, self._cursor_of = [], {}
+            self._members, self._awaited = frozenset(), None
             return
         ranked: list[tuple[int, int, TopicCursor]] = []
         for topic in registry.topics:
@@ -221,7 +256,10 @@ class GroupConsumer(ABC):
                 if self.group is not None:
                     cursor.owned = frozenset()
             if self.group is not None:
-                self._take_share(cursor, registry.share(self.id, self.group, topic))
+                share = registry.share(self.id, self.group, topic)
+                if self._awaited is not None:
+                    share &= cursor.partitions
+                self._take_share(cursor, share)
             ranked.append((rank, topic.id, cursor))
         ranked.sort(key=lambda entry: entry[:2])
         self._cursors = [cursor for _, _, cursor in ranked]
@@ -229,7 +267,7 @@ class GroupConsumer(ABC):
 
     def _take_share(self, cursor: TopicCursor, share: frozenset[int]) -> None:
         topic = cursor.topic
-        before = frozenset(range(topic.partitions)) if cursor.owned is None else cursor.owned
+        before = cursor.partitions
         if share == before:
             return
         unmarked = cursor.unmarked(share & before)
@@ -247,6 +285,41 @@ class GroupConsumer(ABC):
             kept = {part: at for part, at in kept.items() if at}
             if kept:
                 self.pending_marks[topic.id] = kept
+
+    def _holds_unmarked(self) -> bool:
+        return bool(self.pending_marks) or any(one.holds_unmarked for one in self._cursors)
+
+    def _take_shares(self) -> bool:
+        """Follow the registry as far as the others let us; False if we may not read just now."""
+        self._follow_now()
+        if self._letting_go:
+            if any(one.holds_unmarked for one in self._cursors):
+                return False  # the reader is at work with it
+            try:
+                self._bus.flush_now()
+            except BusError:
+                return False
+            self._follow_now()
+            if self._letting_go:
+                return False
+        if self._unreleased and not self._orphaned:
+            self._release()
+            self._unreleased = False
+        awaited = self._awaited
+        if awaited is not None and (
+            _handed_over(awaited) or self._released_by_others(awaited.version)
+        ):
+            self._awaited = None
+            self.distrust()  # the others have marked what they held: look how far they got
+            self._follow_now()
+        return True
+
+    def _follow_now(self) -> None:
+        registry = self._begin()
+        try:
+            self.follow(registry)
+        finally:
+            self._end()
 
     def _fetch(self, max_records: int) -> list[Record]:
         records = self._fetch_once(max_records)
@@ -269,11 +342,9 @@ class GroupConsumer(ABC):
                         return records
                     continue
                 self._unchecked = False
-                registry = self._begin()
-                try:
-                    self.follow(registry)
-                finally:
-                    self._end()
+                if not self._take_shares():
+                    self._unchecked = True
+                    return records
 
     def _read_dirty(self, max_records: int, records: list[Record]) -> bool:
         """Read what is there, in order; False if our share changed before we were through."""
@@ -331,3 +402,10 @@ class GroupConsumer(ABC):
 def _wake(woken: asyncio.Future[None]) -> None:
     if not woken.done():
         woken.set_result(None)
+
+
+def _handed_over(registry: Registry) -> bool:
+    """Whether the time is over in which shares are handed over in order."""
+    since_us = time.monotonic_ns() // 1000 - registry.moved_us
+    # A time to come is from before the machine was started.
+    return not 0 <= since_us < HANDOVER_S * 1e6

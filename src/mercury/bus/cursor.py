@@ -26,6 +26,16 @@ class TopicCursor:
         self.dirty = True  # something may be there to read
         self.arrived: list[Record] = []  # came by itself, follows `position` without a gap
 
+    @property
+    def partitions(self) -> frozenset[int]:
+        """What we read of the topic."""
+        return frozenset(range(self.topic.partitions)) if self.owned is None else self.owned
+
+    @property
+    def holds_unmarked(self) -> bool:
+        """Whether something was delivered since the last mark."""
+        return bool(self.delivered) or (self.owned is None and self.position != self.marked)
+
     def can_take(self, first: int) -> bool:
         """Whether records from this offset on continue what is there."""
         return first == (self.arrived[-1].offset if self.arrived else self.position) + 1

@@ -88,6 +88,7 @@ class Registry:
     version: int
     topics: tuple[Topic, ...] = ()
     listeners: tuple[Listener, ...] = ()
+    moved_us: int = 0  # when a listener came or went, by the clock of the machine's uptime
     by_name: dict[str, Topic] = field(init=False)
     _name_of: dict[int, str] = field(init=False)
     _audience: dict[str, tuple[Listener, ...]] = field(init=False, default_factory=dict)

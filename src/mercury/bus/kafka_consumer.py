@@ -58,6 +58,11 @@ class KafkaConsumer:
             self._catch_up()
         return self._deliver(max_records)
 
+    async def read_now(self, max_records: int = 512) -> list[Record]:
+        if not self.closed:
+            await asyncio.to_thread(self._catch_up)
+        return self._deliver(max_records)
+
     async def read(self, max_records: int = 512, timeout_s: float | None = None) -> list[Record]:
         loop = self._loop = asyncio.get_running_loop()
         if len(self._shelf):
@@ -107,8 +112,8 @@ class KafkaConsumer:
         if self.closed:
             return
         try:
-            if self._pending:
-                self._outbox.flush_now(CLOSE_S)
+            if self.group is not None:
+                self._outbox.flush_now(CLOSE_S)  # marks may also be on their way already
         finally:
             self.end()
             if self.group is not None:
@@ -147,7 +152,9 @@ class KafkaConsumer:
 
     def _hand_over(self) -> Future[None] | None:
         """What was marked as done shall not be done again by the next owner."""
-        return self._outbox.send() if self._pending else None
+        if self._pending:
+            self._outbox.mark(self)  # a commit() that is under way may not have come so far
+        return self._outbox.send()
 
     # Handing out
 

@@ -25,6 +25,7 @@ TICK_S = 0.02  # the thread looks up from its fetching at least so often
 _BUSY_TICK_S = 0.005
 _BATCH = 1024
 _COMMIT_S = 2.0
+HANDOVER_S = 2.0  # for readers to mark what they hold, before it is somebody else's
 _END_S = 10.0
 
 # Commits that fail because shares are moving; whoever still owns its share tries again.
@@ -104,8 +105,9 @@ class Fetcher:
             # A topic without a mark is younger than its group, and what lies below the retention
             # is gone: both go on with the oldest record there is.
             auto_offset_reset="earliest",
-            # Members keep what they keep; only what moves stands still for a moment.
-            partition_assignment_strategy="cooperative-sticky",
+            # Shares out every topic. The sticky ones count partitions over all topics: of two
+            # members, one may get all requests and the other all content.
+            partition_assignment_strategy="roundrobin",
             session_timeout_ms=6000,  # the least that brokers allow as they come
             heartbeat_interval_ms=200,
             fetch_wait_max_ms=100,  # partitions that join wait for a request that is under way
@@ -145,7 +147,7 @@ class Fetcher:
         while not self._ending:
             with self.changed:
                 # Only the owner may say how far a partition is done.
-                ours = set(self.shelf.places())
+                ours = self.shelf.markable()
                 asked = _Commit({at: to for at, to in marks.items() if at in ours}, Future())
                 if not asked.marks:
                     return
@@ -226,6 +228,15 @@ class Fetcher:
             self.changed.notify_all()
         if positions:
             self._client.incremental_assign(self._offsets(positions))
+
+    def _assign_share(self, positions: Mapping[Place, int]) -> None:
+        partitions = self._offsets(positions)
+        with self.changed:
+            self.shelf.assign(positions)
+            self.shelf.forget_parked()
+            self.changed.notify_all()
+        self._client.assign(partitions)
+        self._client.resume(partitions)  # the shelf is empty
 
     # The thread
 
@@ -315,29 +326,46 @@ class Fetcher:
     def _on_assign(self, client: Consumer, partitions: list[TopicPartition]) -> None:
         places = [self._cluster.place(one) for one in partitions]
         try:
-            committed = client.committed(partitions, timeout=_COMMIT_S)
+            committed = client.committed(partitions, timeout=_COMMIT_S) if partitions else []
             marks = {self._cluster.place(one): one.offset for one in committed}
             spans = self._cluster.spans(places)
-            # Without a mark the offset is negative.
-            self._assign({at: min(max(marks[at], low), end) for at, (low, end) in spans.items()})
+            with self.changed:
+                # What stayed ours goes on where we are: what was handed out is in good hands.
+                ours = self.shelf.parked()
+            positions = {
+                # Without a mark the offset is negative.
+                at: min(max(marks[at], ours.get(at, 0), low), end)
+                for at, (low, end) in spans.items()
+            }
+            self._assign_share(positions)
         except (BusError, KafkaException) as error:
             # The client finds the committed offsets itself, later.
             log.warning("%s: where to go on is not known yet: %s", self._cluster.name, error)
             with self.changed:
                 self.shelf.assign(dict.fromkeys(places, 0))
-            client.incremental_assign(partitions)
+                self.shelf.forget_parked()
+            client.assign(partitions)
 
     def _on_revoke(self, client: Consumer, partitions: list[TopicPartition]) -> None:
+        with self.changed:
+            self.shelf.park([self._cluster.place(one) for one in partitions])
+            self.changed.notify_all()
+        deadline = time.monotonic() + HANDOVER_S
+        done: Future[None] | None = None
         try:
-            done = None if self._ending else self._handover()
-            deadline = time.monotonic() + _COMMIT_S
-            # The marks come back to this thread to be committed.
-            while done is not None and not done.done() and time.monotonic() < deadline:
+            while not self._ending and time.monotonic() < deadline:
+                # The marks come back to this thread to be committed.
                 self._finish_commits()
+                if done is not None:
+                    if done.done():
+                        break
+                elif not self.shelf.in_hand:  # else the reader is still at work with it
+                    done = self._handover()
+                    if done is None:
+                        break
                 time.sleep(0.001)
         except BusError as error:
             log.warning("%s", error)
-        self._on_lost(client, partitions)
 
     def _on_lost(self, client: Consumer, partitions: list[TopicPartition]) -> None:
         with self.changed:

@@ -43,6 +43,7 @@ class Shelf:
     def __init__(self, patterns: tuple[str, ...]) -> None:
         self._patterns = patterns
         self._tracks: dict[Place, _Track] = {}
+        self._parked: dict[Place, _Track] = {}  # while the group shares out anew
         self._piles: dict[str, _Pile] = {}  # in the order of serving
         self._waiting = 0
 
@@ -53,20 +54,51 @@ class Shelf:
         """The consumer's share."""
         return list(self._tracks)
 
+    def markable(self) -> set[Place]:
+        """Partitions of which we may say how far they are done."""
+        return {*self._tracks, *self._parked}
+
+    @property
+    def in_hand(self) -> bool:
+        """Whether something that was handed out of parked partitions is not marked as done."""
+        return any(track.unmarked for track in self._parked.values())
+
     def assign(self, positions: Mapping[Place, int], wanted_from: int = 0) -> None:
         """Take partitions, to be fetched from here; lower offsets than wanted are not kept."""
         for place, offset in positions.items():
-            self._tracks[place] = _Track(offset, max(offset, wanted_from))
+            was = self._parked.pop(place, None)
+            self._tracks[place] = _Track(
+                offset, max(offset, wanted_from), unmarked=was is not None and was.unmarked
+            )
             self._piles.setdefault(place[0], _Pile())
         self._piles = dict(
             sorted(self._piles.items(), key=lambda one: (rank_of(self._patterns, one[0]), one[0]))
         )
+
+    def park(self, places: Iterable[Place]) -> None:
+        """Hand out no more of partitions that may be somebody else's soon.
+
+        How far they were handed out is remembered until the new shares are known.
+        """
+        places = list(places)
+        parked = {place: self._tracks[place] for place in places if place in self._tracks}
+        self.revoke(places)
+        self._parked.update(parked)
+
+    def parked(self) -> dict[Place, int]:
+        """How far parked partitions were handed out."""
+        return {place: track.delivered for place, track in self._parked.items()}
+
+    def forget_parked(self) -> None:
+        """Those that did not come back are somebody else's."""
+        self._parked.clear()
 
     def revoke(self, places: Iterable[Place]) -> None:
         """Forget partitions that are somebody else's now."""
         gone = set(places)
         for place in gone:
             self._tracks.pop(place, None)
+            self._parked.pop(place, None)
         for topic in {topic for topic, _ in gone}:
             pile = self._piles.get(topic)
             if pile is not None:
@@ -132,7 +164,7 @@ class Shelf:
     def take_marks(self) -> dict[Place, int]:
         """Positions to commit for everything handed out since the last call."""
         marks = {}
-        for place, track in self._tracks.items():
+        for place, track in (*self._tracks.items(), *self._parked.items()):
             if track.unmarked:
                 marks[place] = track.delivered
                 track.unmarked = False

@@ -51,7 +51,10 @@ class MemoryLog:
         self.consumers: dict[str, MemoryConsumer] = {}
 
     def change(self, topics: tuple[Topic, ...], listeners: tuple[Listener, ...]) -> None:
-        self.registry = Registry(self.registry.version + 1, topics, listeners)
+        moved_us = self.registry.moved_us
+        if listeners != self.registry.listeners:
+            moved_us = time.monotonic_ns() // 1000
+        self.registry = Registry(self.registry.version + 1, topics, listeners, moved_us)
 
     def topic(self, name: str, partitions: int) -> MemoryTopic:
         known = self.registry.by_name.get(name)
@@ -198,6 +201,7 @@ class MemoryConsumer(GroupConsumer):
         self, bus: MemoryBus, patterns: tuple[str, ...], group: str | None, start: Start
     ) -> None:
         super().__init__(bus, uuid.uuid4().hex, patterns, group, start)
+        self.released = 0  # the version whose shares we have let go for
         self._log = bus.log
         self._start = start
         self._register()
@@ -213,6 +217,7 @@ class MemoryConsumer(GroupConsumer):
         listener = Listener(self.id, "", self.patterns, self.group)
         log.consumers[self.id] = self
         log.change(log.registry.topics, (*log.registry.listeners, listener))
+        self.released = log.registry.version
         self.follow(log.registry)
         if self.group is None:
             for cursor in self._cursors:
@@ -220,6 +225,17 @@ class MemoryConsumer(GroupConsumer):
                 cursor.position = start
         else:
             self._wake_members()
+
+    def _release(self) -> None:
+        self.released = self._version
+        self._wake_members()
+
+    def _released_by_others(self, version: int) -> bool:
+        assert self.group is not None
+        members = self._log.registry.members(self.group)
+        return all(
+            self._log.consumers[one.id].released >= version for one in members if one.id != self.id
+        )
 
     def _leave(self) -> None:
         log = self._log

@@ -165,7 +165,7 @@ class SqliteBus(BufferedBus):
             self._file.executemany(
                 "DELETE FROM listeners WHERE id = ?", [(one.id,) for one in gone]
             )
-            self._file.change_registry()
+            self._file.change_listeners()
             self.refreshed()
 
         try:
@@ -211,7 +211,7 @@ class SqliteBus(BufferedBus):
         def go() -> None:
             self.write_marks(consumer, self.refreshed())
             self._file.execute("DELETE FROM listeners WHERE id = ?", (consumer.id,))
-            self._file.change_registry()
+            self._file.change_listeners()
             self.refreshed()
 
         with self.mutex:

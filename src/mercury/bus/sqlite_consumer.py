@@ -82,11 +82,12 @@ class SqliteConsumer(GroupConsumer):
                 ],
             )
         self._seen_us = time.monotonic_ns() // 1000
+        file.change_listeners()
+        # Who comes holds nothing: it has let go of everything already.
         file.execute(
-            "INSERT OR REPLACE INTO listeners VALUES (?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO listeners SELECT ?, ?, ?, ?, ?, registry_version FROM meta",
             (self.id, self.doorbell.address, " ".join(self.patterns), self.group, self._seen_us),
         )
-        file.change_registry()
         return starts
 
     def _register(self) -> None:
@@ -98,6 +99,21 @@ class SqliteConsumer(GroupConsumer):
             self._bus.leave(self)
         finally:
             self.doorbell.close()
+
+    def _release(self) -> None:
+        self._bus.write(
+            lambda: self._file.execute(
+                "UPDATE listeners SET released = ? WHERE id = ?", (self._version, self.id)
+            )
+        )
+        self._nudge_members()
+
+    def _released_by_others(self, version: int) -> bool:
+        (behind,) = self._file.execute(
+            'SELECT count(*) FROM listeners WHERE "group" = ? AND id != ? AND released < ?',
+            (self.group, self.id, version),
+        ).fetchone()
+        return bool(behind == 0)
 
     def _nudge_members(self) -> None:
         if self.group is not None:

@@ -24,15 +24,17 @@ from mercury.model.errors import BusCorruptError, BusError, BusFullError, BusUna
 T = TypeVar("T")
 
 APPLICATION_ID = 0x4D455243  # "MERC"
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 LOCK_TIMEOUT_S = 2.0
 PAGE_SIZE = 2048
 # So many topics' files are kept open.
 OPEN_LOGS = 256
 
 _SCHEMA = f"""
-CREATE TABLE meta (schema_version INTEGER NOT NULL, registry_version INTEGER NOT NULL);
-INSERT INTO meta VALUES ({SCHEMA_VERSION}, 1);
+CREATE TABLE meta (
+    schema_version INTEGER NOT NULL, registry_version INTEGER NOT NULL, moved_us INTEGER NOT NULL
+);
+INSERT INTO meta VALUES ({SCHEMA_VERSION}, 1, 0);
 CREATE TABLE topics (
     id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, partitions INTEGER NOT NULL
 );
@@ -43,7 +45,7 @@ CREATE TABLE committed (
 ) WITHOUT ROWID;
 CREATE TABLE listeners (
     id TEXT PRIMARY KEY, address TEXT NOT NULL, patterns TEXT NOT NULL, "group" TEXT,
-    seen_us INTEGER NOT NULL
+    seen_us INTEGER NOT NULL, released INTEGER NOT NULL
 ) WITHOUT ROWID;
 PRAGMA application_id = {APPLICATION_ID};
 """
@@ -197,7 +199,9 @@ class BusFile:
         if alone:
             self.execute("BEGIN")
         try:
-            (version,) = self.execute("SELECT registry_version FROM meta").fetchone()
+            version, moved_us = self.execute(
+                "SELECT registry_version, moved_us FROM meta"
+            ).fetchone()
             topics = self.execute("SELECT id, name, partitions FROM topics ORDER BY id").fetchall()
             listeners = self.execute(
                 'SELECT id, address, patterns, "group" FROM listeners ORDER BY id'
@@ -212,12 +216,18 @@ class BusFile:
                 Listener(id_, address, tuple(patterns.split()), group)
                 for id_, address, patterns, group in listeners
             ),
+            moved_us,
         )
 
     def change_registry(self) -> None:
         """Count up the version, inside `write`, after topics or listeners were changed."""
         self.execute("UPDATE meta SET registry_version = registry_version + 1")
         self.announce_registry()
+
+    def change_listeners(self) -> None:
+        """The same, when somebody came or went."""
+        self.execute("UPDATE meta SET moved_us = ?", (time.monotonic_ns() // 1000,))
+        self.change_registry()
 
     def announce_registry(self) -> None:
         (version,) = self.execute("SELECT registry_version FROM meta").fetchone()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from mercury.bench import brokers as brokers_bench
 from mercury.bench import echo as echo_bench
 from mercury.bench import fanout as fanout_bench
 from mercury.bench import ingest as ingest_bench
@@ -23,6 +25,12 @@ from mercury.model.errors import ConfigurationError, PipelineError
 
 app = typer.Typer(help="Measure Mercury on this machine.", no_args_is_help=True)
 
+BusOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Default an embedded bus; kafka alone starts a broker for the run", metavar="URI"
+    ),
+]
 LogOption = Annotated[Path, typer.Option("--log", help="JSON lines file that results are added to")]
 DEFAULT_LOG = Path("mercury-bench.jsonl")
 
@@ -30,6 +38,7 @@ _PAPER_BASELINE_S = 60.0  # Mercury §7.3: one message a second for a minute, th
 _SECONDS = 10.0
 _WARM_UP_S = 1.0
 _NEW_KAFKA_WARM_UP_S = 30.0  # until its Java virtual machine has compiled what it runs
+_NEW_KAFKA_WARM_UP_MESSAGES = 10_000
 _SEARCH_FROM, _SEARCH_STEP, _SEARCH_TO = 10_000, 5_000, 100_000
 _SEARCH_SECONDS = 5.0
 _FLOOR_RATE = 10_000.0
@@ -45,12 +54,7 @@ def echo(
     clients: Annotated[int, typer.Option(min=1, max=1000)] = echo_bench.CLIENTS,
     search: Annotated[bool, typer.Option(help="Also find the highest rate without loss")] = True,
     plot: Annotated[Path | None, typer.Option(help="Draw the paper's figure 5 there")] = None,
-    bus: Annotated[
-        str | None,
-        typer.Option(
-            help="Default an embedded bus; kafka alone starts a broker for the run", metavar="URI"
-        ),
-    ] = None,
+    bus: BusOption = None,
     log: LogOption = DEFAULT_LOG,
     as_json: frame.JsonOption = False,
 ) -> None:
@@ -65,29 +69,24 @@ def echo(
     finally:
         floor_load.close()
     max_lossless = 0.0
-    with (
-        tempfile.TemporaryDirectory(prefix="mercury-bench-") as folder,
-        running_kafka(KafkaBroker()) if bus == "kafka" else nullcontext() as kafka,
-    ):
-        uri = processes.fresh_bus(kafka.uri if kafka is not None else bus, folder)
-        with processes.adapter(uri) as (port, _), processes.broker(uri):
-            load = echo_bench.EchoLoad(port, clients)
-            warm_up_s = _WARM_UP_S if kafka is None else _NEW_KAFKA_WARM_UP_S
-            frame.progress.print(f"echo: warm-up of {warm_up_s:g} s, not counted")
-            load.run(1000.0, warm_up_s)
-            for rate in wanted:
-                duration = seconds or (_PAPER_BASELINE_S if rate <= 1 else _SECONDS)
-                frame.progress.print(f"echo: {rate:,g}/s for {duration:g} s")
-                runs.append(load.run(rate, duration))
-                if runs[-1].lossless:
-                    max_lossless = max(max_lossless, rate)
-            if search:
-                max_lossless = max(max_lossless, _search(load))
-            load.close()
+    with _bus_for(bus) as uri, processes.adapter(uri) as (port, _), processes.broker(uri):
+        load = echo_bench.EchoLoad(port, clients)
+        warm_up_s = _WARM_UP_S if bus != "kafka" else _NEW_KAFKA_WARM_UP_S
+        frame.progress.print(f"echo: warm-up of {warm_up_s:g} s, not counted")
+        load.run(1000.0, warm_up_s)
+        for rate in wanted:
+            duration = seconds or (_PAPER_BASELINE_S if rate <= 1 else _SECONDS)
+            frame.progress.print(f"echo: {rate:,g}/s for {duration:g} s")
+            runs.append(load.run(rate, duration))
+            if runs[-1].lossless:
+                max_lossless = max(max_lossless, rate)
+        if search:
+            max_lossless = max(max_lossless, _search(load))
+        load.close()
     floor_at = min(range(len(wanted)), key=lambda at: abs(wanted[at] - _FLOOR_RATE))
     result: dict[str, Any] = {
         "bench": "echo",
-        "bus": (bus or "sqlite").partition(":")[0],
+        "bus": _bus_name(bus),
         "rows": [
             {**run.row(), "floor_p50_ms": floor.row()["p50_ms"]}
             for run, floor in zip(runs, floors, strict=True)
@@ -201,6 +200,47 @@ def ingest(
         frame.print_json(result)
     else:
         _table(("rate", "sent", "on_bus", "offered_per_s", "absorbed_share"), rows)
+
+
+@app.command()
+def brokers(
+    messages: Annotated[int, typer.Option(min=100, help="Content messages of a round")] = 4000,
+    interests: Annotated[int, typer.Option(min=1, help="Each message is held against")] = 1000,
+    rounds: Annotated[int, typer.Option(min=1, help="Of one broker, then two")] = 5,
+    bus: BusOption = None,
+    log: LogOption = DEFAULT_LOG,
+    as_json: frame.JsonOption = False,
+) -> None:
+    """Two brokers that share the work against one, when one has more than it can do."""
+    frame.progress.print("ceiling: the same matching in two bare processes, and in one")
+    ceiling = brokers_bench.ceiling(interests, rounds)
+    with _bus_for(bus) as uri:
+        warm_up = _NEW_KAFKA_WARM_UP_MESSAGES if bus == "kafka" else messages // 10
+        found = brokers_bench.run(
+            uri, messages, interests, rounds, warm_up, lambda text: frame.progress.print(text)
+        )
+    rows = found.pop("rows")
+    result = {"bench": "brokers", "bus": _bus_name(bus), **found, "ceiling": ceiling, "rows": rows}
+    record.append(log, result, {"messages": messages, "interests": interests, "rounds": rounds})
+    if as_json:
+        frame.print_json(result)
+        return
+    _table(("brokers", "messages", "per_s", "cpu_us", "duplicates"), rows)
+    print(f"two do {result['ratio']:.2f} times as much as one; bare processes {ceiling:.2f}")
+
+
+@contextmanager
+def _bus_for(bus: str | None) -> Iterator[str]:
+    """A bus without a past; `kafka` starts a broker of its own."""
+    with (
+        tempfile.TemporaryDirectory(prefix="mercury-bench-") as folder,
+        running_kafka(KafkaBroker()) if bus == "kafka" else nullcontext() as kafka,
+    ):
+        yield processes.fresh_bus(kafka.uri if kafka is not None else bus, folder)
+
+
+def _bus_name(bus: str | None) -> str:
+    return (bus or "sqlite").partition(":")[0]
 
 
 def _numbers(text: str) -> list[float]:

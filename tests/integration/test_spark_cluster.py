@@ -18,6 +18,7 @@ from unittest import mock
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from mercury.bench.processes import free_port
 from mercury.bus import Bus, open_bus
@@ -116,14 +117,24 @@ class Cluster:
         ]  # fmt: skip
 
     def put(self, rows: list[Row]) -> None:
-        self.bus.subscribe(sorted({row[0] for row in rows})).close()  # makes the topics
-        # Our own producer stamps records with the time of day.
+        self._make_topics({row[0] for row in rows})
         producer = Producer({"bootstrap.servers": self._servers, "partitioner": "murmur2_random"})
         for topic, value, key, headers, at_us in rows:
             producer.produce(
                 self._prefix + topic, value, key, timestamp=at_us // 1000, headers=list(headers)
             )
         assert producer.flush(30.0) == 0
+
+    def _make_topics(self, names: set[str]) -> None:
+        # Topics that the bus makes are stamped by Kafka: a recording brings its own times.
+        admin = AdminClient({"bootstrap.servers": self._servers})
+        stamped = {"message.timestamp.type": "CreateTime"}
+        known = admin.list_topics(timeout=10.0).topics
+        new = [self._prefix + name for name in names if self._prefix + name not in known]
+        if new:
+            made = admin.create_topics([NewTopic(name, 2, config=stamped) for name in new])
+            for one in made.values():
+                one.result(30.0)
 
 
 @contextmanager
@@ -209,7 +220,7 @@ def _alerts(bus: Bus) -> Iterator[tuple[object, ...]]:
             message.id,
             message.expires_us,
             str(message.destination.area),
-            str(message.event.values),
+            tuple(sorted(message.event.values.items())),
         )
 
 

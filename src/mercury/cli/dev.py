@@ -6,7 +6,7 @@ import contextlib
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +14,9 @@ import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from mercury.cli import frame
+from mercury.cli.waiting import waiting
 from mercury.dev.kafka import KafkaBroker, kafka_version
+from mercury.dev.spark import SparkCluster
 from mercury.java.archives import MAVEN_URL, MAVEN_VARIABLE
 from mercury.model.errors import DevError
 
@@ -42,9 +44,7 @@ def kafka(
     as_json: frame.JsonOption = False,
 ) -> None:
     """Run one Apache Kafka broker on loopback until Ctrl-C; prints its URI when it is ready."""
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    stop = _stop_on_signal()
     with running_kafka(KafkaBroker(data, port=port, maven_url=maven), stop) as broker:
         if stop.is_set():
             sys.exit(130)
@@ -60,12 +60,52 @@ def kafka(
             + ("" if seconds else " – Ctrl-C stops it"),
             soft_wrap=True,
         )
-        waited = 0.0
-        while not stop.wait(_CHECK_S) and (seconds is None or waited < seconds):
-            waited += _CHECK_S
-            if not broker.running():
-                raise DevError(f"Kafka ended by itself, see {broker.log_file}")
-        frame.progress.print("stopping …")
+        _wait(stop, seconds, broker.running, f"Kafka ended by itself, see {broker.log_file}")
+
+
+@app.command()
+def spark(
+    workers: Annotated[int, typer.Option(min=1, max=64)] = 2,
+    cores: Annotated[int, typer.Option(min=1, help="Of each worker")] = 1,
+    memory: Annotated[str, typer.Option(help="Of each worker", metavar="SIZE")] = "1g",
+    seconds: frame.ForOption = None,
+    as_json: frame.JsonOption = False,
+) -> None:
+    """Run a Spark cluster on loopback until Ctrl-C; prints its URL when the workers are there."""
+    stop = _stop_on_signal()
+    cluster = SparkCluster(workers=workers, cores=cores, memory=memory)
+    with contextlib.closing(cluster):
+        with waiting("Spark's master and workers are starting"):
+            cluster.start()
+        if as_json:
+            frame.print_json({"master": cluster.master, "workers": workers})
+        else:
+            print(cluster.master, flush=True)
+        frame.progress.print(
+            f"Spark is up with {workers} workers, logs are in {cluster.folder}"
+            + ("" if seconds else " – Ctrl-C stops it"),
+            soft_wrap=True,
+        )
+        _wait(stop, seconds, cluster.running, f"Spark ended by itself, see {cluster.folder}")
+
+
+def _stop_on_signal() -> threading.Event:
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
+
+
+def _wait(
+    stop: threading.Event, seconds: float | None, running: Callable[[], bool], otherwise: str
+) -> None:
+    """Return when it is time to stop; what does not run any more is an error."""
+    waited = 0.0
+    while not stop.wait(_CHECK_S) and (seconds is None or waited < seconds):
+        waited += _CHECK_S
+        if not running():
+            raise DevError(otherwise)
+    frame.progress.print("stopping …")
 
 
 @contextlib.contextmanager

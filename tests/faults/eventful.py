@@ -32,16 +32,17 @@ predicate = "count >= 1"
 every_s = 0
 reach_m = 50.0
 memory_s = 5.0
-validity_s = 600.0
+validity_s = 60.0
 
 [detection.kinds.{TOGETHER}]
 predicate = "count >= {ENOUGH}"
 every_s = {EVERY_S}
+lateness_s = 5.0
 reach_m = 50.0
 validity_s = 600.0
 """
 _TURN_S = 0.02
-_LONE_A_TURN = 3
+_LONE_A_TURN = 2
 _TURNS_TO_INCIDENT = 10
 _TURNS_TO_POISON = 5
 
@@ -59,7 +60,7 @@ class Eventful:
 
     @contextmanager
     def going_on(self) -> Iterator[None]:
-        """Things happen while the block lasts, 200 events a second."""
+        """Things happen while the block lasts, more than 100 events a second."""
         done = threading.Event()
         thread = threading.Thread(target=self._go_on, args=(done,))
         thread.start()

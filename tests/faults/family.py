@@ -9,8 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-END_S = 30.0
-
 
 def wait_for(condition: Callable[[], Any], seconds: float, what: str) -> Any:
     """Wait until something holds, and return it."""

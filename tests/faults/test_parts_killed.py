@@ -19,7 +19,7 @@ async def test_killed_at_random_moments(tmp_path: Path) -> None:
     print(f"seed {seed}")
     (tmp_path / "mercury.toml").write_text(SETTINGS)
     with starting(tmp_path) as starter:
-        path = AlertPath(starter, random.Random(seed))
+        path = AlertPath(starter, random.Random(seed), mortal_adapter=True)
         await path.start("adapter", "broker")
         async with path.load():
             for parts in KILLED:

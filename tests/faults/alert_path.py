@@ -91,6 +91,11 @@ class AlertPath:
                 await asyncio.gather(*tasks, return_exceptions=True)
             await self._settle()
 
+    @property
+    def complaints(self) -> int:
+        """How many lines the parts that run have written."""
+        return sum(len(part.log.splitlines()) for part in self._parts.values())
+
     def check(self, seed: int) -> None:
         """Each event on the bus became one alert, and each client got each alert once."""
         assert self.on_bus <= self.sensed

@@ -7,12 +7,17 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 from mercury.dev import KafkaBroker
+from mercury.java.runtime import find_java
 from mercury.model.errors import JavaError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -42,6 +47,22 @@ def kafka_broker() -> Iterator[KafkaBroker]:
     finally:
         broker.close()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One Spark session for all tests of the pipeline."""
+    from mercury.pipeline.session import start_session
+
+    try:
+        find_java()
+    except JavaError as error:
+        pytest.skip(str(error))
+    # Tests are over before the JVM's better compiler pays.
+    quick = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m"}
+    session = start_session("local[2]", name="mercury-tests", settings=quick)
+    yield session
+    session.stop()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

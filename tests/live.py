@@ -31,7 +31,9 @@ NEAR = Position(40.761, -111.89)  # 111 m to the north
 FAR = Position(40.90, -111.89)  # 15 km to the north
 
 
-def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+def in_loop(
+    test: Callable[..., Coroutine[Any, Any, None]], timeout_s: float = TEST_S
+) -> Callable[..., None]:
     """Run a test on the event loop; an exception in a callback of the loop fails it, too."""
 
     @functools.wraps(test)
@@ -41,7 +43,7 @@ def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
         async def guarded() -> None:
             loop = asyncio.get_running_loop()
             loop.set_exception_handler(lambda _loop, context: failures.append(context))
-            async with asyncio.timeout(TEST_S):
+            async with asyncio.timeout(timeout_s):
                 await test(*args, **kwargs)
 
         uvloop.run(guarded())

@@ -25,6 +25,27 @@ from mercury.model.errors import BusError, BusUnavailableError
 
 log = logging.getLogger("mercury.bus.kafka")
 
+_COMPLAINT_S = 5.0
+
+
+class _FewComplaints(logging.Filter):
+    """Lets one failed connection through now and then: each client tries many times a second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._next_at = 0.0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not record.getMessage().startswith("FAIL "):
+            return True
+        if record.created < self._next_at:
+            return False
+        self._next_at = record.created + _COMPLAINT_S
+        return True
+
+
+log.addFilter(_FewComplaints())
+
 Result = TypeVar("Result")
 Place = tuple[str, int]  # topic, without the namespace, and partition
 Marks = dict[Place, int]  # how far a group is done

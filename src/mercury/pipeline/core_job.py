@@ -115,15 +115,28 @@ class CoreJob(ABC):
     def tick(self) -> None:
         """Judge what has ended while nothing came; to be called now and then."""
         query = self.query
-        if query is None or self._batch is None:
+        if query is None:
             return
         self._note_progress(query)
         until_us = self._now_us() - int(_SETTLED_S * 1e6)
         status = query.status
         if status["isDataAvailable"] or status["isTriggerActive"]:
             return  # what is being read may belong to an interval that has ended
+        if status["message"].startswith("Initializing"):
+            return  # it has not looked yet
         with self._mutex:
+            if self._batch is None and not self._resume():
+                return
             self._tell(self._core.advance(until_us))
+
+    def _resume(self) -> bool:
+        """Go on from the last batch of an earlier run: whether there was one."""
+        last = self._state.newest()
+        if last is None:
+            return False
+        self._batch, snapshot = last
+        self._core.restore(snapshot)
+        return True
 
     def _note_progress(self, query: StreamingQuery) -> None:
         progress = query.lastProgress

@@ -24,6 +24,11 @@ class DriverState:
         earlier = [one for one in self._batches() if one < batch]
         return self._path(earlier[-1]).read_bytes() if earlier else None
 
+    def newest(self) -> tuple[int, bytes] | None:
+        """The last batch there is a snapshot of, and that."""
+        batches = self._batches()
+        return (batches[-1], self._path(batches[-1]).read_bytes()) if batches else None
+
     def save(self, batch: int, snapshot: bytes) -> None:
         """Keep the snapshot of a batch; it is there whole, or not at all."""
         path = self._path(batch)

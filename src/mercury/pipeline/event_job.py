@@ -49,14 +49,31 @@ class AllKinds:
                 self._dropped["no-rule"] += 1
             else:
                 found.setdefault(kind, []).append(Observation(*row))
-        return [
+        before = self._not_judged()
+        verdicts = [
             verdict
             for kind, observations in sorted(found.items())
             for verdict in self.bins[kind].add(observations)
         ]
+        self._dropped.update(self._not_judged() - before)
+        return verdicts
 
     def advance(self, until_us: int) -> list[Verdict]:
-        return [verdict for one in self.bins.values() for verdict in one.advance(until_us)]
+        before = self._not_judged()
+        verdicts = [verdict for one in self.bins.values() for verdict in one.advance(until_us)]
+        self._dropped.update(self._not_judged() - before)
+        return verdicts
+
+    def _not_judged(self) -> Counter[str]:
+        """Events that no bin took, by reason, over the whole life of the state."""
+        counters = [one.counters for one in self.bins.values()]
+        return Counter(
+            {
+                "late": sum(one.late for one in counters),
+                "malformed": sum(one.malformed for one in counters),
+                "no-room": sum(one.dropped for one in counters),
+            }
+        )
 
     def conditions(self) -> list[Condition]:
         return [condition for one in self.bins.values() for condition in one.conditions()]

@@ -7,21 +7,24 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from mercury.bus import Bus
 from mercury.config.settings import PipelineSettings
 from mercury.detection import CongestionRule, KindRule
-from mercury.model.errors import ConfigurationError, JobFailedError
+from mercury.model.errors import BusError, ConfigurationError, JobFailedError
 from mercury.model.message import Address
 from mercury.pipeline.alerts_sink import AlertsSink
 from mercury.pipeline.congestion_job import CongestionJob
 from mercury.pipeline.core_job import CoreJob
 from mercury.pipeline.event_job import EventJob
 from mercury.pipeline.history_job import HistoryJob
+from mercury.pipeline.history_journal import locked
 from mercury.pipeline.schemas import RECORD
 from mercury.pipeline.session import start_session
 from mercury.pipeline.sources import spark_settings
@@ -33,6 +36,8 @@ log = logging.getLogger(__name__)
 _TICK_S = 0.2
 _FORGET_S = 600.0
 _FINISH_S = 8.0
+# What a call of a JVM that was killed raises.
+_GONE = (Py4JError, ConnectionError)
 
 
 class Pipeline(Service):
@@ -58,6 +63,7 @@ class Pipeline(Service):
         self._jobs: list[CoreJob] = []
         self._history: HistoryJob | None = None
         self._queries: dict[str, StreamingQuery] = {}
+        self._held = ExitStack()  # the checkpoint is ours
 
     def statistics(self) -> Statistics:
         counters: Counter[str] = Counter()
@@ -77,6 +83,8 @@ class Pipeline(Service):
 
     async def _start(self) -> None:
         checkpoint = self._checkpoint()
+        refusal = f"another pipeline works with {checkpoint}"
+        self._held.enter_context(locked(checkpoint, self.part, refusal=refusal))
         log.info("Spark is starting (%s)", self.settings.spark_master)
         conf = await asyncio.to_thread(spark_settings, self._bus_uri)
         self._spark = await asyncio.to_thread(
@@ -113,13 +121,27 @@ class Pipeline(Service):
         return Path(f"{path}-{what}")
 
     async def _stop(self) -> None:
-        await asyncio.to_thread(_finish, list(self._queries.values()))
-        if self._history is not None:
-            await asyncio.to_thread(self._history.stop)
-        if self._spark is not None:
-            await asyncio.to_thread(self._spark.stop)
+        try:
+            await asyncio.to_thread(_finish, list(self._queries.values()))
+            if self._history is not None:
+                await asyncio.to_thread(self._history.stop)
+            if self._spark is not None:
+                await asyncio.to_thread(self._spark.stop)
+        except _GONE as error:
+            log.warning("Spark was gone before it was stopped: %s", error)
+        finally:
+            self._held.close()
 
     async def _watch(self) -> None:
+        """Look after the jobs, and fail with them; the next try may well succeed."""
+        try:
+            await self._tend()
+        except _GONE as error:
+            raise JobFailedError(f"Spark does not answer: {error}") from error
+        except BusError as error:
+            raise JobFailedError(f"the bus does not take what was found: {error}") from error
+
+    async def _tend(self) -> None:
         """Judge ended intervals, and fail with a query."""
         assert self._sink is not None
         forget_at = now() + _FORGET_S

@@ -1,0 +1,241 @@
+"""The pipeline is killed while events come: none is lost, no alert is doubled, poison is passed."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import socket
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from faults.eventful import ALONE, RULES, TOGETHER, Eventful, Place, due, place_of
+from faults.family import Family, wait_for
+from integration.processes import Process
+from pyspark.sql import SparkSession
+
+from mercury.bench.processes import free_port, health
+from mercury.bus import Bus, Retention
+from mercury.bus.record_reader import RecordReader
+from mercury.bus.sqlite import SqliteBus
+from mercury.config import load_settings
+from mercury.model import topics
+from mercury.model.message import Message
+from mercury.pipeline.alerts_sink import AlertsSink
+from mercury.pipeline.event_job import EventJob
+from mercury.pipeline.history_journal import locked
+from mercury.service import now_us
+from mercury.wire import decode
+
+START_S = 180.0
+PATIENCE_S = 60.0
+END_S = 20.0
+TRY_AGAIN = 75
+EVENTS = f"{topics.EVENTS_PREFIX}*"
+
+
+class Life:
+    """One run of `mercury pipeline`, and the processes it starts."""
+
+    def __init__(self, folder: Path) -> None:
+        self.metrics_port = free_port(socket.SOCK_STREAM)
+        self._process = Process(
+            folder,
+            "pipeline",
+            *("--bus", f"sqlite:{folder / 'bus.db'}", "--config", str(folder / "mercury.toml")),
+            *("--metrics-port", str(self.metrics_port)),
+        )
+        self.family = Family(self._process.process.pid)
+
+    def goes_on(self) -> bool:
+        """True, unless it has ended by itself."""
+        assert self._process.process.poll() is None, self.log
+        return True
+
+    @property
+    def log(self) -> str:
+        return self._process.log
+
+    def ended(self) -> int:
+        """Wait until it has ended, and return the exit code."""
+        code = self._process.process.wait(PATIENCE_S)
+        self.is_gone()
+        return code
+
+    def kill(self) -> None:
+        """Kill the process itself; what it has started must find out."""
+        self.family.look()
+        self._process.process.kill()
+        self.ended()
+
+    def kill_spark(self) -> int:
+        """Kill the JVM; returns the code that the process then ends with."""
+        self.family.look()
+        jvm = self.family.command("SparkSubmit")
+        assert jvm is not None
+        os.kill(jvm, signal.SIGKILL)
+        return self.ended()
+
+    def is_gone(self) -> None:
+        wait_for(lambda: not self.family.living(), END_S, "the end of Spark's processes")
+
+    def end(self) -> None:
+        """Leave nothing behind, whatever went wrong."""
+        self.family.look()
+        if self._process.process.poll() is None:
+            self._process.process.kill()
+        self._process.process.wait()
+        self.family.end()
+
+    def position(self) -> float | None:
+        """How far events have been read."""
+        return (health(self.metrics_port) or {}).get("events_position")
+
+    def dropped(self) -> dict[str, float]:
+        """What was dropped in this life, by reason."""
+        page = urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=5.0)
+        pattern = r'^mercury_pipeline_dropped_total\{reason="([^"]+)"\} (\S+)$'
+        return {
+            reason: float(count)
+            for reason, count in re.findall(pattern, page.read().decode(), re.MULTILINE)
+        }
+
+
+class Lives:
+    """One life after the other, on one bus and one checkpoint."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / "mercury.toml").write_text(RULES)
+        self._folder = folder
+        self._lives: list[Life] = []
+
+    def begin(self) -> Life:
+        self._lives.append(Life(self._folder))
+        return self._lives[-1]
+
+    def end(self) -> None:
+        for life in self._lives:
+            life.end()
+
+
+class Told:
+    """The alerts on the bus, as they come."""
+
+    def __init__(self, bus: Bus) -> None:
+        self.alerts: list[Message] = []
+        self._consumer = bus.subscribe(topics.ALERTS, start="earliest")
+
+    def look(self) -> list[Message]:
+        """All alerts until now."""
+        while records := self._consumer.poll(4096):
+            self.alerts += [decode(record.value) for record in records]
+        return self.alerts
+
+    def more(self, life: Life) -> None:
+        """Wait until another one comes in this life."""
+        before = len(self.look())
+        wait_for(lambda: life.goes_on() and len(self.look()) > before, START_S, "another alert")
+
+    def of(self, kind: str) -> Counter[Place]:
+        """How often each place was told of."""
+        events = [one.event for one in self.look()]
+        return Counter(place_of(event) for event in events if event and event.kind == kind)
+
+
+@pytest.fixture
+def buses(tmp_path: Path) -> Iterator[tuple[Bus, Bus]]:
+    """The bus, once to write and once to read."""
+    path, kept = tmp_path / "bus.db", Retention(None, None)
+    writes, reads = SqliteBus(path, retention=kept), SqliteBus(path, retention=kept)
+    yield writes, reads
+    reads.close()
+    writes.close()
+
+
+@pytest.fixture
+def lives(tmp_path: Path) -> Iterator[Lives]:
+    lives = Lives(tmp_path)
+    yield lives
+    lives.end()
+
+
+def test_killed_at_random_moments(
+    spark: SparkSession, buses: tuple[Bus, Bus], lives: Lives, tmp_path: Path
+) -> None:
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    writes, reads = buses
+    world, alerts = Eventful(writes, rng), Told(reads)
+    reader = RecordReader(tmp_path / "bus.db")
+
+    with world.going_on():
+        life = lives.begin()
+        time.sleep(rng.uniform(0.5, 6.0))  # while it still starts
+        life.kill()
+
+        life = lives.begin()
+        alerts.more(life)
+        time.sleep(rng.uniform(0.0, 2.0))
+        if rng.random() < 0.5:
+            life.kill()
+        else:
+            assert life.kill_spark() == TRY_AGAIN, life.log
+
+        life = lives.begin()
+        alerts.more(life)
+        time.sleep(rng.uniform(0.0, 2.0))
+    # Nothing happens any more: what is read now and not judged is for the next life to judge.
+    wait_for(lambda: caught_reading(world, life, alerts, reader), PATIENCE_S, "one not judged yet")
+    dropped = life.dropped()
+    life.kill()
+    assert dropped.keys() == {"malformed", "no-event", "version"}
+
+    expected = due(reads)
+    with job_going_on(spark, tmp_path, reads) as job:
+        missing = lambda: expected[TOGETHER] - alerts.of(TOGETHER).keys()  # noqa: E731
+        wait_for(lambda: job.tick() or not missing(), PATIENCE_S, "the rest of the incidents")
+        assert job.counters["events_rows"] == 0  # all had been read
+
+    for kind, places in expected.items():
+        found = alerts.of(kind)
+        assert sorted(places - found.keys()) == [], f"{kind} lost, seed {seed}"
+        assert sorted(found.keys() - places) == [], f"{kind} invented, seed {seed}"
+        assert {place: n for place, n in found.items() if n > 1} == {}, f"doubled, seed {seed}"
+    assert len({one.id for one in alerts.look()}) == len(alerts.look()), f"seed {seed}"
+    assert len(expected[ALONE]) > 1000
+    assert len(expected[TOGETHER]) > 20
+
+
+def caught_reading(world: Eventful, life: Life, alerts: Told, reader: RecordReader) -> bool:
+    """Whether a new incident is not told of yet when the pipeline has read all there is."""
+    place = world.incident()
+    end = sum(reader.ends([EVENTS]).values())
+    wait_for(lambda: life.position() == end, PATIENCE_S, "all events being read")
+    return (place.lat, place.lon) not in alerts.of(TOGETHER)
+
+
+def test_a_second_pipeline_is_refused(lives: Lives, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "bus.db-pipeline"
+    with locked(checkpoint, "pipeline"):
+        life = lives.begin()
+        assert life.ended() == 1
+    assert f"another pipeline works with {checkpoint}" in " ".join(life.log.split())
+
+
+@contextmanager
+def job_going_on(spark: SparkSession, folder: Path, bus: Bus) -> Iterator[EventJob]:
+    """The last life, in this process: it goes on from the same checkpoint."""
+    settings, checkpoint = load_settings(folder / "mercury.toml"), folder / "bus.db-pipeline"
+    job = EventJob(settings.detection.rules(), AlertsSink(bus, now_us()), checkpoint, now_us)
+    query = job.start(spark, f"sqlite:{folder / 'bus.db'}")
+    try:
+        yield job
+    finally:
+        query.stop()

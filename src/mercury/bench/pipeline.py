@@ -124,13 +124,14 @@ def _offer(bus: Bus, uri: str, port: int, rate: int, seconds: float) -> dict[str
             if position:
                 lags.append((elapsed, reader.ends([topics.REPORTS])[topics.REPORTS] - position))
         time.sleep(_TURN_S)
+    offered_per_s = sent / (time.perf_counter() - begun)
     reader.close()
     # The first third is the warm-up; then the lag must not grow.
     steady = np.array([lag for at, lag in lags if at > seconds / 3])
     when = np.array([at for at, lag in lags if at > seconds / 3])
     growth = float(np.polyfit(when, steady, 1)[0]) if len(steady) > 2 else float("nan")
     return {
-        "offered_per_s": round(sent / seconds),
+        "offered_per_s": round(offered_per_s),
         "lag_median": float(np.median(steady)) if len(steady) else float("nan"),
         "lag_growth_per_s": round(growth, 1),
     }

@@ -115,10 +115,17 @@ def pipeline(
     rate: Annotated[int, typer.Option(min=1000, help="Reports a second")] = 50_000,
     seconds: Annotated[float, typer.Option(min=10.0, help="How long these are offered")] = 60.0,
     rows: Annotated[int, typer.Option(min=1000, help="Reports of the batch")] = 10_000_000,
+    bus: Annotated[
+        str | None,
+        typer.Option(help="kafka alone times events over a broker of its own", metavar="kafka"),
+    ] = None,
     log: LogOption = DEFAULT_LOG,
     as_json: frame.JsonOption = False,
 ) -> None:
     """From event to alert, reports a second, and batches beside DuckDB and Polars."""
+    if bus is not None:
+        _pipeline_over_kafka(bus, events, log, as_json)
+        return
     try:
         from mercury.bench import pipeline as pipeline_bench
         from mercury.bench.pipeline_batch import compare
@@ -127,13 +134,10 @@ def pipeline(
             f"this needs {error.name}: pip install 'mercury-messaging[pipeline,bench]'"
         ) from None
 
-    def say(text: str) -> None:
-        frame.progress.print(text, markup=False)
-
-    found = np.array(pipeline_bench.latency("", events, say))
-    taken = pipeline_bench.sustained(rate, seconds, say)
+    found = np.array(pipeline_bench.latency("", events, _say))
+    taken = pipeline_bench.sustained(rate, seconds, _say)
     with tempfile.TemporaryDirectory(prefix="mercury-bench-") as folder:
-        batch_s = compare(rows, Path(folder), say)
+        batch_s = compare(rows, Path(folder), _say)
     kept_up = taken["lag_growth_per_s"] < 0.01 * rate
     result: dict[str, Any] = {
         "bench": "pipeline",
@@ -150,6 +154,31 @@ def pipeline(
         return
     _table(("latency_p50_ms", "latency_p99_ms", "sustained_reports_per_s"), [result])
     _table(("spark", "duckdb", "polars"), [batch_s])
+
+
+def _pipeline_over_kafka(bus: str, events: int, log: Path, as_json: bool) -> None:
+    """The way from event to alert, in small batches and in real-time mode."""
+    from mercury.bench import pipeline as pipeline_bench
+    from mercury.bench import pipeline_realtime
+
+    if bus != "kafka":
+        raise ConfigurationError(f"--bus takes kafka here, not {bus!r}")
+    with running_kafka(KafkaBroker()) as kafka:
+        batches = pipeline_bench.latency(processes.fresh_bus(kafka.uri, ""), events, _say)
+        real_time = pipeline_realtime.latency(processes.fresh_bus(kafka.uri, ""), events, _say)
+    result: dict[str, Any] = {"bench": "pipeline", "bus": "kafka"}
+    for name, found in (("latency", batches), ("realtime", real_time)):
+        for share in (50, 99):
+            result[f"{name}_p{share}_ms"] = round(float(np.percentile(found, share)), 1)
+    record.append(log, result, {"events": events})
+    if as_json:
+        frame.print_json(result)
+    else:
+        _table(tuple(key for key in result if key.endswith("_ms")), [result])
+
+
+def _say(text: str) -> None:
+    frame.progress.print(text, markup=False)
 
 
 def _search(load: echo_bench.EchoLoad) -> float:

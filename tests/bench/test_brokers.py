@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -36,9 +37,9 @@ def test_it_runs_and_every_message_is_answered_once(tmp_path: Path) -> None:
         assert (row["messages"], row["duplicates"]) == (200, 0)
         assert row["larger_share"] == 1.0 if row["brokers"] == 1 else row["larger_share"] < 1.0
         assert row["cpu_us"] > 0
-    best = [max(row["per_s"] for row in result["rows"][at::2]) for at in (0, 1)]
-    assert [result["one_per_s"], result["two_per_s"]] == best
-    assert result["ratio"] == pytest.approx(best[1] / best[0], abs=0.001)
+    found = [median(row["per_s"] for row in result["rows"][at::2]) for at in (0, 1)]
+    assert [result["one_per_s"], result["two_per_s"]] == found
+    assert result["ratio"] == pytest.approx(found[1] / found[0], abs=0.001)
     assert result["ceiling"] > 0
     logged = json.loads(log.read_text("utf-8"))
     assert logged["parameters"] == {"messages": 200, "interests": 20, "rounds": 2}

@@ -47,6 +47,7 @@ history_interval_s = 1.0
 """
 PLACES = [Position(40.70 + number * 0.01, -111.90) for number in range(6)]
 READ_S = 150.0
+QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # the test is over before better code pays
 Row = tuple[str, bytes, bytes, tuple[tuple[str, bytes], ...], int]
 
 
@@ -89,6 +90,7 @@ class Embedded:
         self.uri = f"sqlite:{folder / 'bus.db'}"
         self.bus = open_bus(self.uri)
         self.command = [sys.executable, "-m", "mercury", "pipeline", "--spark-master", "local[2]"]
+        self.command += ["--spark-conf", f"spark.driver.extraJavaOptions={QUICK} -Xss4m"]
 
     def put(self, rows: list[Row]) -> None:
         with mock.patch.object(time, "time_ns") as clock:
@@ -113,6 +115,7 @@ class Cluster:
             str(spark_home() / "bin" / "spark-submit"), "--master", spark.master, "--jars", jars,
             "--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.executor.memory=512m",
             "--conf", "spark.sql.shuffle.partitions=2", "--conf", "spark.log.level=WARN",
+            "--driver-java-options", QUICK, "--conf", f"spark.executor.extraJavaOptions={QUICK}",
             str(entry), "pipeline",
         ]  # fmt: skip
 

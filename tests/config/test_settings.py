@@ -298,3 +298,17 @@ def test_written_toml_is_read_back() -> None:
     assert load_settings(write(text)).model_dump() == settings.model_dump()
     assert "# UDP port to receive packets on; 0 takes a free one\nport = 1\n" in text
     assert "\n# Durable topics\n[bus]\n" in text
+
+
+def test_a_table_of_free_keys(tmp_path: Path) -> None:
+    path = tmp_path / "city.toml"
+    path.write_text('[pipeline.spark_conf]\n"spark.executor.memory" = "4g"\nplain = "x"\n')
+    assert load_settings(path).pipeline.spark_conf == {
+        "spark.executor.memory": "4g",
+        "plain": "x",
+    }
+    written = tmp_path / "written.toml"
+    written.write_text(to_toml(load_settings(path)))
+    assert load_settings(written).pipeline.spark_conf == load_settings(path).pipeline.spark_conf
+    shown = {one.name: (one.value, one.origin) for one in describe(load_settings(path))}
+    assert shown["pipeline.spark_conf.spark.executor.memory"] == ("4g", "file")

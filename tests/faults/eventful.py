@@ -23,6 +23,9 @@ RULES = f"""
 [pipeline]
 history = false
 
+[pipeline.spark_conf]
+"spark.driver.extraJavaOptions" = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m"
+
 [detection.congestion]
 enabled = false
 

@@ -8,7 +8,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
@@ -146,7 +146,7 @@ def _read_flags(overrides: Mapping[str, object]) -> _Layer:
 
 def _check_known(layer: _Layer, name: str) -> None:
     fields = _fields(name)
-    if name in fields:
+    if name in fields or _is_in_free_table(name, fields):
         return
     # A setting under the wrong section is likelier than a slip of the pen.
     key = name.rpartition(".")[2]
@@ -157,6 +157,12 @@ def _check_known(layer: _Layer, name: str) -> None:
         raise ConfigurationError(f"{label} is not a setting")
     suggestion = _variable(likely[0]) if layer.origin == "environment" else likely[0]
     raise ConfigurationError(f"{label} is not a setting, did you mean {suggestion}?")
+
+
+def _is_in_free_table(name: str, fields: Mapping[str, FieldInfo]) -> bool:
+    """Whether it stands in a table whose keys are the user's own, with dots or without."""
+    tables = (known for known in fields if name.startswith(f"{known}."))
+    return any(get_origin(fields[known].annotation) is dict for known in tables)
 
 
 def _is_table(name: str) -> bool:

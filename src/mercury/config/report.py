@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from pydantic import BaseModel, SecretStr
 
@@ -58,8 +58,14 @@ def _table_lines(table: BaseModel, path: str) -> Iterator[str]:
             yield from ("", f"# {field.description}", *_table_lines(value, f"{path}.{key}"))
         elif isinstance(value, dict):
             yield from ("", f"# {field.description}")
+            plain = {name: inner for name, inner in value.items() if not _is_table(inner)}
+            if plain or not value:
+                yield f"[{path}.{key}]"
+            for name, inner in plain.items():
+                yield f"{_toml_key(name)} = {_toml_value(_masked(inner))}"
             for name, inner in value.items():
-                yield from _table_lines(inner, f"{path}.{key}.{_toml_key(name)}")
+                if _is_table(inner):
+                    yield from _table_lines(inner, f"{path}.{key}.{_toml_key(name)}")
 
 
 def _walk(model: BaseModel, prefix: str = "") -> Iterator[tuple[str, object, str]]:
@@ -69,9 +75,16 @@ def _walk(model: BaseModel, prefix: str = "") -> Iterator[tuple[str, object, str
             yield from _walk(value, f"{prefix}{key}.")
         elif isinstance(value, dict):
             for name, inner in value.items():
-                yield from _walk(inner, f"{prefix}{key}.{name}.")
+                if _is_table(inner):
+                    yield from _walk(inner, f"{prefix}{key}.{name}.")
+                else:
+                    yield f"{prefix}{key}.{name}", inner, field.description or ""
         else:
             yield prefix + key, value, field.description or ""
+
+
+def _is_table(value: object) -> TypeGuard[BaseModel]:
+    return isinstance(value, BaseModel)
 
 
 def _masked(value: object) -> object:

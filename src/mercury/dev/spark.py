@@ -30,10 +30,12 @@ class SparkCluster:
     """Starts and stops a master and workers; applications go to `master`."""
 
     def __init__(self, *, workers: int = 2, cores: int = 1, memory: str = "1g") -> None:
+        if not re.fullmatch(r"[1-9]\d*[mg]", memory):
+            raise DevError(f"a worker's memory is a number with m or g, not {memory!r}")
         self.workers, self.cores, self.memory = workers, cores, memory
         self.port = free_port()
         self.folder = Path(tempfile.mkdtemp(prefix="mercury-spark-"))
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     @property
     def master(self) -> str:
@@ -59,12 +61,12 @@ class SparkCluster:
 
     def running(self) -> bool:
         """Whether all processes live."""
-        return all(process.poll() is None for process in self._processes)
+        return all(process.poll() is None for process in self._processes.values())
 
     def close(self) -> None:
         """Stop the workers, then the master, and remove what they wrote."""
         while self._processes:
-            stop(self._processes.pop())
+            stop(self._processes.popitem()[1])
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def __enter__(self) -> Self:
@@ -87,16 +89,14 @@ class SparkCluster:
         home = spark_home()
         command = [find_java(), *_JVM, "-cp", f"{home / 'jars'}/*", main, *arguments]
         with (self.folder / f"{name}.log").open("ab") as output:
-            self._processes.append(
-                subprocess.Popen(
-                    command,
-                    env={**os.environ, **_environment(home)},
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    start_new_session=True,
-                    preexec_fn=end_with_parent(),
-                )
+            self._processes[name] = subprocess.Popen(
+                command,
+                env={**os.environ, **_environment(home)},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                preexec_fn=end_with_parent(),
             )
 
     def _registered(self) -> int:
@@ -104,10 +104,14 @@ class SparkCluster:
         return len(set(re.findall(r"Registering worker (\S+) with", said)))
 
     def _last_words(self) -> str:
-        for log in sorted(self.folder.glob("*.log")):
-            if lines := log.read_text("utf-8", errors="replace").strip().splitlines():
-                return lines[-1]
-        return "it said nothing"
+        """What is in the log of the process that has ended."""
+        for name, process in self._processes.items():
+            if process.poll() is not None:
+                said = (self.folder / f"{name}.log").read_text("utf-8", errors="replace")
+                lines = said.strip().splitlines() or ["it said nothing"]
+                wrong = [line for line in lines if "Exception" in line or "Error" in line]
+                return f"{name}: {(wrong or lines)[-1]}"
+        return "nobody knows why"
 
 
 def _environment(home: Path) -> dict[str, str]:

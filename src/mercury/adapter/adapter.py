@@ -14,7 +14,7 @@ from mercury.adapter.interests import MAX_PER_CLIENT, Interests
 from mercury.adapter.missed import AddressedAlert, MissedAlerts
 from mercury.adapter.outbound import FanOut, Outbound
 from mercury.adapter.standing import StandingAlerts
-from mercury.bus import Bus, Consumer, FromTime, Record
+from mercury.bus import Bus, Consumer, FromTime, Record, catch_up
 from mercury.config.settings import AdapterSettings
 from mercury.geo import contains, haversine_m, overlaps
 from mercury.model import topics
@@ -138,7 +138,8 @@ class Adapter(Service):
         alerts = self.bus.subscribe(topics.ALERTS, start=lookback)
         answers = self.bus.subscribe((topics.REPLIES, topics.MATCHES))
         self._consumers = [alerts, answers]
-        while records := alerts.poll(_READ_BATCH):
+        # Every alert in force is known before the first client asks what it missed.
+        for records in catch_up(alerts, _READ_BATCH):
             self._on_records(records)
         self.spawn(self._consume(alerts))
         self.spawn(self._consume(answers))

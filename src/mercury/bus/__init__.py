@@ -10,6 +10,7 @@ from mercury.bus.api import (
     Retention,
     Start,
 )
+from mercury.bus.catching_up import catch_up
 from mercury.bus.registry import open_bus
 
 __all__ = [
@@ -21,5 +22,6 @@ __all__ = [
     "Record",
     "Retention",
     "Start",
+    "catch_up",
     "open_bus",
 ]

@@ -13,7 +13,7 @@ from typing import Literal
 from rich.console import Console
 from rich.table import Table
 
-from mercury.bus import FromTime
+from mercury.bus import FromTime, catch_up
 from mercury.cli import frame
 from mercury.client import Client
 from mercury.config import Settings
@@ -121,7 +121,7 @@ def _bus(settings: Settings) -> tuple[Finding, dict[str, dict[str, float]]]:
     try:
         recent = FromTime(now_us() - int(2.5 * STATUS_INTERVAL_S * 1e6))
         consumer = bus.subscribe((topics.STATUS,), start=recent)
-        while records := consumer.poll():
+        for records in catch_up(consumer):
             for record in records:
                 try:
                     values = decode(record.value).values

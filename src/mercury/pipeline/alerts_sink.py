@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 
-from mercury.bus import Bus, FromTime
+from mercury.bus import Bus, FromTime, catch_up
 from mercury.detection import Condition, Verdict
 from mercury.model import topics
 from mercury.model.area import Position
@@ -38,7 +38,7 @@ class AlertsSink:
     def _read_told(self, now_us: int) -> None:
         start = FromTime(now_us - int(LOOKBACK_S * 1e6))
         consumer = self.bus.subscribe(topics.ALERTS, start=start)
-        while records := consumer.poll(4096):
+        for records in catch_up(consumer, 4096):
             for record in records:
                 try:
                     envelope = parse(record.value)

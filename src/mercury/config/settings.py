@@ -186,6 +186,10 @@ class PipelineSettings(Section):
     history_interval_s: float = Field(
         default=10.0, gt=0, description="What came is added to the stored tables so often"
     )
+    share_classes: bool = Field(
+        default=True,
+        description="Whether what Java needs for a quicker start is kept, once, in the background",
+    )
     metrics_port: int | None = Field(
         default=None,
         ge=0,

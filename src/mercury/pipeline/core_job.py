@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 # When nothing waits to be read, all that was appended until so long ago has been read.
 _SETTLED_S = 1.0
 _SOURCE_S = 60.0
+_FIRST_LOOK_S = 20.0
 
 
 class Core(Protocol):
@@ -88,6 +89,18 @@ class CoreJob(ABC):
         )
         self._await_source(self.query)
         return self.query
+
+    def await_first_look(self) -> bool:
+        """Wait until what was on the bus has been judged: whether that was anything."""
+        deadline = time.monotonic() + _FIRST_LOOK_S
+        query = self.query
+        while query is not None and query.isActive and time.monotonic() < deadline:
+            if self._batch is not None:
+                return True
+            if query.status["message"].startswith("Waiting"):
+                return self._batch is not None
+            time.sleep(0.02)
+        return False
 
     def _await_source(self, query: StreamingQuery) -> None:
         """Wait for Spark to reach the source: two at once can miss each other's sockets."""

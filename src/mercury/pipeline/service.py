@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import signal
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -36,6 +39,7 @@ log = logging.getLogger(__name__)
 _TICK_S = 0.2
 _FORGET_S = 600.0
 _FINISH_S = 8.0
+_CALM_S = 60.0
 # What a call of a JVM that was killed raises.
 _GONE = (Py4JError, ConnectionError)
 
@@ -91,15 +95,15 @@ class Pipeline(Service):
             start_session, self.settings.spark_master, settings=conf | self.settings.spark_conf
         )
         log.info("Spark is up; the jobs are starting")
-        await asyncio.to_thread(_warm_up, self._spark)
         sink = await asyncio.to_thread(AlertsSink, self.bus, now_us(), self.settings.id)
         self._sink = sink
-        self._jobs = [EventJob(self._rules, sink, checkpoint, now_us)]
+        # What waits for the events job shall not wait for the others to start beside it.
+        events_job = EventJob(self._rules, sink, checkpoint, now_us)
+        await self._begin(events_job)
+        if not await asyncio.to_thread(events_job.await_first_look):
+            await asyncio.to_thread(_warm_up, self._spark)
         if self._congestion is not None:
-            self._jobs.append(CongestionJob(self._congestion, sink, checkpoint, now_us))
-        for job in self._jobs:
-            query = await asyncio.to_thread(job.start, self._spark, self._bus_uri)
-            self._queries[job.name] = query
+            await self._begin(CongestionJob(self._congestion, sink, checkpoint, now_us))
         if self.settings.history:
             folder = self.settings.history_folder or self._beside_bus("history")
             interval_s = self.settings.history_interval_s
@@ -107,6 +111,13 @@ class Pipeline(Service):
             query = await asyncio.to_thread(self._history.start, self._spark, self._bus_uri)
             self._queries["history"] = query
         self.spawn(self._watch())
+        if self.settings.share_classes and self.settings.spark_master.startswith("local"):
+            self.spawn(_share_classes())
+
+    async def _begin(self, job: CoreJob) -> None:
+        assert self._spark is not None
+        self._jobs.append(job)
+        self._queries[job.name] = await asyncio.to_thread(job.start, self._spark, self._bus_uri)
 
     def _checkpoint(self) -> Path:
         return self.settings.checkpoint or self._beside_bus("pipeline")
@@ -168,6 +179,27 @@ def _finish(queries: Iterable[StreamingQuery]) -> None:
                 break
             time.sleep(0.02)
         query.stop()
+
+
+async def _share_classes() -> None:
+    """Have the next start be quicker: once, by a process of its own, when this start is over."""
+    await asyncio.sleep(_CALM_S)
+    command = [sys.executable, "-m", "mercury.pipeline.class_training"]
+    quiet = asyncio.subprocess.DEVNULL
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True
+        )
+    except OSError as error:
+        log.debug("the next start will be no quicker: %s", error)
+        return
+    try:
+        code = await process.wait()
+        log.debug("Spark's classes are kept" if code == 0 else "Spark's classes were not kept")
+    finally:
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)  # its Java, too
+            await process.wait()
 
 
 def _warm_up(spark: SparkSession) -> None:

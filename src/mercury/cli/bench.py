@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +20,7 @@ from mercury.bench import ingest as ingest_bench
 from mercury.bench import processes, record
 from mercury.cli import frame
 from mercury.cli.dev import running_kafka
+from mercury.cli.waiting import steps
 from mercury.dev import KafkaBroker
 from mercury.model.errors import ConfigurationError, PipelineError
 
@@ -61,27 +62,33 @@ def echo(
     """Round trips through client, adapter, durable bus, broker and back (Mercury §7.3)."""
     wanted = [float(rate) for rate in _numbers(rates)]
     runs, floors = [], []
-    floor_load = echo_bench.FloorLoad()
-    try:
-        for rate in wanted:
-            frame.progress.print(f"floor: bare asyncio echo at {rate:,g}/s")
-            floors.append(floor_load.run(rate, min(seconds or 3.0, 3.0) if rate > 1 else 5.0))
-    finally:
-        floor_load.close()
     max_lossless = 0.0
-    with _bus_for(bus) as uri, processes.adapter(uri) as (port, _), processes.broker(uri):
+    with steps("bench echo") as say:
+        floor_load = echo_bench.FloorLoad()
+        try:
+            for rate in wanted:
+                say(f"floor: bare asyncio echo at {rate:,g}/s")
+                floors.append(floor_load.run(rate, min(seconds or 3.0, 3.0) if rate > 1 else 5.0))
+        finally:
+            floor_load.close()
+    with (
+        _bus_for(bus) as uri,
+        steps("bench echo") as say,
+        processes.adapter(uri) as (port, _),
+        processes.broker(uri),
+    ):
         load = echo_bench.EchoLoad(port, clients)
         warm_up_s = _WARM_UP_S if bus != "kafka" else _NEW_KAFKA_WARM_UP_S
-        frame.progress.print(f"echo: warm-up of {warm_up_s:g} s, not counted")
+        say(f"echo: warm-up of {warm_up_s:g} s, not counted")
         load.run(1000.0, warm_up_s)
         for rate in wanted:
             duration = seconds or (_PAPER_BASELINE_S if rate <= 1 else _SECONDS)
-            frame.progress.print(f"echo: {rate:,g}/s for {duration:g} s")
+            say(f"echo: {rate:,g}/s for {duration:g} s")
             runs.append(load.run(rate, duration))
             if runs[-1].lossless:
                 max_lossless = max(max_lossless, rate)
         if search:
-            max_lossless = max(max_lossless, _search(load))
+            max_lossless = max(max_lossless, _search(load, say))
         load.close()
     floor_at = min(range(len(wanted)), key=lambda at: abs(wanted[at] - _FLOOR_RATE))
     result: dict[str, Any] = {
@@ -134,10 +141,11 @@ def pipeline(
             f"this needs {error.name}: pip install 'mercury-messaging[pipeline,bench]'"
         ) from None
 
-    found = np.array(pipeline_bench.latency("", events, _say))
-    taken = pipeline_bench.sustained(rate, seconds, _say)
-    with tempfile.TemporaryDirectory(prefix="mercury-bench-") as folder:
-        batch_s = compare(rows, Path(folder), _say)
+    with steps("bench pipeline") as say:
+        found = np.array(pipeline_bench.latency("", events, say))
+        taken = pipeline_bench.sustained(rate, seconds, say)
+        with tempfile.TemporaryDirectory(prefix="mercury-bench-") as folder:
+            batch_s = compare(rows, Path(folder), say)
     kept_up = taken["lag_growth_per_s"] < 0.01 * rate
     result: dict[str, Any] = {
         "bench": "pipeline",
@@ -163,9 +171,9 @@ def _pipeline_over_kafka(bus: str, events: int, log: Path, as_json: bool) -> Non
 
     if bus != "kafka":
         raise ConfigurationError(f"--bus takes kafka here, not {bus!r}")
-    with running_kafka(KafkaBroker()) as kafka:
-        batches = pipeline_bench.latency(processes.fresh_bus(kafka.uri, ""), events, _say)
-        real_time = pipeline_realtime.latency(processes.fresh_bus(kafka.uri, ""), events, _say)
+    with running_kafka(KafkaBroker()) as kafka, steps("bench pipeline") as say:
+        batches = pipeline_bench.latency(processes.fresh_bus(kafka.uri, ""), events, say)
+        real_time = pipeline_realtime.latency(processes.fresh_bus(kafka.uri, ""), events, say)
     result: dict[str, Any] = {"bench": "pipeline", "bus": "kafka"}
     for name, found in (("latency", batches), ("realtime", real_time)):
         for share in (50, 99):
@@ -177,15 +185,11 @@ def _pipeline_over_kafka(bus: str, events: int, log: Path, as_json: bool) -> Non
         _table(tuple(key for key in result if key.endswith("_ms")), [result])
 
 
-def _say(text: str) -> None:
-    frame.progress.print(text, markup=False)
-
-
-def _search(load: echo_bench.EchoLoad) -> float:
+def _search(load: echo_bench.EchoLoad, say: Callable[[str], None]) -> float:
     """Raise the rate until something is lost."""
     best = 0.0
     for rate in range(_SEARCH_FROM + _SEARCH_STEP, _SEARCH_TO, _SEARCH_STEP):
-        frame.progress.print(f"search: {rate:,}/s for {_SEARCH_SECONDS:g} s")
+        say(f"search: {rate:,}/s for {_SEARCH_SECONDS:g} s")
         if not load.run(float(rate), _SEARCH_SECONDS).lossless:
             break
         best = float(rate)
@@ -203,7 +207,8 @@ def fanout(
 ) -> None:
     """One alert to everyone in an area: until the last packet, and the adapter's longest stall."""
     counts = [int(count) for count in _numbers(clients)]
-    rows = fanout_bench.run(counts, rounds, frame.progress.print)
+    with steps("bench fanout") as say:
+        rows = fanout_bench.run(counts, rounds, say)
     result = {"bench": "fanout", "rows": rows}
     record.append(log, result, {"clients": counts, "rounds": rounds})
     if as_json:
@@ -221,7 +226,8 @@ def ingest(
 ) -> None:
     """Reports that one adapter process takes in: decoded, checked and on the bus."""
     wanted = [int(rate) for rate in _numbers(rates)]
-    rows = ingest_bench.run(wanted, seconds, frame.progress.print)
+    with steps("bench ingest") as say:
+        rows = ingest_bench.run(wanted, seconds, say)
     whole = [row["offered_per_s"] for row in rows if row["absorbed_share"] == 1.0]
     result = {"bench": "ingest", "rows": rows, "max_lossless_rate": max(whole, default=0)}
     record.append(log, result, {"rates": wanted, "seconds": seconds})
@@ -241,13 +247,11 @@ def brokers(
     as_json: frame.JsonOption = False,
 ) -> None:
     """Two brokers that share the work against one, when one has more than it can do."""
-    frame.progress.print("ceiling: the same matching in two bare processes, and in one")
-    ceiling = brokers_bench.ceiling(interests, rounds)
-    with _bus_for(bus) as uri:
+    with _bus_for(bus) as uri, steps("bench brokers") as say:
+        say("ceiling: the same matching in two bare processes, and in one")
+        ceiling = brokers_bench.ceiling(interests, rounds)
         warm_up = _NEW_KAFKA_WARM_UP_MESSAGES if bus == "kafka" else messages // 10
-        found = brokers_bench.run(
-            uri, messages, interests, rounds, warm_up, lambda text: frame.progress.print(text)
-        )
+        found = brokers_bench.run(uri, messages, interests, rounds, warm_up, say)
     rows = found.pop("rows")
     result = {"bench": "brokers", "bus": _bus_name(bus), **found, "ceiling": ceiling, "rows": rows}
     record.append(log, result, {"messages": messages, "interests": interests, "rounds": rounds})

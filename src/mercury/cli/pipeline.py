@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mercury.cli import frame
+from mercury.cli.waiting import waiting
 from mercury.config import Settings
 from mercury.model.errors import ConfigurationError, JobFailedError, PipelineError
+
+if TYPE_CHECKING:
+    from mercury.pipeline.service import Pipeline
 
 _TRY_AGAIN = 75  # EX_TEMPFAIL: whoever supervises should start it again
 
@@ -69,9 +75,19 @@ async def _run(settings: Settings) -> None:
         settings.detection.rules(),
         settings.detection.congestion_rule(),
     )
+    shown = asyncio.create_task(_show_start(service))
     try:
         await service.run()
     finally:
+        shown.cancel()
+        await asyncio.gather(shown, return_exceptions=True)
         bus.close()
     if not service.started:
         os._exit(0)  # a Spark that is half started would be waited for; its JVM ends with us
+
+
+async def _show_start(service: Pipeline) -> None:
+    """Show how far it is to who sits there; elsewhere the log tells."""
+    if sys.stdin.isatty():
+        with waiting("the pipeline is starting", lambda: service.stage):
+            await service.has_started.wait()

@@ -15,10 +15,12 @@ import typer
 
 from mercury.bus import Consumer
 from mercury.cli import frame
+from mercury.cli.waiting import waiting
 from mercury.config import Settings
 from mercury.java.runtime import find_java
 from mercury.model import topics
 from mercury.model.errors import ConfigurationError, JavaError, PacketError, PipelineError
+from mercury.model.message import Address
 from mercury.service.supervisor import Part, Supervisor, raise_if_failed
 from mercury.wire import decode
 
@@ -153,20 +155,24 @@ class _Machine:
         status = bus.subscribe((topics.STATUS,))
         supervisor = Supervisor(self._environment)
         begun = time.monotonic()
-        waiting: asyncio.Task[None] | None = None
+        watching: list[asyncio.Task[None]] = []
         try:
             await self._start(supervisor, status, stop, seconds)
             if self._sim is not None and not stop.is_set():
                 await supervisor.start(self._sim)
             if self._pipeline is not None:
-                waiting = asyncio.create_task(self._await_pipeline(supervisor, status, stop, begun))
+                alerts = bus.subscribe(topics.ALERTS)
+                watching = [
+                    asyncio.create_task(self._await_pipeline(supervisor, status, stop, begun)),
+                    asyncio.create_task(self._await_alert(alerts, begun)),
+                ]
             await _until(stop, supervisor, seconds)
         finally:
             ran_s = time.monotonic() - begun
             frame.progress.print("stopping …")
-            if waiting is not None:
-                waiting.cancel()
-                await asyncio.gather(waiting, return_exceptions=True)
+            for task in watching:
+                task.cancel()
+            await asyncio.gather(*watching, return_exceptions=True)
             await supervisor.stop()
             await asyncio.sleep(0)
         raise_if_failed(supervisor)
@@ -200,11 +206,26 @@ class _Machine:
         self, supervisor: Supervisor, status: Consumer, stop: asyncio.Event, begun: float
     ) -> None:
         """Say when the pipeline is there; what happens until then waits for it on the bus."""
-        frame.progress.print("waiting for Spark, which takes some seconds to start …")
         expected = len(self._parts) + 1
-        await _ready(status, supervisor, self._seen, expected, stop)
+        with waiting("Spark is starting"):
+            await _ready(status, supervisor, self._seen, expected, stop)
         if len(self._seen) >= expected:
             frame.progress.print(f"the pipeline is up after {time.monotonic() - begun:.0f} s")
+
+    async def _await_alert(self, alerts: Consumer, begun: float) -> None:
+        """Say when the pipeline has found something for the first time."""
+        with contextlib.closing(alerts):
+            while True:
+                for record in await alerts.read():
+                    with contextlib.suppress(PacketError):
+                        found = decode(record.value)
+                        if found.source == Address.service(self._settings.pipeline.id):
+                            frame.progress.print(
+                                f"the pipeline has found the first {found.topic}"
+                                f" after {time.monotonic() - begun:.0f} s",
+                                markup=False,
+                            )
+                            return
 
 
 async def _ready(

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from time import monotonic
 
 from mercury.cli import frame
 
 _QUIET_S = 2.0
 _TERMINAL_EVERY_S, _LOG_EVERY_S = 0.5, 10.0
+_STEPS_EVERY_S = 1.0  # drawing takes a millisecond, which a measurement may notice
 
 
 @contextmanager
-def waiting(title: str, progress: Callable[[], str] = str) -> Iterator[None]:
+def waiting(
+    title: str,
+    progress: Callable[[], str] = str,
+    *,
+    quiet_s: float = _QUIET_S,
+    every_s: float = _TERMINAL_EVERY_S,
+) -> Iterator[None]:
     """Show the title, `progress()` and the time: in place on a terminal, else a line at times."""
     ended = threading.Event()
-    thread = threading.Thread(target=_show, args=(title, progress, ended), daemon=True)
+    arguments = (title, progress, ended, quiet_s, every_s)
+    thread = threading.Thread(target=_show, args=arguments, daemon=True)
     thread.start()
     try:
         yield
@@ -26,9 +34,32 @@ def waiting(title: str, progress: Callable[[], str] = str) -> Iterator[None]:
         thread.join()
 
 
-def _show(title: str, progress: Callable[[], str], ended: threading.Event) -> None:
+@contextmanager
+def steps(title: str) -> Iterator[Callable[[str], None]]:
+    """Yield what is to be told of each step: shown as `waiting` does, elsewhere a line for each."""
+    terminal = frame.progress.is_terminal
+    current = ""
+
+    def say(text: str) -> None:
+        nonlocal current
+        current = text
+        if not terminal:
+            frame.progress.print(text, markup=False, soft_wrap=True)
+
+    shown = waiting(title, lambda: current, quiet_s=0.0, every_s=_STEPS_EVERY_S)
+    with shown if terminal else nullcontext():
+        yield say
+
+
+def _show(
+    title: str,
+    progress: Callable[[], str],
+    ended: threading.Event,
+    quiet_s: float,
+    every_s: float,
+) -> None:
     begun = monotonic()
-    if ended.wait(_QUIET_S):
+    if ended.wait(quiet_s):
         return
 
     def text() -> str:
@@ -40,6 +71,6 @@ def _show(title: str, progress: Callable[[], str], ended: threading.Event) -> No
         while not ended.wait(_LOG_EVERY_S):
             frame.progress.print(text(), markup=False, soft_wrap=True)
         return
-    with frame.progress.status(text()) as status:
-        while not ended.wait(_TERMINAL_EVERY_S):
+    with frame.progress.status(text(), refresh_per_second=2.0 / every_s) as status:
+        while not ended.wait(every_s):
             status.update(text())

@@ -111,7 +111,7 @@ def _end_java() -> None:
     """Java writes the archive when it ends, which it does when nobody talks to it."""
     gateway = SparkContext._gateway
     assert gateway is not None
-    process: subprocess.Popen[bytes] = gateway.proc  # type: ignore[attr-defined]
+    process: subprocess.Popen[bytes] = gateway.proc
     gateway.shutdown()
     assert process.stdin is not None
     process.stdin.close()

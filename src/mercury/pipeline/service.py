@@ -66,6 +66,7 @@ class Pipeline(Service):
         self._sink: AlertsSink | None = None
         self._jobs: list[CoreJob] = []
         self._history: HistoryJob | None = None
+        self.stage = ""  # of the start
         self._queries: dict[str, StreamingQuery] = {}
         self._held = ExitStack()  # the checkpoint is ours
 
@@ -90,34 +91,41 @@ class Pipeline(Service):
         refusal = f"another pipeline works with {checkpoint}"
         self._held.enter_context(locked(checkpoint, self.part, refusal=refusal))
         log.info("Spark is starting (%s)", self.settings.spark_master)
+        self.stage = "archives for Java"
         conf = await asyncio.to_thread(spark_settings, self._bus_uri)
+        self.stage = "Java and Spark's session"
         self._spark = await asyncio.to_thread(
             start_session, self.settings.spark_master, settings=conf | self.settings.spark_conf
         )
         log.info("Spark is up; the jobs are starting")
         sink = await asyncio.to_thread(AlertsSink, self.bus, now_us(), self.settings.id)
         self._sink = sink
-        # What waits for the events job shall not wait for the others to start beside it.
-        events_job = EventJob(self._rules, sink, checkpoint, now_us)
-        await self._begin(events_job)
-        if not await asyncio.to_thread(events_job.await_first_look):
+        # One after the other: the first batches of all at once would make each wait for all.
+        if not await self._begin(EventJob(self._rules, sink, checkpoint, now_us)):
             await asyncio.to_thread(_warm_up, self._spark)
         if self._congestion is not None:
             await self._begin(CongestionJob(self._congestion, sink, checkpoint, now_us))
         if self.settings.history:
             folder = self.settings.history_folder or self._beside_bus("history")
             interval_s = self.settings.history_interval_s
+            self.stage = "job history"
             self._history = HistoryJob(folder, checkpoint, interval_s=interval_s)
             query = await asyncio.to_thread(self._history.start, self._spark, self._bus_uri)
             self._queries["history"] = query
+            log.info("job history runs")
         self.spawn(self._watch())
         if self.settings.share_classes and self.settings.spark_master.startswith("local"):
             self.spawn(_share_classes())
 
-    async def _begin(self, job: CoreJob) -> None:
+    async def _begin(self, job: CoreJob) -> bool:
+        """Start a job, and wait until it has judged what was there: whether that was anything."""
         assert self._spark is not None
+        self.stage = f"job {job.name}"
         self._jobs.append(job)
         self._queries[job.name] = await asyncio.to_thread(job.start, self._spark, self._bus_uri)
+        found = await asyncio.to_thread(job.await_first_look)
+        log.info("job %s runs", job.name)
+        return found
 
     def _checkpoint(self) -> Path:
         return self.settings.checkpoint or self._beside_bus("pipeline")

@@ -6,6 +6,12 @@ import json
 import logging
 import sys
 import time
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    _Handler = logging.StreamHandler[TextIO]
+else:
+    _Handler = logging.StreamHandler
 
 
 class JsonLines(logging.Formatter):
@@ -24,9 +30,17 @@ class JsonLines(logging.Formatter):
         return json.dumps(entry)
 
 
+class _Stderr(_Handler):
+    """Writes to what stderr is now: a display in place redirects it while it is shown."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stream = sys.stderr
+        super().emit(record)
+
+
 def set_up_logs(level: str, *, json_lines: bool = False) -> None:
     """Send the package's logs to stderr."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _Stderr(sys.stderr)
     if json_lines:
         handler.setFormatter(JsonLines())
     else:

@@ -38,9 +38,14 @@ class Service(ABC):
         )
         self._metrics_port = metrics_port
         self._tasks: set[asyncio.Task[None]] = set()
-        self.started = False  # whether `run` got so far
+        self.has_started = asyncio.Event()
         self._failure: BaseException | None = None
         self._stopping = asyncio.Event()
+
+    @property
+    def started(self) -> bool:
+        """Whether `run` got so far."""
+        return self.has_started.is_set()
 
     @abstractmethod
     def statistics(self) -> Statistics:
@@ -96,7 +101,7 @@ class Service(ABC):
             await asyncio.gather(starting, return_exceptions=True)
             return
         starting.result()
-        self.started = True
+        self.has_started.set()
         # What was made at the start stays: not looking at it again and again keeps the pauses of
         # the garbage collector short.
         gc.collect()

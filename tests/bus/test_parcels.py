@@ -27,7 +27,7 @@ def test_a_parcel_is_handed_over() -> None:
     nudger.close()
 
 
-@pytest.mark.parametrize("forged", [uuid.uuid4().hex, "00" * 16])
+@pytest.mark.parametrize("forged", [uuid.uuid4().hex, "00" * 16], ids=["other", "zeros"])
 def test_who_does_not_know_the_listener_is_not_believed(forged: str) -> None:
     bell, nudger = Doorbell(uuid.uuid4().hex), Nudger()
     nudger.hand(bell.address, forged, PARCEL)

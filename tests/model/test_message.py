@@ -72,7 +72,9 @@ def test_values_and_event_are_found_in_the_payload() -> None:
     assert message().values == {}
 
 
-@pytest.mark.parametrize("kind", set(AddressKind) - {AddressKind.EVERYONE, AddressKind.AREA})
+@pytest.mark.parametrize(
+    "kind", sorted(set(AddressKind) - {AddressKind.EVERYONE, AddressKind.AREA})
+)
 def test_an_address_needs_a_name(kind: AddressKind) -> None:
     with pytest.raises(MessageError, match=f"{kind} address needs a name"):
         Address(kind)

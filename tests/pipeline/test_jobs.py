@@ -156,6 +156,25 @@ def test_intervals_end_while_nothing_comes(
     assert alert.event.kind == "obstacle"
 
 
+def test_the_first_look_tells_whether_anything_was_there(
+    spark: SparkSession, bus: Bus, uri: str, runs: Runs
+) -> None:
+    job = runs.events()
+    query = job.start(spark, uri)
+    try:
+        assert not job.await_first_look()
+    finally:
+        query.stop()
+    sense(bus, "collision", ("a", HERE), ("b", NEAR), ("c", HERE))
+    job = runs.events()
+    query = job.start(spark, uri)
+    try:
+        assert job.await_first_look()
+        assert len(alerts(bus)) == 1  # it has been told by then
+    finally:
+        query.stop()
+
+
 def test_stream_and_batch_find_the_same(
     spark: SparkSession, bus: Bus, uri: str, runs: Runs
 ) -> None:

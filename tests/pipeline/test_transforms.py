@@ -81,6 +81,7 @@ def test_events_are_where_they_say_or_where_their_sender_was(spark: SparkSession
             "no-event",
         ),
     ],
+    ids=["no-envelope", "empty", "nowhere", "no-reporter", "content"],
 )
 def test_poison_is_named_and_passed_by(spark: SparkSession, value: bytes, problem: str) -> None:
     good = event(Position(1.0, 2.0))

@@ -6,14 +6,22 @@ archive; without one, or where it does not fit, Java reads the classes as ever.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import logging
 import os
+import signal
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyspark
 
 from mercury.java.archives import cache_folder
 
+log = logging.getLogger(__name__)
+
+_TRAINING = (sys.executable, "-m", "mercury.pipeline.class_training")
 _PREFIX, _SUFFIX = "spark-classes-", ".jsa"
 _KEPT = 3  # of 170 MB each: other versions, other virtual environments
 
@@ -43,3 +51,23 @@ def keep(made: Path, ready: Path) -> None:
     others = ready.parent.glob(f"{_PREFIX}*{_SUFFIX}")
     for one in sorted(others, key=lambda other: other.stat().st_mtime_ns)[:-_KEPT]:
         one.unlink(missing_ok=True)
+
+
+async def make_aside(calm_s: float, command: Sequence[str] = _TRAINING) -> None:
+    """Have the next start be quicker: after a while, by a process that ends with us."""
+    await asyncio.sleep(calm_s)
+    quiet = asyncio.subprocess.DEVNULL
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True
+        )
+    except OSError as error:
+        log.debug("the next start will be no quicker: %s", error)
+        return
+    try:
+        if await process.wait() != 0:
+            log.debug("the next start will be no quicker: %s failed", command)
+    finally:
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)  # its Java, too
+            await process.wait()

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import signal
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -22,6 +19,7 @@ from mercury.config.settings import PipelineSettings
 from mercury.detection import CongestionRule, KindRule
 from mercury.model.errors import BusError, ConfigurationError, JobFailedError
 from mercury.model.message import Address
+from mercury.pipeline import class_archive
 from mercury.pipeline.alerts_sink import AlertsSink
 from mercury.pipeline.congestion_job import CongestionJob
 from mercury.pipeline.core_job import CoreJob
@@ -115,7 +113,7 @@ class Pipeline(Service):
             log.info("job history runs")
         self.spawn(self._watch())
         if self.settings.share_classes and self.settings.spark_master.startswith("local"):
-            self.spawn(_share_classes())
+            self.spawn(class_archive.make_aside(_CALM_S))
 
     async def _begin(self, job: CoreJob) -> bool:
         """Start a job, and wait until it has judged what was there: whether that was anything."""
@@ -187,27 +185,6 @@ def _finish(queries: Iterable[StreamingQuery]) -> None:
                 break
             time.sleep(0.02)
         query.stop()
-
-
-async def _share_classes() -> None:
-    """Have the next start be quicker: once, by a process of its own, when this start is over."""
-    await asyncio.sleep(_CALM_S)
-    command = [sys.executable, "-m", "mercury.pipeline.class_training"]
-    quiet = asyncio.subprocess.DEVNULL
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True
-        )
-    except OSError as error:
-        log.debug("the next start will be no quicker: %s", error)
-        return
-    try:
-        code = await process.wait()
-        log.debug("Spark's classes are kept" if code == 0 else "Spark's classes were not kept")
-    finally:
-        if process.returncode is None:
-            os.killpg(process.pid, signal.SIGKILL)  # its Java, too
-            await process.wait()
 
 
 def _warm_up(spark: SparkSession) -> None:

@@ -1,0 +1,33 @@
+"""What is shown while something takes its time."""
+
+from __future__ import annotations
+
+import io
+import time
+
+import pytest
+from rich.console import Console
+
+from mercury.cli import frame
+from mercury.cli.waiting import steps
+
+
+def test_steps_are_lines_where_nobody_watches(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.StringIO()
+    monkeypatch.setattr(frame, "progress", Console(file=shown))
+    with steps("bench") as say:
+        say("first [of] two")
+        say("second")
+    assert shown.getvalue().splitlines() == ["first [of] two", "second"]
+
+
+def test_steps_are_shown_in_place_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.StringIO()
+    monkeypatch.setattr(frame, "progress", Console(file=shown, force_terminal=True))
+    with steps("bench") as say:
+        say("first")
+        deadline = time.monotonic() + 30.0
+        while "bench: first (" not in shown.getvalue():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    assert shown.getvalue().endswith("\x1b[2K")  # and leaves nothing behind

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyspark
 import pytest
+from faults.family import wait_for
 
 from mercury.java.runtime import find_java
 from mercury.model.errors import JavaError
@@ -101,9 +102,8 @@ def test_who_makes_one_ends_with_us(tmp_path: Path) -> None:
     async def cut_short() -> None:
         command = (sys.executable, "-c", script, str(mark))
         task = asyncio.create_task(class_archive.make_aside(0.0, command))
-        async with asyncio.timeout(30.0):
-            while not (mark.exists() and mark.read_text().endswith(" ")):
-                await asyncio.sleep(0.01)
+        begun = lambda: mark.exists() and mark.read_text().endswith(" ")  # noqa: E731
+        await asyncio.to_thread(wait_for, begun, 30.0, "its start")
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 

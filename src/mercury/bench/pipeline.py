@@ -42,7 +42,9 @@ _TURN_S = 0.02
 def running(bus: str, folder: Path) -> Iterator[int]:
     """A pipeline process on a bus; yields its metrics port."""
     config = folder / "mercury.toml"
-    config.write_text(f"{_RULE}\n[pipeline]\nhistory_folder = '{folder / 'history'}'\n")
+    config.write_text(
+        f"{_RULE}\n[pipeline]\nhistory_folder = '{folder / 'history'}'\nshare_classes = false\n"
+    )
     arguments = ["--bus", bus, "--config", str(config), "--checkpoint", str(folder / "checkpoint")]
     with processes.part("pipeline", arguments, start_s=START_S) as port:
         yield port

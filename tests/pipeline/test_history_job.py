@@ -37,7 +37,8 @@ from mercury.pipeline.history_job import HistoryJob
 from mercury.pipeline.session import start_session
 
 folder, checkpoint, bus = sys.argv[1:]
-spark = start_session("local[2]")
+quick = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m"}
+spark = start_session("local[2]", settings=quick)
 job = HistoryJob(
     Path(folder), Path(checkpoint), interval_s=0.05, batch_records=200, compact_batches=4
 )

@@ -25,7 +25,7 @@ from mercury.model.errors import MercuryError
 from mercury.model.message import Address, Event, Kind, Message, Telemetry
 from mercury.pipeline import class_archive, quick_files
 from mercury.pipeline.service import Pipeline
-from mercury.pipeline.session import use_quick_home
+from mercury.pipeline.session import submitted, use_quick_home
 from mercury.service import now
 from mercury.wire import encode
 from mercury.wire.records import telemetry_place
@@ -119,6 +119,8 @@ def _end_java() -> None:
 
 
 def main() -> None:
+    if submitted():  # it would join the Spark that runs here
+        sys.exit("this is not for spark-submit")
     os.nice(_NICE)  # whatever else runs here comes first
     try:
         make()

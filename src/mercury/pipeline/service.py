@@ -27,7 +27,7 @@ from mercury.pipeline.event_job import EventJob
 from mercury.pipeline.history_job import HistoryJob
 from mercury.pipeline.history_journal import locked
 from mercury.pipeline.schemas import RECORD
-from mercury.pipeline.session import start_session
+from mercury.pipeline.session import start_session, submitted
 from mercury.pipeline.sources import spark_settings
 from mercury.pipeline.transforms import events
 from mercury.service import Service, Statistics, now, now_us
@@ -112,7 +112,8 @@ class Pipeline(Service):
             self._queries["history"] = query
             log.info("job history runs")
         self.spawn(self._watch())
-        if self.settings.share_classes and self.settings.spark_master.startswith("local"):
+        local = self.settings.spark_master.startswith("local") and not submitted()
+        if self.settings.share_classes and local:
             self.spawn(class_archive.make_aside(_CALM_S))
 
     async def _begin(self, job: CoreJob) -> bool:

@@ -65,14 +65,6 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Where tests run side by side, those of a file stay together, and those on Spark."""
-    if config.pluginmanager.hasplugin("xdist"):
-        for item in items:
-            on_spark = "spark" in getattr(item, "fixturenames", ())
-            item.add_marker(pytest.mark.xdist_group("spark" if on_spark else item.path.name))
-
-
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for reason in _no_kafka[:1]:
         line = f"KAFKA WAS NOT TESTED: {reason}"

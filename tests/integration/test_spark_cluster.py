@@ -46,6 +46,7 @@ min_vehicles = 3
 history_interval_s = 1.0
 """
 PLACES = [Position(40.70 + number * 0.01, -111.90) for number in range(6)]
+ALERTS = 4  # of three collisions and a jam; history keeps them, too
 READ_S = 150.0
 QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # the test is over before better code pays
 Row = tuple[str, bytes, bytes, tuple[tuple[str, bytes], ...], int]
@@ -205,7 +206,7 @@ def _results(place: Embedded | Cluster, folder: Path, rows: list[Row]) -> dict[s
         wait_until(port, folder, congestion_position=reports)
         # Windows are over when somebody reports later.
         place.put([report("late", 0, 90.0, 14.0, last_us + 60_000_000)])
-        wait_until(port, folder, alerts=4, history_rows=len(rows) + 1)
+        wait_until(port, folder, alerts=ALERTS, history_rows=len(rows) + 1 + ALERTS)
     return {
         "alerts": sorted(_alerts(place.bus)),
         "reports": _table(folder, "reports", ["client", "time_us", "lat", "lon", "speed_mps"]),

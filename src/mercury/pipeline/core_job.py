@@ -60,6 +60,7 @@ class CoreJob(ABC):
         self.query: StreamingQuery | None = None
         self.position = 0  # offsets read, over all topics and partitions
         self.lag = 0  # records on the bus that were not read yet, as of the last batch
+        self._rows = f"{self.name}_rows"
         self._sink = sink
         self._checkpoint = checkpoint / self.name
         self._state = DriverState(self._checkpoint / "driver")
@@ -95,12 +96,10 @@ class CoreJob(ABC):
         deadline = time.monotonic() + _FIRST_LOOK_S
         query = self.query
         while query is not None and query.isActive and time.monotonic() < deadline:
-            if self._batch is not None:
-                return True
-            if query.status["message"].startswith("Waiting"):
-                return self._batch is not None
+            if self._batch is not None or query.status["message"].startswith("Waiting"):
+                break
             time.sleep(0.02)
-        return False
+        return bool(self.counters[self._rows])
 
     def _await_source(self, query: StreamingQuery) -> None:
         """Wait for Spark to reach the source: two at once can miss each other's sockets."""
@@ -121,9 +120,9 @@ class CoreJob(ABC):
                 if before is not None:
                     self._core.restore(before)
             self._tell(self._core.take(rows))
+            self.counters[self._rows] += rows.num_rows
             self._batch = batch
             self._state.save(batch, self._core.snapshot())
-            self.counters[f"{self.name}_rows"] += rows.num_rows
 
     def tick(self) -> None:
         """Judge what has ended while nothing came; to be called now and then."""

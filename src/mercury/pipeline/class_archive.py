@@ -1,6 +1,6 @@
 """Spark's classes as Java shares them: loaded and checked once, and mapped at later starts.
 
-Reading 16,000 classes is nearly half of the work of starting Spark. `class_training` makes the
+Reading 16,000 classes is a third of the work of starting Spark. `class_training` makes the
 archive; without one, or where it does not fit, Java reads the classes as ever.
 """
 

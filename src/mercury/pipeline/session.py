@@ -40,19 +40,13 @@ _QUICK = {
     "spark.sql.streaming.stopTimeout": "10s",
     "spark.sql.shuffle.partitions": "8",  # a checkpoint keeps the number it began with
 }
-# The start of Spark is over before most of what the JVM's better compiler does pays: it takes its
-# turn when a method has been called four times as often as usual.
-_LATER = (
-    "-XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=2400"
-    " -XX:Tier4CompileThreshold=60000 -XX:Tier4BackEdgeThreshold=160000"
-)
 # Only for a driver that is the whole cluster.
 _LOCAL = {
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC -Xss4m {_LATER}",
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -Xss4m",
     "spark.driver.memory": "2g",
 }
 _QUIET_LOGS = """\

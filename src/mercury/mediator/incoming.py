@@ -80,8 +80,12 @@ class Incoming:
         *,
         acknowledge: bool,
         until: float | None = None,
+        answer: bool = True,
     ) -> Arrival:
-        """Take a copy; it is answered if that is asked for. Only what is NEW is passed on."""
+        """Take a copy; it is answered if that is asked for. Only what is NEW is passed on.
+
+        With `answer` false the host answers itself, when what came is safe with it.
+        """
         source = self._source(sender, now)
         if source is None:
             return Arrival.NO_ROOM
@@ -91,7 +95,8 @@ class Incoming:
             statistics.repeated += 1
             if acknowledge:
                 statistics.acks_resent += 1
-                self._answer(sender, source, id, source.lasting.get(id, ""), now)
+                if answer:
+                    self._answer(sender, source, id, source.lasting.get(id, ""), now)
             return Arrival.REPEATED
         if acknowledge:
             if len(source.lasting) >= self._max_ids:
@@ -102,7 +107,8 @@ class Incoming:
             self._count += 1
             heapq.heappush(source.ends, (end, self._count, id))
             statistics.acks_sent += 1
-            self._answer(sender, source, id, "", now)
+            if answer:
+                self._answer(sender, source, id, "", now)
         else:
             source.passing[id] = None
             if len(source.passing) > self._max_ids:

@@ -139,7 +139,7 @@ class Outgoing:
             self.topics[dispatch.topic].add(self.peers, peers)
             if dispatch.stream is not None:
                 self._queue_up(dispatch, dispatch.stream, peers)
-        self._schedule(dispatch)
+        self._look_at(dispatch, min(now, dispatch.expires) if len(peers) else dispatch.expires)
         return peers
 
     def due(self, now: float, limit: int | None = None) -> list[Shipment]:
@@ -191,8 +191,9 @@ class Outgoing:
         statistics.resent += resent
         if dispatch.policy.acknowledge:
             waits = dispatch.policy.waits_s(dispatch.tries[rows], self._rng)
-            dispatch.due[rows] = now + np.maximum(waits, self.peers.least_waits_s(peers))
-            self._schedule(dispatch)
+            due = now + np.maximum(waits, self.peers.least_waits_s(peers))
+            dispatch.due[rows] = due
+            self._look_at(dispatch, float(due.min()))
         elif math.isinf(dispatch.expires):
             # Nobody will answer, and nobody may come back for it.
             self._settle(dispatch, rows, DeliveryState.EXPIRED, Reason.NOT_ASKED, now)
@@ -228,7 +229,7 @@ class Outgoing:
                 self.pace.answered()
         elif state in _RECEIVED:
             return False
-        self._settle(dispatch, np.array([row]), DeliveryState.ACKNOWLEDGED, Reason.NONE, now)
+        self._settle_one(dispatch, row, DeliveryState.ACKNOWLEDGED, Reason.NONE, now)
         return True
 
     def refused(self, peer: int, id: Hashable, reason: str, now: float) -> bool:
@@ -237,7 +238,7 @@ class Outgoing:
         row = None if dispatch is None else dispatch.row(peer)
         if dispatch is None or row is None or dispatch.state[row] in _RECEIVED:
             return False
-        self._settle(dispatch, np.array([row]), DeliveryState.REFUSED, reason, now)
+        self._settle_one(dispatch, row, DeliveryState.REFUSED, reason, now)
         return True
 
     def arrived(self, peer: int, now: float, seen: Collection[Hashable] = ()) -> None:
@@ -253,7 +254,21 @@ class Outgoing:
                 self.acknowledged(peer, dispatch.id, now)
             elif not self._is_held_up(dispatch, peer):
                 dispatch.due[row] = now
-                self._schedule(dispatch)
+                self._look_at(dispatch, now)
+
+    def known(self, dispatch: Dispatch, peer: int, state: DeliveryState, now: float) -> None:
+        """Take over what another life of this table, or another table, found out; no news."""
+        row = dispatch.row(peer)
+        if row is None:
+            peers = np.array([peer], np.int32)
+            news, dispatch.news = dispatch.news, []
+            self.add(dispatch, peers, now)
+            dispatch.news = news
+            row = dispatch.row(peer)
+            assert row is not None
+        if state in _RECEIVED and dispatch.state[row] not in _RECEIVED:
+            self._settle_one(dispatch, row, state, Reason.NONE, now)
+            dispatch.changed.pop()
 
     def left(self, peer: int) -> None:
         """A peer cannot be sent to until it comes back."""
@@ -322,11 +337,39 @@ class Outgoing:
             return rows
         return np.concatenate([rows[~again], rows[again][:allowed]])
 
+    def _settle_one(
+        self, dispatch: Dispatch, row: int, state: DeliveryState, reason: str, now: float
+    ) -> None:
+        """Settle what a recipient has: one at a time, so without the price of arrays."""
+        before = DeliveryState(int(dispatch.state[row]))
+        peer = int(dispatch.peers[row])
+        dispatch.state[row] = state
+        dispatch.reason[row] = self._reason_number(reason)
+        dispatch.settled[row] = now
+        dispatch.due[row] = math.inf
+        dispatch.changed.append(peer)
+        self._with_news[dispatch.id] = dispatch
+        self.ended[state] += 1
+        if before is DeliveryState.WAITING:
+            dispatch.waiting -= 1
+            self.peers.waiting[peer] -= 1
+        else:  # an answer after all, when it had been given up
+            self.ended[before] -= 1
+            self.peers.dropped[peer] -= 1
+        tally = (
+            self.peers.acknowledged if state is DeliveryState.ACKNOWLEDGED else self.peers.refused
+        )
+        tally[peer] += 1
+        self.recent.append(
+            Completed(now, dispatch.id, self.peers.name(peer), state, now - dispatch.posted)
+        )
+        if dispatch.stream is not None:
+            self._let_next_go(dispatch.stream, dispatch, [peer], now)
+
     def _settle(
         self, dispatch: Dispatch, rows: Rows, state: DeliveryState, reason: str, now: float
     ) -> None:
-        before = dispatch.state[rows]
-        was_waiting = before == DeliveryState.WAITING
+        """Settle waiting copies without an answer."""
         peers = dispatch.peers[rows]
         dispatch.state[rows] = state
         dispatch.reason[rows] = self._reason_number(reason)
@@ -334,25 +377,15 @@ class Outgoing:
         dispatch.due[rows] = math.inf
         dispatch.news.append(peers)
         self._with_news[dispatch.id] = dispatch
-        newly = int(was_waiting.sum())
-        dispatch.waiting -= newly
-        self.peers.waiting[peers[was_waiting]] -= 1
+        dispatch.waiting -= len(rows)
+        self.peers.waiting[peers] -= 1
+        self.peers.dropped[peers] += 1
         self.ended[state] += len(rows)
-        if newly < len(rows):  # an answer after all, when it had been given up
-            for old in before[~was_waiting].tolist():
-                self.ended[DeliveryState(old)] -= 1
-            self.peers.dropped[peers[~was_waiting]] -= 1
-        tally = {
-            DeliveryState.ACKNOWLEDGED: self.peers.acknowledged,
-            DeliveryState.REFUSED: self.peers.refused,
-        }.get(state, self.peers.dropped)
-        tally[peers] += 1
         if len(rows) == 1:
-            elapsed_s = now - dispatch.posted
             name = self.peers.name(int(peers[0]))
-            self.recent.append(Completed(now, dispatch.id, name, state, elapsed_s))
+            self.recent.append(Completed(now, dispatch.id, name, state, now - dispatch.posted))
         if dispatch.stream is not None:
-            self._let_next_go(dispatch.stream, dispatch, peers, now)
+            self._let_next_go(dispatch.stream, dispatch, peers.tolist(), now)
 
     def _expire(self, dispatch: Dispatch, now: float) -> None:
         rows = np.flatnonzero(dispatch.is_waiting())
@@ -370,8 +403,6 @@ class Outgoing:
             if those.any():
                 self._settle(dispatch, rows[those], state, reason, now)
         self._with_news[dispatch.id] = dispatch  # so that it leaves the table
-        if not dispatch.news:
-            dispatch.news.append(np.empty(0, np.int32))
 
     def _forget(self, dispatch: Dispatch) -> None:
         del self._dispatches[dispatch.id]
@@ -393,7 +424,9 @@ class Outgoing:
             self._forget(oldest)
 
     def _schedule(self, dispatch: Dispatch, not_before: float = -math.inf) -> None:
-        at = max(dispatch.next_due(), not_before)
+        self._look_at(dispatch, max(dispatch.next_due(), not_before))
+
+    def _look_at(self, dispatch: Dispatch, at: float) -> None:
         if at < dispatch.scheduled:
             dispatch.scheduled = at
             self._pushed += 1
@@ -424,8 +457,8 @@ class Outgoing:
             return False
         return self._streams[(dispatch.stream, peer)][0] is not dispatch
 
-    def _let_next_go(self, stream: str, done: Dispatch, peers: Numbers, now: float) -> None:
-        for peer in peers.tolist():
+    def _let_next_go(self, stream: str, done: Dispatch, peers: list[int], now: float) -> None:
+        for peer in peers:
             queue = self._streams.get((stream, peer))
             if queue is None or done not in queue:
                 continue  # settled a second time
@@ -438,4 +471,4 @@ class Outgoing:
                 assert row is not None
                 if self.peers.present[peer]:
                     queue[0].due[row] = now
-                    self._schedule(queue[0])
+                    self._look_at(queue[0], now)

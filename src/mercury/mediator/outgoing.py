@@ -54,6 +54,7 @@ class Outgoing:
         peers: Peers | None = None,
         resends_per_s: float = 5000.0,
         max_copies: int = 5_000_000,
+        forget_peers: bool = False,
         now: float = 0.0,
     ) -> None:
         self.peers = peers or Peers()
@@ -64,6 +65,7 @@ class Outgoing:
         self.recent: deque[Completed] = deque(maxlen=_RECENT)
         self._rng = np.random.default_rng(rng.getrandbits(64))
         self._max_copies = max_copies
+        self._forget_peers = forget_peers  # once they are gone and nothing of them is in the table
         self._dispatches: dict[Hashable, Dispatch] = {}  # the oldest first
         self._held = 0  # copies in the table
         self._with_news: dict[Hashable, Dispatch] = {}
@@ -273,7 +275,8 @@ class Outgoing:
     def left(self, peer: int) -> None:
         """A peer cannot be sent to until it comes back."""
         self.peers.present[peer] = False
-        self.peers.release(peer)
+        if self._forget_peers:
+            self.peers.release(peer)
 
     # What has become of it
 
@@ -289,9 +292,9 @@ class Outgoing:
         self._with_news = {}
         return news
 
-    def reason(self, dispatch: Dispatch, row: int) -> str:
-        """Why a copy ended as it did."""
-        return self._reasons[int(dispatch.reason[row])]
+    def reason_text(self, number: int) -> str:
+        """Why copies ended that bear this number as their reason."""
+        return self._reasons[number]
 
     def validate(self) -> None:
         """Check the invariants; for tests."""
@@ -408,10 +411,12 @@ class Outgoing:
         del self._dispatches[dispatch.id]
         self._held -= len(dispatch)
         self.peers.held[dispatch.peers] -= 1
+        dispatch.scheduled = math.nan  # no entry of the heap is right
+        if not self._forget_peers:
+            return
         gone = ~self.peers.present[dispatch.peers] & (self.peers.held[dispatch.peers] == 0)
         for peer in dispatch.peers[gone].tolist():
             self.peers.release(peer)
-        dispatch.scheduled = math.nan  # no entry of the heap is right
 
     def _make_room(self, wanted: int, new: Dispatch, now: float) -> None:
         while self._held + wanted > self._max_copies:

@@ -20,7 +20,9 @@ from mercury.wire.packet import HEADER_BYTES, NO_TOKEN, pack, read_header, wants
 # A client that comes back says which alerts it saw last: the others are sent again.
 SEEN_ALERTS = 64
 
-_FROM_ADAPTER = frozenset(int(kind) for kind in (Kind.ALERT, Kind.REPLY, Kind.CONTENT))
+_FROM_ADAPTER = frozenset(
+    int(kind) for kind in (Kind.ALERT, Kind.REPLY, Kind.CONTENT, Kind.RECEIPT)
+)
 _ANY_ADAPTER = Address.adapter("any")
 
 
@@ -139,8 +141,7 @@ class ClientSession:
             if kind == Kind.HEARTBEAT:
                 return
             body = data[HEADER_BYTES:]
-            if kind == Kind.RECEIPT:
-                self._answered(parse(body, kind))
+            if kind == Kind.RECEIPT and self._answered(parse(body, kind)):
                 return
             if kind not in _FROM_ADAPTER:
                 raise PacketError("not-allowed")
@@ -150,13 +151,17 @@ class ClientSession:
         except PacketError as error:
             self.dropped[error.reason] += 1
             return
-        if kind == Kind.ALERT:
+        if kind == Kind.ALERT or wants_receipt(data):
             self._seen.append(message.id)
         self.events.append(Delivered(message, body, wants_receipt(data)))
 
-    def _answered(self, envelope: mercury_pb2.Envelope) -> None:
+    def _answered(self, envelope: mercury_pb2.Envelope) -> bool:
+        """Take receipts of this client's messages; False if it tells of what others received."""
+        if envelope.HasField("deliveries"):
+            return False
         refused = tuple((one.id, one.reason) for one in envelope.refused)
         self.events.append(Answered(tuple(envelope.received), refused))
+        return True
 
     def send(self, message: Message) -> None:
         """Send a message to the adapter; raises NotConnectedError without a session."""

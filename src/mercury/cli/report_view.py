@@ -22,8 +22,8 @@ def report_view(report: Report, clock: Callable[[float], str]) -> RenderableType
         )
     ]
     if report.mates:
-        table = _table("To its mates", "mate", "sent", "re-sent", "re-sent/msg", "first try",
-                       "acknowledged", "dropped", "waiting")  # fmt: skip
+        table = _table("To its mates", "mate", "sent", "again", "again/msg", "first try", "heard",
+                       "lost", "open")  # fmt: skip
         for mate in report.mates:
             table.add_row(
                 mate.mate,
@@ -37,7 +37,7 @@ def report_view(report: Report, clock: Callable[[float], str]) -> RenderableType
             )
         parts.append(table)
     if report.topics:
-        table = _table("By topic", "topic", "sent", "re-sent", "per minute", "to")
+        table = _table("By topic", "topic", "sent", "again", "per min", "to")
         for topic in report.topics:
             table.add_row(
                 topic.topic,
@@ -49,8 +49,8 @@ def report_view(report: Report, clock: Callable[[float], str]) -> RenderableType
             )
         parts.append(table)
     if report.heard:
-        table = _table("To this client", "from", "messages", "copies", "acknowledged", "mean",
-                       "refused", "dropped", "waiting")  # fmt: skip
+        table = _table("To this client", "from", "sent", "copies", "heard", "mean", "refused",
+                       "lost", "open")  # fmt: skip
         for row in report.heard:
             table.add_row(
                 row.source,
@@ -64,7 +64,7 @@ def report_view(report: Report, clock: Callable[[float], str]) -> RenderableType
             )
         parts.append(table)
     if report.acks:
-        table = _table("Receipts it sent", "to", "messages", "sent", "re-sent", "re-sent/msg")
+        table = _table("Receipts it sent", "to", "messages", "sent", "again", "again/msg")
         for ack in report.acks:
             table.add_row(
                 ack.mate,
@@ -78,7 +78,11 @@ def report_view(report: Report, clock: Callable[[float], str]) -> RenderableType
         table = _table("Most recent", "time", "message", "mate", "ended as", "after")
         for event in report.events:
             table.add_row(
-                clock(event.time_s), event.id, event.mate, event.state, f"{event.elapsed_s:.3f} s"
+                clock(event.time_s),
+                _short(event.id),
+                event.mate,
+                event.state,
+                _seconds(event.elapsed_s),
             )
         parts.append(table)
     if len(parts) == 1:
@@ -97,6 +101,11 @@ def _table(title: str, *columns: str) -> Table:
 def _mates(topic: TopicRow) -> str:
     shown = ", ".join(topic.mates[:5])
     return shown if len(topic.mates) <= 5 else f"{shown}, …"
+
+
+def _short(id: str) -> str:
+    """As many digits of an id as `mercury why` needs."""
+    return f"{id[:8]}-{id[8:12]}-{id[12:16]}" if len(id) == 32 else id
 
 
 def _seconds(value: float | None) -> str:

@@ -38,7 +38,17 @@ from mercury.model.message import (
     Telemetry,
     Values,
 )
-from mercury.net import Packets, UdpEndpoint, bind_udp, parse_udp_uri, resolve
+from mercury.net import (
+    Link,
+    LinkedEndpoint,
+    Packets,
+    UdpEndpoint,
+    bind_udp,
+    link_from,
+    open_endpoint,
+    parse_udp_uri,
+    resolve,
+)
 from mercury.service.clock import epoch_us, now, now_us
 from mercury.session import (
     ClientSession,
@@ -81,12 +91,14 @@ class Client:
         relay_port: int | None = None,
         connect_timeout_s: float = 10.0,
         seed: int | None = None,
+        link: Link | str | None = None,
     ) -> None:
         self.identity = identity
         self.address = Address.client(identity)
         self.counters: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
         self.relay: Relay | None = None
+        self.link = None if link is None else link_from(link, seed)
         self._uri = uri
         self._relay_port = relay_port
         self._connect_timeout_s = connect_timeout_s
@@ -112,7 +124,7 @@ class Client:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0  # what it was set for
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._endpoint: UdpEndpoint | None = None
+        self._endpoint: UdpEndpoint | LinkedEndpoint | None = None
         self._adapter = b""
 
     # Life
@@ -141,7 +153,7 @@ class Client:
         any_host = "::" if ":" in host or family.name == "AF_INET6" else "0.0.0.0"
         local = {"127.0.0.1": "127.0.0.1", "localhost": any_host}.get(host, any_host)
         sock = bind_udp(local, 0, buffer_bytes=_SOCKET_BUFFER_BYTES)
-        self._endpoint = UdpEndpoint(sock, self._on_packets)
+        self._endpoint = open_endpoint(sock, self._on_packets, self.link)
         if self._relay_port is not None:
             self.relay = Relay(self, self._relay_port)
             self.relay.open()
@@ -542,6 +554,7 @@ def connect(
     settings: SessionSettings | None = None,
     relay_port: int | None = None,
     connect_timeout_s: float = 10.0,
+    link: Link | str | None = None,
 ) -> Client:
     """Connect to an adapter, or to a client's relay: `async with connect(...) as client`.
 
@@ -550,6 +563,7 @@ def connect(
         identity: the client's name, unique among all clients.
         position: where it is, a Position or (lat, lon). An application behind a relay has none.
         relay_port: listen there on loopback for local applications; 0 takes a free port.
+        link: for trials, a lossy link that everything goes through, such as "cellular,loss=0.1".
     """
     return Client(
         uri,
@@ -560,4 +574,5 @@ def connect(
         settings=settings,
         relay_port=relay_port,
         connect_timeout_s=connect_timeout_s,
+        link=link,
     )

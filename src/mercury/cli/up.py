@@ -42,6 +42,8 @@ def up(
         str | None, typer.Option(help="A jam that nobody reports, in metres", metavar="X,Y,R")
     ] = None,
     jam_after: Annotated[float, typer.Option(min=0.0, help="Seconds until it forms")] = 10.0,
+    link: frame.LinkOption = None,
+    antenna: frame.AntennaOption = None,
     with_pipeline: Annotated[
         bool | None,
         typer.Option("--pipeline/--no-pipeline", help="Run Spark, too; default if it is there"),
@@ -52,7 +54,14 @@ def up(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the parts' logs")] = False,
 ) -> None:
     """Run all parts on this machine until Ctrl-C, or for a time, and sum up."""
-    settings = frame.settings_for(config, bus__uri=bus, adapter__port=port, sim__seed=seed)
+    settings = frame.settings_for(
+        config,
+        bus__uri=bus,
+        adapter__port=port,
+        sim__seed=seed,
+        sim__link=link,
+        **frame.antenna_settings(antenna),
+    )
     if settings.bus.uri.startswith("memory:"):
         raise ConfigurationError(
             "mercury up runs several processes: use a sqlite: bus or a kafka: bus"
@@ -63,6 +72,8 @@ def up(
         raise ConfigurationError("--event needs --vehicles that sense it")
     if jam is not None and not vehicles:
         raise ConfigurationError("--jam needs --vehicles that stand in it")
+    if (link is not None or antenna is not None) and not vehicles:
+        raise ConfigurationError("--link and --antenna need --vehicles that have a link")
     if settings.bus.uri.startswith("sqlite:"):
         Path(settings.bus.uri.removeprefix("sqlite:")).parent.mkdir(parents=True, exist_ok=True)
     common = ["--bus", settings.bus.uri]
@@ -123,6 +134,9 @@ def _sim_arguments(settings: Settings, config: Path | None, vehicles: int) -> li
     arguments += ["--adapter", f"udp://{host}:{settings.adapter.port}"]
     if config is not None:
         arguments += ["--config", str(config)]
+    if settings.sim.link is not None:
+        x_m, y_m = settings.sim.antenna
+        arguments += ["--link", settings.sim.link, f"--antenna={x_m!r},{y_m!r}"]
     return arguments
 
 
@@ -271,6 +285,8 @@ def _sentences(result: dict[str, Any]) -> list[str]:
     simulation = result["simulation"]
     if simulation is not None:
         lines += [f"  {incident['summary']}" for incident in simulation["incidents"]]
+        if simulation["link"] is not None:
+            lines.append(f"  {simulation['link']['summary']}")
     dropped: dict[str, float] = {}
     for values in parts.values():
         for key, value in values.items():

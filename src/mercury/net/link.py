@@ -106,6 +106,7 @@ class OneWay:
         "_packets_due",
         "_rng",
         "_weather",
+        "range_m",
         "settings",
         "statistics",
     )
@@ -115,6 +116,7 @@ class OneWay:
     ) -> None:
         self.settings = settings
         self.statistics = LinkStatistics()
+        self.range_m: Range = None  # or something to call that knows; None is unknown
         self._rng = rng
         if weather is None and settings.outages is not None:
             weather = Weather(settings.outages, random.Random(rng.getrandbits(64)))
@@ -204,6 +206,8 @@ class OneWay:
             if roll >= passing:
                 return "blackout"
         if settings.loss_by_range is not None:
+            if range_m is None:
+                range_m = self.range_m
             distance_m = range_m() if callable(range_m) else range_m
             if distance_m is not None:
                 passing *= 1.0 - settings.loss_by_range(distance_m)
@@ -220,11 +224,10 @@ class Link:
     """Both directions of a link: up from the vehicle to its adapter, down to the vehicle.
 
     Their dice are rolled apart, so what goes up does not change what becomes of what comes down;
-    but bad times that are the same for both befall them at once. `range_m` is how far apart the
-    ends are, or something to call that knows; None is unknown.
+    but bad times that are the same for both befall them at once.
     """
 
-    __slots__ = ("down", "range_m", "up")
+    __slots__ = ("down", "up")
 
     def __init__(
         self,
@@ -254,7 +257,16 @@ class Link:
         way = self.up if direction == "up" else self.down
         if not way.begun:
             self.begin(now)
-        return way.carry(size, now, self.range_m if range_m is None else range_m)
+        return way.carry(size, now, range_m)
+
+    @property
+    def range_m(self) -> Range:
+        """How far apart the ends are, or something to call that knows; None is unknown."""
+        return self.up.range_m
+
+    @range_m.setter
+    def range_m(self, range_m: Range) -> None:
+        self.up.range_m = self.down.range_m = range_m
 
     @property
     def statistics(self) -> dict[Direction, LinkStatistics]:

@@ -68,6 +68,8 @@ def _changed(settings: LinkSettings, direction: str, items: str, text: str) -> L
             settings, changes = _preset(key, direction), {}
             continue
         read, form = _KEYS.get(key, (None, ""))
+        if read is None and key.startswith(("up:", "down:")):
+            raise ConfigurationError(f"in the link {text!r} a ; is missing before {key!r}")
         if read is None:
             raise ConfigurationError(f"a link has no {key!r}{_suggestion(key, [*_KEYS])}")
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -132,14 +133,31 @@ def test_a_part_that_is_killed_comes_back(up: Up) -> None:
 def test_up_ends_by_itself_with_a_summary_for_people(tmp_path: Path) -> None:
     result = mercury(
         "up", "--no-pipeline", "--port", str(free_port()), "--vehicles", "600",
-        "--event", "2000,2000,150", "--event-after", "1", "--for", "8", folder=tmp_path,
+        "--event", "2000,2000,150", "--event-after", "1", "--for", "8",
+        "--link", "perfect", folder=tmp_path,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     assert "600 clients connected" in result.stdout
     assert "Alerts raised: 1 by brokers" in result.stdout
     assert "were told" in result.stdout
     assert "Nobody outside was told" in result.stdout
+    assert re.search(r"The links lost none of [\d,]+ packets up and none of", result.stdout)
     assert "Dropped: nothing" in result.stdout
+
+
+def test_up_says_what_the_links_of_its_vehicles_lost(tmp_path: Path) -> None:
+    result = mercury(
+        "up", "--no-pipeline", "--port", str(free_port()), "--vehicles", "50", "--for", "5",
+        "--link", "up:loss=20%;down:range=1..2km,delay=20ms", "--antenna", "0,0", "--json",
+        folder=tmp_path,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    link = json.loads(result.stdout)["simulation"]["link"]
+    assert link["antenna_m"] == [0.0, 0.0]
+    assert set(link["up"]["lost"]) == {"random"}
+    assert 0.1 < link["up"]["lost"]["random"] / link["up"]["sent"] < 0.3
+    assert set(link["down"]["lost"]) == {"range"}
+    assert link["summary"].startswith("The links lost ")
 
 
 def test_config_shows_origins_and_round_trips(tmp_path: Path) -> None:

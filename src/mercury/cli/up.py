@@ -134,10 +134,9 @@ def _sim_arguments(settings: Settings, config: Path | None, vehicles: int) -> li
     arguments += ["--adapter", f"udp://{host}:{settings.adapter.port}"]
     if config is not None:
         arguments += ["--config", str(config)]
-    if settings.sim.link is not None:
-        x_m, y_m = settings.sim.antenna
-        arguments += ["--link", settings.sim.link, f"--antenna={x_m!r},{y_m!r}"]
-    return arguments
+    # Said even if there is none: it may be that a flag took away what the file says.
+    x_m, y_m = settings.sim.antenna
+    return [*arguments, "--link", settings.sim.link or "none", f"--antenna={x_m!r},{y_m!r}"]
 
 
 class _Machine:

@@ -183,8 +183,10 @@ class OneWay:
         if packets_per_s is None and bytes_per_s is None:
             return 0.0
         due = max(self._packets_due, self._bytes_due)
-        wait_s = max(0.0, due - now - settings.burst_s)
-        if wait_s > settings.queue_s + _ROUNDING_S:
+        wait_s = due - now - settings.burst_s
+        if wait_s < _ROUNDING_S:
+            wait_s = 0.0
+        elif wait_s > settings.queue_s + _ROUNDING_S:
             return None
         if packets_per_s is not None:
             self._packets_due = max(self._packets_due, now) + 1.0 / packets_per_s

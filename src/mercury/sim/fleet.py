@@ -65,6 +65,7 @@ class Fleet:
         self.frame = frame
         self.incidents: list[Incident] = []
         self.unrelated_alerts = 0  # received, and not about an incident of this fleet
+        self._adapter = adapter
         self._tick_s = tick_s
         self._patience_s = patience_s
         self._on_connected = on_connected
@@ -258,7 +259,7 @@ class Fleet:
             if now() > deadline:
                 raise NotConnectedError(
                     f"none of {len(self.clients)} vehicles got a session over its link"
-                    f" within {self._patience_s:g} s"
+                    f" within {self._patience_s:g} s: is there an adapter at {self._adapter}?"
                 )
             await asyncio.sleep(_BURST_PAUSE_S)
 

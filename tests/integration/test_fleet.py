@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import resource
 import signal
 import sys
@@ -229,5 +230,31 @@ def test_the_command_says_what_happened_when_it_is_stopped(tmp_path: Path) -> No
             assert result["link"]["up"]["sent"] == result["link"]["up"]["arrived"] > 10
             assert result["link"]["down"]["lost"] == {}
             await until(lambda: len(adapter.sessions.table) == 0)
+
+    run(work())
+
+
+def test_the_command_says_for_people_what_the_links_lost(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with served(tmp_path) as (_, _adapter, uri):
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-c", "from mercury.cli.sim import app; app()"),
+                *("--vehicles", "20", "--adapter", uri, "--for", "1.5", "--seed", "5"),
+                *("--report-interval", "0.2", "--link", "up:lossy30;down:delay=10ms"),
+                cwd=tmp_path,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+            )
+            out, err = await process.communicate()
+            assert process.returncode == 0, err
+            last = out.decode().splitlines()[-1]
+            found = re.fullmatch(
+                r"The links lost (.*) % of (\d+) packets \(random \d+\) up"
+                r" and none of \d+ packets down\.",
+                last,
+            )
+            assert found, last
+            assert 15 < float(found[1]) < 45
+            assert int(found[2]) > 50
 
     run(work())

@@ -221,6 +221,12 @@ def test_after_a_pause_a_burst_passes() -> None:
     assert [len(way.carry(1, 60.0)) for _ in range(20)] == [1] * 11 + [0] * 9
 
 
+def test_after_a_pause_a_burst_of_bytes_passes_and_no_more() -> None:
+    way = one_way(bytes_per_s=1000, burst_s=1.0)
+    for now in (0.0, 3600.0):
+        assert [len(way.carry(100, now)) for _ in range(20)] == [1] * 11 + [0] * 9
+
+
 def test_a_queue_delays_before_it_loses_and_keeps_the_order() -> None:
     way = one_way(packets_per_s=10, burst_s=0.0, queue_s=0.5)
     took = [way.carry(1, 0.0) for _ in range(8)]

@@ -93,6 +93,7 @@ def test_presets_with_changes() -> None:
         PRESETS["satellite"].up,
         replace(down, delay_s=0.0),
     )
+    assert parse_link("loss=0.25,blackout=1+1,wifi") == PRESETS["wifi"]
     # A contradiction counts only at the end.
     assert parse_link("acoustic,reorder=10%,order=free").up.reorder == 0.1
 

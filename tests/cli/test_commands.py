@@ -14,7 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer
 from cli.commands import mercury
+from typer.testing import CliRunner
+
+from mercury.cli.main import app
 
 
 def free_port() -> int:
@@ -184,3 +188,22 @@ def test_doctor_fails_on_a_damaged_bus(tmp_path: Path) -> None:
     result = mercury("doctor", "--json", folder=tmp_path)
     assert result.returncode == 1
     assert json.loads(result.stdout)["healthy"] is False
+
+
+def test_every_command_explains_itself() -> None:
+    def show(command: typer.core.TyperGroup, words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        for name, inner in command.commands.items():
+            yield (*words, name)
+            if isinstance(inner, typer.core.TyperGroup):
+                yield from show(inner, (*words, name))
+
+    group = typer.main.get_command(app)
+    assert isinstance(group, typer.core.TyperGroup)
+    runner = CliRunner(env={"COLUMNS": "200"})
+    for words in show(group, ()):
+        result = runner.invoke(app, [*words, "--help"])
+        assert result.exit_code == 0, (words, result.exception)
+        assert "Usage" in result.output
+    shown = runner.invoke(app, ["up", "--help"]).output
+    assert "kafka://HOST:PORT[,HOST:PORT...][/PREFIX]" in shown
+    assert "--link" in shown

@@ -31,7 +31,7 @@ BusOption = Annotated[
     str | None,
     typer.Option(
         "--bus",
-        help="sqlite:PATH, kafka://HOST:PORT[,HOST:PORT...][/PREFIX], memory:",
+        help="sqlite:PATH, kafka://HOST:PORT[,HOST:PORT...]\\[/PREFIX], memory:",
         metavar="URI",
     ),
 ]

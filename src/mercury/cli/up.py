@@ -50,6 +50,8 @@ def up(
         str | None, typer.Option(help="A jam that nobody reports, in metres", metavar="X,Y,R")
     ] = None,
     jam_after: Annotated[float, typer.Option(min=0.0, help="Seconds until it forms")] = 10.0,
+    link: frame.LinkOption = None,
+    antenna: frame.AntennaOption = None,
     with_pipeline: Annotated[
         bool | None,
         typer.Option("--pipeline/--no-pipeline", help="Run Spark, too; default if it is there"),
@@ -60,7 +62,14 @@ def up(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the parts' logs")] = False,
 ) -> None:
     """Run all parts on this machine until Ctrl-C, or for a time, and sum up."""
-    settings = frame.settings_for(config, bus__uri=bus, adapter__port=port, sim__seed=seed)
+    settings = frame.settings_for(
+        config,
+        bus__uri=bus,
+        adapter__port=port,
+        sim__seed=seed,
+        sim__link=link,
+        **frame.antenna_settings(antenna),
+    )
     if settings.bus.uri.startswith("memory:"):
         raise ConfigurationError(
             "mercury up runs several processes: use a sqlite: bus or a kafka: bus"
@@ -71,6 +80,8 @@ def up(
         raise ConfigurationError("--event needs --vehicles that sense it")
     if jam is not None and not vehicles:
         raise ConfigurationError("--jam needs --vehicles that stand in it")
+    if (link is not None or antenna is not None) and not vehicles:
+        raise ConfigurationError("--link and --antenna need --vehicles that have a link")
     if settings.bus.uri.startswith("sqlite:"):
         Path(settings.bus.uri.removeprefix("sqlite:")).parent.mkdir(parents=True, exist_ok=True)
     common = ["--bus", settings.bus.uri]
@@ -131,7 +142,9 @@ def _sim_arguments(settings: Settings, config: Path | None, vehicles: int) -> li
     arguments += ["--adapter", f"udp://{host}:{settings.adapter.port}"]
     if config is not None:
         arguments += ["--config", str(config)]
-    return arguments
+    # Said even if there is none: it may be that a flag took away what the file says.
+    x_m, y_m = settings.sim.antenna
+    return [*arguments, "--link", settings.sim.link or "none", f"--antenna={x_m!r},{y_m!r}"]
 
 
 class _Machine:
@@ -300,6 +313,8 @@ def _sentences(result: dict[str, Any]) -> list[str]:
     simulation = result["simulation"]
     if simulation is not None:
         lines += [f"  {incident['summary']}" for incident in simulation["incidents"]]
+        if simulation["link"] is not None:
+            lines.append(f"  {simulation['link']['summary']}")
     lines.append(f"  {_told(result['ledger'])}")
     dropped: dict[str, float] = {}
     for values in parts.values():

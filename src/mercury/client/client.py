@@ -47,7 +47,17 @@ from mercury.model.message import (
     Telemetry,
     Values,
 )
-from mercury.net import Packets, UdpEndpoint, bind_udp, parse_udp_uri, resolve
+from mercury.net import (
+    Link,
+    LinkedEndpoint,
+    Packets,
+    UdpEndpoint,
+    bind_udp,
+    link_from,
+    open_endpoint,
+    parse_udp_uri,
+    resolve,
+)
 from mercury.service.clock import epoch_us, now, now_us
 from mercury.session import (
     AdapterAnswered,
@@ -94,12 +104,14 @@ class Client:
         seed: int | None = None,
         mediator: MediatorSettings | None = None,
         groups: Iterable[str] = (),
+        link: Link | str | None = None,
     ) -> None:
         self.identity = identity
         self.address = Address.client(identity)
         self.counters: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
         self.relay: Relay | None = None
+        self.link = None if link is None else link_from(link, seed)
         self._uri = uri
         self._relay_port = relay_port
         self._connect_timeout_s = connect_timeout_s
@@ -133,7 +145,7 @@ class Client:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0  # what it was set for
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._endpoint: UdpEndpoint | None = None
+        self._endpoint: UdpEndpoint | LinkedEndpoint | None = None
         self._adapter = b""
 
     # Life
@@ -162,7 +174,7 @@ class Client:
         any_host = "::" if ":" in host or family.name == "AF_INET6" else "0.0.0.0"
         local = {"127.0.0.1": "127.0.0.1", "localhost": any_host}.get(host, any_host)
         sock = bind_udp(local, 0, buffer_bytes=_SOCKET_BUFFER_BYTES)
-        self._endpoint = UdpEndpoint(sock, self._on_packets)
+        self._endpoint = open_endpoint(sock, self._on_packets, self.link)
         if self._relay_port is not None:
             self.relay = Relay(self, self._relay_port)
             self.relay.open()
@@ -644,6 +656,7 @@ def connect(
     connect_timeout_s: float = 10.0,
     mediator: MediatorSettings | None = None,
     groups: Iterable[str] = (),
+    link: Link | str | None = None,
 ) -> Client:
     """Connect to an adapter, or to a client's relay: `async with connect(...) as client`.
 
@@ -654,6 +667,7 @@ def connect(
         relay_port: listen there on loopback for local applications; 0 takes a free port.
         mediator: how much trouble which message is worth.
         groups: the groups it is in; `join` and `leave` change them.
+        link: for trials, a lossy link that everything goes through, such as "cellular,loss=0.1".
     """
     return Client(
         uri,
@@ -666,4 +680,5 @@ def connect(
         connect_timeout_s=connect_timeout_s,
         mediator=mediator,
         groups=groups,
+        link=link,
     )

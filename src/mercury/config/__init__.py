@@ -12,8 +12,8 @@ from mercury.config.settings import (
     PipelineSettings,
     SessionSettings,
     Settings,
-    SimSettings,
 )
+from mercury.config.simulation import SimSettings
 
 __all__ = [
     "AdapterSettings",

@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from mercury.config.detection import DetectionSettings
 from mercury.config.mediator import MediatorSettings
 from mercury.config.section import Section
+from mercury.config.simulation import SimSettings
 
 Origin = Literal["default", "file", "environment", "flag"]
 
@@ -208,20 +209,6 @@ class ClientSettings(Section):
         le=65535,
         description="Loopback UDP port for local applications; none opens none",
     )
-
-
-class SimSettings(Section):
-    vehicles: int = Field(default=100, ge=1, description="Vehicles that drive")
-    seed: int = Field(default=1, ge=0, description="Same seed, same traffic")
-    report_interval_s: float = Field(default=1.0, gt=0, description="A vehicle reports so often")
-    origin_lat: float = Field(
-        default=40.7608, ge=-90, le=90, description="Latitude of the city's origin"
-    )
-    origin_lon: float = Field(
-        default=-111.8910, ge=-180, le=180, description="Longitude of the city's origin"
-    )
-    width_m: float = Field(default=4000.0, gt=0, description="Extent of the city to the east")
-    height_m: float = Field(default=4000.0, gt=0, description="Extent of the city to the north")
 
 
 class LogSettings(Section):

@@ -39,6 +39,7 @@ class Mediation:
     ) -> None:
         self.outgoing = Outgoing(random.Random(os.urandom(16)), resends_per_s=1000.0, now=now())
         self.incoming = Incoming(ack_after_s=ack_after_s, max_ids=_MAX_IDS)
+        self.receipt_packets = 0  # receipts that found no packet to ride on
         self._session = session
         self._policies = policies
         self._epoch_us = epoch_us
@@ -132,6 +133,7 @@ class Mediation:
         if self._session.state is SessionState.ESTABLISHED:
             for _, answers in self.incoming.answers_due(time):
                 self._session.send_receipts(self._encoded(answers), time)
+                self.receipt_packets += 1
         for dispatch, _ in self.outgoing.take_news(time):
             assert isinstance(dispatch.id, bytes)
             waiter = None if dispatch.waiting else self._taken.pop(dispatch.id, None)

@@ -52,7 +52,7 @@ def test_the_layout() -> None:
 
 def test_a_double() -> None:
     data = write_packet(MoosPacket("DIST", double_val=1984.5, time_s=1.0))
-    assert data[8:10] == b"ND"
+    assert (data[8:9], data[9:10]) == (b"N", b"D")
     assert len(data) == 54 + len("DIST")
     packet = read_packet(data)
     assert packet.double_val == 1984.5

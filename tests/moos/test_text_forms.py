@@ -90,7 +90,8 @@ def test_any_text_is_read_or_refused_with_a_reason(text: str) -> None:
         try:
             read(text)
         except MoosError as error:
-            assert error.reason and str(error)
+            assert error.reason
+            assert str(error)
 
 
 @pytest.mark.parametrize(

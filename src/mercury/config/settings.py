@@ -9,6 +9,7 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from mercury.config.detection import DetectionSettings
+from mercury.config.moos import MoosSettings
 from mercury.config.section import Section
 
 Origin = Literal["default", "file", "environment", "flag"]
@@ -267,6 +268,9 @@ class Settings(BaseSettings):
     sim: SimSettings = Field(default_factory=SimSettings, description="A city to try it in")
     detection: DetectionSettings = Field(
         default_factory=DetectionSettings, description="What is found in many messages"
+    )
+    moos: MoosSettings = Field(
+        default_factory=MoosSettings, description="A MOOS community, bridged to others"
     )
     log: LogSettings = Field(default_factory=LogSettings, description="What is written to stderr")
 

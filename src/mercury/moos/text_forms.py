@@ -1,4 +1,4 @@
-"""The text forms of messages between MOOS communities (pMediator §3 and §4, MOOS-IvP's NodeMessage).
+"""The text forms of messages between MOOS communities (pMediator §3, §4 and §9).
 
     NODE_MESSAGE[_LOCAL]      src_node=abe,dest_node=ben,var_name=RETURN,string_val=true
     MEDIATED_MESSAGE[_LOCAL]  ack_id=abe_1,ack=true,src_node=abe,dest_node=ben,var_name=...

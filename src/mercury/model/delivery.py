@@ -1,0 +1,33 @@
+"""What becomes of a message, for each of those it was addressed to."""
+
+from __future__ import annotations
+
+from enum import IntEnum, StrEnum
+
+
+class DeliveryState(IntEnum):
+    """Every addressed message ends, per recipient, in exactly one of the last four."""
+
+    WAITING = 0
+    ACKNOWLEDGED = 1
+    EXPIRED = 2
+    REFUSED = 3
+    UNREACHABLE = 4
+
+    @property
+    def label(self) -> str:
+        """The word people read."""
+        return self.name.lower()
+
+
+class Reason(StrEnum):
+    """Why a message ended as it did; a recipient that refuses gives a reason of its own."""
+
+    NONE = ""
+    NOT_ACKNOWLEDGED = "not-acknowledged"  # sent, and it ended without an answer
+    NOT_ASKED = "not-asked"  # fire-and-forget: sent, and nobody was to answer
+    NOT_SENT = "not-sent"  # the link was too busy for it until it ended
+    AWAY = "away"  # had no session until it ended
+    GAVE_UP = "gave-up"  # repeated as often as the policy says, without an answer
+    NO_ROOM = "no-room"  # too many were waiting
+    NEVER_ADDRESSED = "never-addressed"  # was there, and no adapter sent it

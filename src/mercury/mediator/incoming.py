@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass, field
@@ -35,7 +36,8 @@ class _Source:
     # What the sender may repeat, with the answer: empty, or why it was refused.
     lasting: dict[Hashable, str] = field(default_factory=dict)
     ends: list[tuple[float, int, Hashable]] = field(default_factory=list)  # a heap: until when
-    passing: OrderedDict[Hashable, None] = field(default_factory=OrderedDict)  # only the network
+    # What only the network may repeat, and until when; the oldest first.
+    passing: OrderedDict[Hashable, float] = field(default_factory=OrderedDict)
     answers: OrderedDict[Hashable, str] = field(default_factory=OrderedDict)  # to be sent
     statistics: SourceStatistics = field(default_factory=SourceStatistics)
 
@@ -81,13 +83,16 @@ class Incoming:
         acknowledge: bool,
         until: float | None = None,
     ) -> Arrival:
-        """Take a copy; it is answered if that is asked for. Only what is NEW is passed on."""
+        """Take a copy; it is answered if that is asked for. Only what is NEW is passed on.
+
+        After `until` the same id is another message: a sender may begin to count anew.
+        """
         source = self._source(sender, now)
         if source is None:
             return Arrival.NO_ROOM
         self._forget(source, now)
         statistics = source.statistics
-        if id in source.lasting or id in source.passing:
+        if id in source.lasting or source.passing.get(id, now) > now:
             statistics.repeated += 1
             if acknowledge:
                 statistics.acks_resent += 1
@@ -104,7 +109,8 @@ class Incoming:
             statistics.acks_sent += 1
             self._answer(sender, source, id, "", now)
         else:
-            source.passing[id] = None
+            source.passing[id] = math.inf if until is None else until
+            source.passing.move_to_end(id)
             if len(source.passing) > self._max_ids:
                 source.passing.popitem(last=False)
         statistics.received += 1

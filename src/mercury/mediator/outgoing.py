@@ -328,6 +328,10 @@ class Outgoing:
         before = dispatch.state[rows]
         was_waiting = before == DeliveryState.WAITING
         peers = dispatch.peers[rows]
+        # What was sent as often as it was meant to be is not lost.
+        was_dropped = ~was_waiting & (
+            dispatch.reason[rows] != self._reason_number(Reason.NOT_ASKED)
+        )
         dispatch.state[rows] = state
         dispatch.reason[rows] = self._reason_number(reason)
         dispatch.settled[rows] = now
@@ -341,13 +345,14 @@ class Outgoing:
         if newly < len(rows):  # an answer after all, when it had been given up
             for old in before[~was_waiting].tolist():
                 self.ended[DeliveryState(old)] -= 1
-            self.peers.dropped[peers[~was_waiting]] -= 1
+            self.peers.dropped[peers[was_dropped]] -= 1
         tally = {
             DeliveryState.ACKNOWLEDGED: self.peers.acknowledged,
             DeliveryState.REFUSED: self.peers.refused,
         }.get(state, self.peers.dropped)
-        tally[peers] += 1
-        if len(rows) == 1:
+        if reason != Reason.NOT_ASKED:
+            tally[peers] += 1
+        if len(rows) == 1 and reason != Reason.NOT_ASKED:
             elapsed_s = now - dispatch.posted
             name = self.peers.name(int(peers[0]))
             self.recent.append(Completed(now, dispatch.id, name, state, elapsed_s))

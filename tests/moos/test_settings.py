@@ -28,7 +28,7 @@ def test_names_in_any_case_lines_that_add_up_and_comments() -> None:
     settings = bridge_settings(
         MoosSettings.model_validate({**found, "routes": {**ROUTES, "GUS": "[::1]:1"}})
     )
-    assert settings.name == "abe"
+    assert settings.name == "Abe"
     assert settings.mates == ("deb", "fin", "gus")
     assert settings.no_ack_vars == {"A", "B"}
     assert settings.routes["gus"] == Endpoint("::1", 1)
@@ -42,7 +42,7 @@ def test_the_same_names_in_toml(tmp_path: Path) -> None:
         "listen = 9301\n[moos.routes]\ndeb = '10.0.0.4:9200'\n'*' = 'shore:9200'\n"
     )
     settings = bridge_settings(load_settings(path).moos)
-    assert settings.mates == settings.known_mates == ("deb", "fin", "gus")
+    assert settings.mates == ("deb", "fin", "gus")
     assert settings.no_ack_vars == {"A", "B", "C"}
     assert (settings.max_tries, settings.resend_thresh_s) == (6, 3.0)
     assert settings.group == "blue_team"
@@ -53,7 +53,7 @@ def test_the_same_names_in_toml(tmp_path: Path) -> None:
 def test_the_defaults_are_those_of_the_paper() -> None:
     settings = bridge_settings(MoosSettings(community="abe", routes=ROUTES))
     assert (settings.max_tries, settings.resend_thresh_s) == (5, 2.0)
-    assert settings.known_mates == ("deb", "fin")
+    assert settings.mates == ()
     assert settings.name == settings.community == "abe"
 
 
@@ -70,7 +70,7 @@ def test_an_unknown_name_in_toml_is_one_sentence(tmp_path: Path) -> None:
         ({"vname": None}, "the vehicle needs a name: --name, or vname in [moos]"),
         ({"vname": "a b"}, "the vehicle's name: 'a b' is no name of a vehicle or group"),
         ({"vname": "All"}, "the vehicle's name: 'All' is no name of a vehicle or group"),
-        ({"mates": "deb,ABE"}, "abe is this vehicle, it cannot be its own mate"),
+        ({"mates": "deb,ABE,DEB"}, "abe is this vehicle, it cannot be its own mate"),
         ({"mates": "deb,gus"}, "there is no route to gus: give --to gus=HOST:PORT"),
         ({"routes": {}}, "there is nowhere to send to: give --to MATE=HOST:PORT"),
         ({"routes": {"deb": "there"}}, "route of deb: 'there' is not HOST:PORT"),
@@ -90,9 +90,9 @@ def test_mistakes_in_settings(given: dict[str, object], sentence: str) -> None:
 
 def test_through_an_adapter_or_a_relay_no_mate_needs_a_route() -> None:
     with_adapter = MoosSettings(vname="abe", mates="deb", adapter="udp://127.0.0.1:7400")
-    assert bridge_settings(with_adapter).known_mates == ("deb",)
+    assert bridge_settings(with_adapter).mates == ("deb",)
     by_relay = MoosSettings(vname="abe", mates="deb", routes={"*": "shore:9200"})
-    assert bridge_settings(by_relay).known_mates == ("deb",)
+    assert bridge_settings(by_relay).mates == ("deb",)
 
 
 def test_a_route_of_the_command_line() -> None:

@@ -28,23 +28,18 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BridgeSettings:
-    """The bridge of one vehicle, checked; names are in small letters, as MOOS compares them."""
+    """The bridge of one vehicle, checked. MOOS compares names of vehicles in any case."""
 
     name: str
     community: str
     listen: Endpoint
     local: Endpoint  # the own community's pShare
-    routes: dict[str, Endpoint] = field(default_factory=dict)
+    routes: dict[str, Endpoint] = field(default_factory=dict)  # by mate, in small letters
     group: str | None = None
     mates: tuple[str, ...] = ()  # as named; empty stands for all that have a route
     no_ack_vars: frozenset[str] = frozenset()
     max_tries: int = 5
     resend_thresh_s: float = 2.0
-
-    @property
-    def known_mates(self) -> tuple[str, ...]:
-        """Who `all` and the own group stand for."""
-        return self.mates or tuple(sorted(name for name in self.routes if name != ANY))
 
 
 def bridge_settings(moos: MoosSettings) -> BridgeSettings:
@@ -54,14 +49,15 @@ def bridge_settings(moos: MoosSettings) -> BridgeSettings:
         raise ConfigurationError("the vehicle needs a name: --name, or vname in [moos]")
     name = _name(vname, "the vehicle's name")
     routes = {
-        ANY if mate == ANY else _name(mate, "a route's mate"): endpoint(where, f"route of {mate}")
+        mate if mate == ANY else _name(mate, "a route's mate").lower(): endpoint(
+            where, f"route of {mate}"
+        )
         for mate, where in moos.routes.items()
     }
-    mates = tuple(
-        dict.fromkeys(_name(mate, "a mate's name") for mate in _items(moos.mates, moos.mate))
-    )
+    named = [_name(mate, "a mate's name") for mate in _items(moos.mates, moos.mate)]
+    mates = tuple({mate.lower(): mate for mate in reversed(named)}.values())[::-1]
     for known in (*routes, *mates):
-        if known == name:
+        if known.lower() == name.lower():
             raise ConfigurationError(f"{name} is this vehicle, it cannot be its own mate")
     for variable in _items(moos.no_ack_vars, moos.no_ack_var):
         if not _VARIABLE.fullmatch(variable):
@@ -70,7 +66,7 @@ def bridge_settings(moos: MoosSettings) -> BridgeSettings:
     host_and_port = moos.listen if ":" in moos.listen else f"0.0.0.0:{moos.listen}"
     return BridgeSettings(
         name=name,
-        community=moos.community or vname,
+        community=moos.community or name,
         listen=endpoint(host_and_port, "the port to listen on", free_port=True),
         local=endpoint(moos.local, "the community's pShare"),
         routes=routes,
@@ -107,7 +103,7 @@ def _check_reachable(
 ) -> None:
     if not routes and adapter is None:
         raise ConfigurationError("there is nowhere to send to: give --to MATE=HOST:PORT")
-    lost = [mate for mate in mates if mate not in routes]
+    lost = [mate for mate in mates if mate.lower() not in routes]
     if lost and ANY not in routes and adapter is None:
         raise ConfigurationError(f"there is no route to {lost[0]}: give --to {lost[0]}=HOST:PORT")
 
@@ -117,7 +113,7 @@ def _items(*lists: str) -> list[str]:
 
 
 def _name(text: str, what: str) -> str:
-    name = text.strip().lower()
-    if not NAME.fullmatch(name) or name == ALL:
+    name = text.strip()
+    if not NAME.fullmatch(name) or name.lower() == ALL:
         raise ConfigurationError(f"{what}: {text!r} is no name of a vehicle or group")
     return name

@@ -20,8 +20,9 @@ from mercury.model.errors import MoosError
 
 ALL = "all"
 
-_NAME = re.compile(r'[^\s,:="{}\x00-\x1f\x7f]+')
-_NOTE = re.compile(r'[^,"{}\x00-\x1f\x7f]*')
+# Names and notes are shown to people: no control characters, and nothing that is no text.
+_NAME = re.compile(r'[^\s,:="{}\x00-\x1f\x7f-\x9f\ud800-\udfff]+')
+_NOTE = re.compile(r'[^,"{}\x00-\x1f\x7f-\x9f\ud800-\udfff]*')
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 # A value in quotes, and the flag behind it that says that they are not part of it. Two patterns
 # rather than one: what comes from the network must not make a search take long.

@@ -18,6 +18,7 @@ from mercury.cli import (
     doctor,
     history,
     import_,
+    moos,
     pipeline,
     replay,
     send,
@@ -46,6 +47,7 @@ app.command("tail")(tail.tail)
 app.add_typer(history.app, name="history")
 app.command("replay")(replay.replay)
 app.command("import")(import_.import_)
+app.command("moos")(moos.moos)
 app.command("config")(config.config)
 app.command("doctor")(doctor.doctor)
 app.add_typer(bench.app, name="bench")

@@ -27,7 +27,8 @@ ProcessConfig = pMediator
   AppTick   = 4
   CommsTick = 4
   resend_thresh = 3
-  max_tries = 6
+  max_tries = 6 // rather than 5
+  // and not all of them
   no_ack_vars = MUSTER_STATUS
   group = blue_team
   mates = deb,fin

@@ -61,6 +61,7 @@ def test_what_is_written_reads_back(message: NodeMessage) -> None:
 @given(st.builds(NodeMessage, names, st.just(("ben",)), names, string_val=strings))
 @example(NodeMessage("abe", ("ben",), "SAY", '"a{",string_val_quoted=true'))
 @example(NodeMessage("abe", ("ben",), "SAY", '",string_val_quoted=true,dest_node=cal'))
+@example(NodeMessage("abe", ("ben",), "SAY", '"{",string_val_quoted=true,"'))
 @example(NodeMessage("abe", ("ben",), "SAY", '"'))
 @example(NodeMessage("abe", ("ben",), "SAY", '""'))
 def test_no_string_can_pass_for_another_field(message: NodeMessage) -> None:
@@ -198,6 +199,11 @@ def test_reads(text: str, message: NodeMessage) -> None:
         (
             NodeMessage("abe", ("ben",), "SAY", '"hold,station"'),
             'src_node=abe,dest_node=ben,var_name=SAY,string_val="hold,station"',
+        ),
+        (
+            NodeMessage("abe", ("ben",), "PTS", "pts={1,1:2,2}"),
+            'src_node=abe,dest_node=ben,var_name=PTS,string_val="pts={1,1:2,2}",'
+            "string_val_quoted=true",
         ),
         (
             NodeMessage("abe", ("ben",), "D", double_val=0.1, src_app="pHelmIvP", color="red"),

@@ -236,6 +236,13 @@ async def test_into_mercury() -> None:
         await until(lambda: abe.report().mediator.acknowledged == 1)
 
         async with connect(adapter, "witness", HERE) as witness:
+            # Through Mercury nobody speaks in the name of our own community.
+            forged = {"to": "abe", "key": "NODE_MESSAGE_LOCAL", "text": text.encode()}
+            await witness.publish("moos", forged)
+            await witness.publish("moos", {"to": "abe", "key": "ACK_MESSAGE", "text": "no bytes"})
+            await until(lambda: abe.report().dropped.get("unknown-variable"))
+            await until(lambda: abe.uplink and abe.uplink.counters["not-a-posting"] == 1)
+            assert abe.report().mediator.sent == 1
             await witness.sense("emergency", text="Collision, two boats")
             await until(lambda: all(c.texts("MERCURY_ALERT") for c in communities.values()))
         [alert] = communities["abe"].texts("MERCURY_ALERT")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -74,7 +74,7 @@ def report_view(gateway: MoosGateway) -> RenderableType:
         _pairs(
             "Stats (outgoing):",
             {
-                "Out Msg Count": str(mediator.sent + mediator.resent),
+                "Out Msg Count": str(mediator.sent),
                 "Ack Msg Count": str(mediator.acknowledged),
             },
         ),
@@ -110,11 +110,11 @@ def _reasons(counts: dict[str, int]) -> str:
     return " (" + ", ".join(f"{reason} {count}" for reason, count in sorted(counts.items())) + ")"
 
 
-def _table(title: str, *columns: str, text_columns: int = 1) -> Table:
+def _table(title: str, *columns: str, texts: tuple[str, ...] = ("Mate",)) -> Table:
     table = Table(title=title, title_justify="left", title_style="", box=None, pad_edge=False)
-    for number, column in enumerate(columns):
-        is_text = number < text_columns
-        table.add_column(column, justify="left" if is_text else "right", overflow="fold")
+    for column in columns:
+        justify: Literal["left", "right"] = "left" if column in texts else "right"
+        table.add_column(column, justify=justify, overflow="fold")
     return table
 
 
@@ -138,16 +138,15 @@ def _mates(rows: list[MateRow]) -> list[RenderableType]:
 
 
 def _variables(rows: list[TopicRow]) -> list[RenderableType]:
-    table = _table(
-        "Outgoing stats: (Per Variable)", "Var", "Dest(s)", "Snds", "ReSnds", "Freq", text_columns=2
-    )
+    columns = ("Snds", "ReSnds", "Freq", "Var", "Dest(s)")
+    table = _table("Outgoing stats: (Per Variable)", *columns, texts=("Var", "Dest(s)"))
     for row in rows[:_SHOWN]:
         table.add_row(
-            Text(row.topic),
-            Text(", ".join(row.mates)),
             str(row.sent),
             f"{row.resent}{'' if row.acknowledge else '*'}",
             f"{row.per_minute:.2f}",
+            Text(row.topic),
+            Text(", ".join(row.mates)),
         )
     return _shown(table, len(rows))
 

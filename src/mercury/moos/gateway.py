@@ -8,7 +8,13 @@ import random
 
 from mercury.model.area import Position
 from mercury.model.errors import MessageTooLargeError
-from mercury.moos.bridge import BridgeReport, MoosBridge, Posting
+from mercury.moos.bridge import (
+    ACK_MESSAGE,
+    MEDIATED_MESSAGE,
+    BridgeReport,
+    MoosBridge,
+    Posting,
+)
 from mercury.moos.settings import ANY, BridgeSettings
 from mercury.moos.uplink import ALERT_VARIABLE, MercuryUplink
 from mercury.net import Packets, UdpEndpoint, bind_udp, resolve
@@ -103,7 +109,10 @@ class MoosGateway:
         self._flush()
 
     def _take(self, key: str, text: str) -> None:
-        self.bridge.take(key, text, self.time_s)
+        if key in (MEDIATED_MESSAGE, ACK_MESSAGE):
+            self.bridge.take(key, text, self.time_s)
+        else:  # who is elsewhere does not speak for our own community
+            self.bridge.dropped["unknown-variable"] += 1
         self._flush()
 
     def _post_alert(self, text: str) -> None:

@@ -274,6 +274,15 @@ def test_what_is_given_up_is_counted_and_nothing_comes_twice(seed: int) -> None:
         assert len(fleet.heard[name]) >= 60 - lost
 
 
+def test_a_busy_mate_finds_room() -> None:
+    ben = bridge("ben", "abe")
+    for number in range(12_000):  # 200 a second, for a minute
+        text = f"ack_id=abe_{number},ack=true,src_node=abe,dest_node=ben,var_name=X,string_val=1"
+        ben.receive(datagram("MEDIATED_MESSAGE", text), number / 200)
+    assert len(ben.due(60.0)) == 24_000
+    assert not ben.dropped
+
+
 def test_damaged_datagrams_do_no_harm() -> None:
     network = HostileNetwork[str](4, deliver=0.8, drop=0.0, duplicate=0.2, delay=0.0, corrupt=0.3)
     fleet = Fleet(network, "abe", "ben", max_tries=40)

@@ -34,5 +34,5 @@ def test_every_setting_stands_in_the_table() -> None:
 def test_the_flags_exist() -> None:
     [command] = [one for one in app.registered_commands if one.name == "moos"]
     assert command.callback is not None
-    flags = set(re.findall(r"--([a-z-]+)", TEXT)) - {"json", "for", "every"}
+    flags = set(re.findall(r"--([a-z][a-z-]*)", TEXT)) - {"json", "for", "every"}
     assert {flag.replace("-", "_") for flag in flags} <= set(command.callback.__annotations__)

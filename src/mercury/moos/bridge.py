@@ -16,6 +16,7 @@ from typing import NamedTuple
 from mercury.mediator import (
     FIRE_AND_FORGET,
     Arrival,
+    Incoming,
     Mediator,
     Policies,
     Policy,
@@ -44,6 +45,7 @@ ACK_MESSAGE = "ACK_MESSAGE"
 # A mate may count anew when it starts anew: an id that comes later is another message. Long enough
 # for any usual max_tries * resend_thresh of a mate.
 _REMEMBER_S = 120.0
+_REMEMBERED = 100_000
 _ROOM_BYTES = 1024  # for names, the id and the head of a datagram
 _MAX_MATES = 1000
 
@@ -94,6 +96,8 @@ class MoosBridge:
         self.mediator = Mediator(
             settings.name, rng, begun_us=begun_us, policies=Policies(strengths)
         )
+        # Room for 800 messages a second of each mate, as long as they are remembered.
+        self.mediator.incoming = Incoming(ack_after_s=0.0, max_ids=_REMEMBERED)
         self._name = settings.name.lower()
         self._carries_all = carries_all or ANY in settings.routes
         self._on_report = on_report

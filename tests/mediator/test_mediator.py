@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from mediator.vehicles import Road
 
-from mercury.mediator import Arrival, Mediator, Policies
+from mercury.mediator import BY_STRENGTH, Arrival, Mediator, Policies
 from mercury.model.message import DeliveryPolicy
 from mercury.testing.network import HostileNetwork
 
@@ -133,7 +133,9 @@ def test_an_id_may_come_again_as_another_message_after_its_time(acknowledge: boo
 
 
 def test_the_topic_says_how_much_trouble_it_is_worth() -> None:
-    policies = Policies(of_topic={"STOP": CRITICAL}, of_kind={"": REPEAT})
+    policies = Policies(
+        {"STOP": (CRITICAL, BY_STRENGTH[CRITICAL]), "message": (REPEAT, BY_STRENGTH[REPEAT])}
+    )
     abe = Mediator("abe", random.Random(1), begun_us=0, policies=policies)
     abe.join("ben", 0.0)
     abe.post("x", "STOP", ["ben"], 0.0)

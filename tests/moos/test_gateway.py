@@ -14,6 +14,7 @@ from live import HERE, NEAR, connect, in_loop, live, until
 from moos.loopback import Community, LossyLink
 
 from mercury.model.errors import AddressInUseError, ConfigurationError
+from mercury.model.message import Address
 from mercury.moos import BridgeSettings, Endpoint, MoosGateway
 from mercury.moos.text_forms import NodeMessage, read_node_message, write_node_message
 
@@ -199,11 +200,12 @@ async def test_into_mercury() -> None:
         gateways = {
             name: MoosGateway(
                 BridgeSettings(
-                    name,
+                    name.capitalize(),
                     name,
                     FREE_PORT,
                     community.address,
                     mates=("ben",) if name == "abe" else (),
+                    group="blue" if name == "abe" else None,
                 ),
                 adapter=f"udp://127.0.0.1:{adapter.port}",
                 position=HERE if name == "ben" else None,
@@ -237,14 +239,21 @@ async def test_into_mercury() -> None:
 
         async with connect(adapter, "witness", HERE) as witness:
             # Through Mercury nobody speaks in the name of our own community.
-            forged = {"to": "abe", "key": "NODE_MESSAGE_LOCAL", "text": text.encode()}
-            await witness.publish("moos", forged)
-            await witness.publish("moos", {"to": "abe", "key": "ACK_MESSAGE", "text": "no bytes"})
+            forged = {"key": "NODE_MESSAGE_LOCAL", "text": text.encode()}
+            await witness.tell("abe", forged, topic="moos")
+            await witness.tell("abe", {"key": "ACK_MESSAGE", "text": "no bytes"}, topic="moos")
             await until(lambda: abe.report().dropped.get("unknown-variable"))
             await until(lambda: abe.uplink and abe.uplink.counters["not-a-posting"] == 1)
             assert abe.report().mediator.sent == 1
+            await witness.tell(Address.group("blue"), {"x": b"\0", "y": 1.5}, topic="wind")
+            await until(lambda: communities["abe"].texts("MERCURY_MESSAGE"))
+            assert not communities["ben"].texts("MERCURY_MESSAGE")
             await witness.sense("emergency", text="Collision, two boats")
             await until(lambda: all(c.texts("MERCURY_ALERT") for c in communities.values()))
+        [news] = communities["abe"].texts("MERCURY_MESSAGE")
+        said = json.loads(news)
+        assert (said["topic"], said["source"]) == ("wind", "client:witness")
+        assert said["values"] == {"x": "AA==", "y": 1.5}
         [alert] = communities["abe"].texts("MERCURY_ALERT")
         found = json.loads(alert)
         assert (found["kind"], found["text"]) == ("emergency", "Collision, two boats")

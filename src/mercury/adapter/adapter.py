@@ -6,15 +6,20 @@ import asyncio
 import logging
 import secrets
 from collections import Counter
+from collections.abc import Collection, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mercury.adapter.deliveries import Deliveries
+from mercury.adapter.groups import MAX_PER_CLIENT as MAX_GROUPS
+from mercury.adapter.groups import Groups
 from mercury.adapter.interests import MAX_PER_CLIENT, Interests
-from mercury.adapter.missed import AddressedAlert, MissedAlerts
+from mercury.adapter.missed import EVERYONE, AddressedAlert, MissedAlerts, To
 from mercury.adapter.outbound import FanOut, Outbound
 from mercury.adapter.standing import StandingAlerts
 from mercury.bus import Bus, Consumer, FromTime, Record, catch_up
+from mercury.config.mediator import MediatorSettings
 from mercury.config.settings import AdapterSettings
 from mercury.geo import contains, haversine_m, overlaps
 from mercury.model import topics
@@ -59,11 +64,13 @@ from mercury.wire.records import (
 log = logging.getLogger(__name__)
 
 _HOUSEKEEPING_S = 0.1  # prune and heartbeats
+_RECEIPTS_S = 0.1  # what became of messages is told so often
 _INTEREST_REFRESH_S = 10.0
 _STANDING_LOOKBACK_S = 24 * 3600.0  # alerts that still hold are found again after a restart
 _READ_BATCH = 512
 _LONGEST_TURN_S = 0.005
 _COMPLAINT_S = 5.0
+_TO_OTHERS = ("client", "group", "area")
 
 
 class Adapter(Service):
@@ -77,7 +84,9 @@ class Adapter(Service):
         settings: AdapterSettings,
         session: SessionSettings,
         coverage: Area | None = None,
+        mediator: MediatorSettings | None = None,
     ) -> None:
+        mediator = mediator or MediatorSettings()
         super().__init__(bus, Address.adapter(settings.id), metrics_port=settings.metrics_port)
         self.settings = settings
         self.coverage = coverage  # None: everywhere
@@ -89,8 +98,11 @@ class Adapter(Service):
         self.interests = Interests(self.sessions.table)
         self.standing = StandingAlerts(self.sessions.table)
         self.missed = MissedAlerts()
+        self.groups = Groups(mediator.groups)
+        self.deliveries = Deliveries(settings.id, bus, self.sessions, mediator)
         # Who opened a session since the last look at the standing alerts, and what is owed to it.
         self._returned: list[tuple[Session, list[AddressedAlert]]] = []
+        self._to_confirm = asyncio.Event()
         self._stalls = StallMeter(settings.stall_probe_s)
         self._endpoint: UdpEndpoint | None = None
         self._outbound: Outbound | None = None
@@ -112,12 +124,17 @@ class Adapter(Service):
                 dropped["unsendable"] = self._endpoint.unsendable
             counters["packets_sent"] = self._outbound.packets_sent
         counters["address_changes"] = self.sessions.address_changes
+        outgoing = self.deliveries.outgoing
+        for state, count in outgoing.ended.items():
+            counters[f"deliveries_{state.label}"] = count
         return Statistics(
             gauges={
                 "sessions": len(self.sessions.table),
                 "standing_alerts": len(self.standing),
                 "kept_alerts": len(self.missed),
                 "subscriptions": len(self.interests),
+                "deliveries_waiting": outgoing.waiting,
+                "resends_allowed_per_s": outgoing.pace.per_s,
                 "packets_waiting": self._outbound.waiting if self._outbound else 0,
                 "loop_stall_s": self._stalls.longest_s,
                 "loop_stall_window_s": STALL_WINDOW_S,
@@ -133,16 +150,23 @@ class Adapter(Service):
         self._outbound = Outbound(
             endpoint, self.sessions, now=now, now_us=now_us, chunk=settings.fanout_chunk
         )
+        self.deliveries.outbound = self._outbound
         self._warm_up()
         lookback = FromTime(now_us() - int(_STANDING_LOOKBACK_S * 1e6))
         alerts = self.bus.subscribe(topics.ALERTS, start=lookback)
         answers = self.bus.subscribe((topics.REPLIES, topics.MATCHES))
-        self._consumers = [alerts, answers]
+        ends = self.bus.subscribe((topics.DELIVERIES,), start=lookback)
+        self._consumers = [alerts, answers, ends]
         # Every alert in force is known before the first client asks what it missed.
         for records in catch_up(alerts, _READ_BATCH):
             self._on_records(records)
+        for records in catch_up(ends, _READ_BATCH):
+            self._on_records(records)
         self.spawn(self._consume(alerts))
         self.spawn(self._consume(answers))
+        self.spawn(self._consume(ends))
+        self.spawn(self._publish_receipts())
+        self.spawn(self._confirm())
         self.spawn(self._tend_standing())
         self.spawn(self._stalls.run())
         self.spawn(self._keep_house())
@@ -169,6 +193,8 @@ class Adapter(Service):
                 FanOut(Kind.REFUSE, Priority.BACKGROUND, body, 0, everyone, generations)
             )
             await self._outbound.drained(timeout_s=5.0)
+            for _ in self.deliveries.publish():  # the next life goes on from there
+                pass
         if self._endpoint is not None:
             self._endpoint.close()
 
@@ -186,19 +212,25 @@ class Adapter(Service):
                 if isinstance(event, Reported):
                     self._on_report(event.session, event.body)
                 elif isinstance(event, Received):
-                    self._on_message(event.session, event.body, event.envelope)
+                    self._on_received(event)
                 elif isinstance(event, Opened):
                     self._on_opened(event)
                 else:
                     self._on_closed(event)
             except PacketError as error:
                 self.dropped[error.reason] += 1
+                if isinstance(event, Received) and event.wants_receipt:
+                    self.deliveries.refuse(event.session, event.envelope.id, error.reason)
             except BusError as error:  # the bus is full or away: say so, and serve on
                 self.dropped["bus-unavailable"] += 1
                 if time >= self._complain_at:
                     self._complain_at = time + _COMPLAINT_S
                     log.error("messages are lost, the bus does not take them: %s", error)
         assert self._outbound is not None
+        if sessions.answers:
+            self.counters["receipts"] += len(sessions.answers)
+            self.deliveries.answered(sessions.answers)
+            sessions.answers = []
         self._send_answers()
         self._outbound.kick()
 
@@ -218,24 +250,41 @@ class Adapter(Service):
             # that it has seen them: what was sent to its earlier life may not have arrived.
             self.counters["sessions_replaced"] += 1
             self.interests.closed(event.replaced)
-        self.standing.opened(session, seen)
-        owed = self.missed.owed_to(session.identity, seen, now_us())
-        if owed:
-            self._returned.append((session, owed))
+            self.groups.closed(event.replaced)
+            self.deliveries.closed(event.replaced)
+        self.groups.set(session, event.envelope.groups[:MAX_GROUPS])
+        had = self.deliveries.opened(session, seen)
+        self.standing.opened(session, had)
+        roles = [EVERYONE, ("client", session.identity)]
+        self._remember_owed(session, [*roles, *_groups(self.groups.of(session))], had)
         if event.envelope.WhichOneof("payload") == "telemetry":
             self._on_report(event.session, event.body)
 
+    def _remember_owed(self, session: Session, roles: list[To], had: Collection[bytes]) -> None:
+        owed = self.missed.owed_to(roles, had, now_us())
+        if owed:
+            self._returned.append((session, owed))
+
     def _on_closed(self, event: Closed) -> None:
         self.counters[f"sessions_{event.reason}"] += 1
-        if event.reason == "closed":
-            # Who fell silent may have been out of reach, and is told again on its return.
-            self.standing.closed(event.session)
         self.interests.closed(event.session)
+        self.groups.closed(event.session)
+        self.deliveries.closed(event.session)
 
     def _on_report(self, session: Session, body: bytes) -> None:
         # No route: a report goes nowhere from the bus.
         self.counters["reports"] += 1
         self.bus.append(topics.REPORTS, body, session.key, (session.place_header,))
+
+    def _on_received(self, event: Received) -> None:
+        if not event.wants_receipt:
+            self._on_message(event.session, event.body, event.envelope)
+        elif self.deliveries.is_new(event.session, event.envelope):
+            self._on_message(event.session, event.body, event.envelope)
+            self.deliveries.confirm(event.session, event.envelope.id)
+            self._to_confirm.set()
+        else:
+            self._to_confirm.set()
 
     def _on_message(self, session: Session, body: bytes, envelope: mercury_pb2.Envelope) -> None:
         if 0 < envelope.expires_us <= now_us():
@@ -247,6 +296,18 @@ class Adapter(Service):
             topic, key, headers = self._event(session, envelope, headers)
         elif kind == Kind.CONTENT:
             topic = _client_topic(topics.content_topic, envelope.topic)
+            to = envelope.destination.WhichOneof("target")
+            if to in _TO_OTHERS:
+                if envelope.priority > Priority.WARNING:
+                    raise PacketError("priority")  # emergencies are told by brokers and offices
+                topic = topics.alerts_topic(envelope.priority)
+            elif to == "everyone":
+                raise PacketError("not-allowed")
+        elif kind == Kind.GROUPS:
+            fresh = self.groups.set(session, envelope.groups[:MAX_GROUPS])
+            had = self.deliveries.had(session)
+            self._remember_owed(session, _groups(fresh), had)
+            return
         else:
             topic = topics.REQUESTS
             if kind == Kind.SUBSCRIBE and not self._subscribe(session, envelope):
@@ -324,11 +385,14 @@ class Adapter(Service):
                     self._on_reply(record)
                 elif record.topic == topics.MATCHES:
                     self._on_match(record)
+                elif record.topic == topics.DELIVERIES:
+                    self.deliveries.learn(record.value)
                 else:
                     self._on_alert(record)
             except (PacketError, AreaError, MessageError) as error:
                 reason = error.reason if isinstance(error, PacketError) else "malformed"
                 self.dropped[f"bus-{reason}"] += 1
+        self.deliveries.ship()
         self._outbound.kick()
 
     def _on_reply(self, record: Record) -> None:
@@ -340,7 +404,12 @@ class Adapter(Service):
             envelope = parse(record.value)
             route = Route(envelope.kind, envelope.priority, envelope.expires_us)
         kind, priority, expires_us = route
-        self._send(session, kind, priority, record.value, expires_us)
+        if kind == Kind.RECEIPT:
+            # A client hears what became of what it said, also over a link that loses.
+            slots = np.array([session.slot], np.intp)
+            self.deliveries.post(parse(record.value), record.value, expires_us, slots)
+        else:
+            self._send(session, kind, priority, record.value, expires_us)
 
     def _on_match(self, record: Record) -> None:
         route = read_route(record.headers)
@@ -355,37 +424,35 @@ class Adapter(Service):
     def _on_alert(self, record: Record) -> None:
         envelope = parse(record.value)
         destination = envelope.destination.WhichOneof("target")
-        priority = envelope.priority
         if destination == "area":
-            self._on_area_alert(envelope, priority, record.value)
+            self._on_area_alert(envelope, record)
         elif destination == "everyone":
-            if self._keep(envelope, None, record):
-                everyone = np.flatnonzero(self.sessions.table.active)
-                self._fan_out(everyone, envelope.kind, priority, record.value, envelope.expires_us)
+            everyone = np.flatnonzero(self.sessions.table.active)
+            self._on_addressed(envelope, record, EVERYONE, everyone)
+        elif destination == "group":
+            group = envelope.destination.group
+            self._on_addressed(envelope, record, ("group", group), self.groups.slots(group))
         elif destination == "client":
             client = envelope.destination.client
             session = self.sessions.table.by_identity.get(client)
-            if self._keep(envelope, client, record) and session is not None:
-                self._send(session, envelope.kind, priority, record.value, envelope.expires_us)
+            slots = np.array([] if session is None else [session.slot], np.intp)
+            self._on_addressed(envelope, record, ("client", client), slots)
         else:
             raise PacketError("no-address")
 
-    def _keep(self, envelope: mercury_pb2.Envelope, client: str | None, record: Record) -> bool:
-        """Keep an alert for those who are away; False if it is over or already known."""
+    def _on_addressed(
+        self, envelope: mercury_pb2.Envelope, record: Record, to: To, slots: NDArray[np.intp]
+    ) -> None:
+        """Send a message to those who are here, and keep it for those who are away."""
         until_us = envelope.expires_us or record.timestamp_us + int(_STANDING_LOOKBACK_S * 1e6)
         if until_us <= now_us():
             self.dropped["expired"] += 1
-            return False
-        kept = self.missed.add(
-            AddressedAlert(
-                envelope.id, client, envelope.kind, envelope.priority, record.value, until_us
-            )
-        )
-        if not kept:
+        elif self.missed.add(AddressedAlert(envelope.id, to, envelope.priority, until_us)):
+            self._post(envelope, record.value, until_us, slots)
+        else:
             self.dropped["repeated-alert"] += 1
-        return kept
 
-    def _on_area_alert(self, envelope: mercury_pb2.Envelope, priority: int, body: bytes) -> None:
+    def _on_area_alert(self, envelope: mercury_pb2.Envelope, record: Record) -> None:
         area = area_from_pb(envelope.destination.area)
         time_us = now_us()
         ends = [end for end in (area.valid_until_us, envelope.expires_us) if end]
@@ -401,16 +468,32 @@ class Adapter(Service):
         self.counters["area_alerts"] += 1
         table = self.sessions.table
         if until_us:
-            alert = self.standing.add(envelope.id, area, envelope.kind, priority, body, until_us)
+            alert = self.standing.add(envelope.id, area, envelope.priority, until_us)
             if alert is None:
                 self.dropped["repeated-alert"] += 1
                 return
             slots = self.standing.newly_inside(alert, np.flatnonzero(table.active), time_us)
             alert.looked_at_all = area.valid_from_us is None or area.valid_from_us <= time_us
         else:
+            # For those who are there now; they may have to be told for a while.
+            until_us = record.timestamp_us + int(_STANDING_LOOKBACK_S * 1e6)
             inside = contains(area, table.lat, table.lon, table.heading, time_us)
             slots = np.flatnonzero(inside & table.active)
-        self._fan_out(slots, envelope.kind, priority, body, until_us)
+        self._post(envelope, record.value, until_us, slots)
+
+    def _post(
+        self,
+        envelope: mercury_pb2.Envelope,
+        body: bytes,
+        until_us: int,
+        slots: NDArray[np.intp],
+    ) -> None:
+        if envelope.source.client:
+            own = self.sessions.table.by_identity.get(envelope.source.client)
+            if own is not None:
+                slots = slots[slots != own.slot]  # nobody is told what it says itself
+        self.counters["addressed"] += len(slots)
+        self.deliveries.post(envelope, body, until_us, slots)
 
     def _send(
         self, session: Session, kind: int, priority: int, body: bytes, expires_us: int
@@ -434,23 +517,40 @@ class Adapter(Service):
         while True:
             await asyncio.sleep(self.settings.standing_tick_s)
             returned, self._returned = self._returned, []
-            if not returned and not len(self.standing):
-                continue
             begun = now()
             for alert, slots in self.standing.due(now_us()):
                 if len(slots):
-                    self.counters["alerts_on_entry"] += len(slots)
-                    self._fan_out(slots, alert.kind, alert.priority, alert.body, alert.until_us)
+                    self.counters["alerts_on_entry"] += self.deliveries.address(alert.id, slots)
                 begun = await self._take_turns(begun)
             # Only now: what is for the place where somebody came back to may be more urgent than
             # what is for it by name, and the queue puts them in order.
             for session, owed in returned:
                 if self.sessions.table.by_identity.get(session.identity) is session:
-                    self.counters["alerts_on_return"] += len(owed)
+                    slots = np.array([session.slot], np.intp)
                     for one in owed:
-                        self._send(session, one.kind, one.priority, one.body, one.until_us)
+                        self.counters["alerts_on_return"] += self.deliveries.address(one.id, slots)
                 begun = await self._take_turns(begun)
+            self.deliveries.ship()
             self._outbound.kick()
+
+    async def _publish_receipts(self) -> None:
+        while True:
+            await asyncio.sleep(_RECEIPTS_S)
+            begun = now()
+            try:
+                for _ in self.deliveries.publish():
+                    begun = await self._take_turns(begun)
+            except BusError as error:
+                log.error("what became of messages is not written down: %s", error)
+
+    async def _confirm(self) -> None:
+        while True:
+            await self._to_confirm.wait()
+            self._to_confirm.clear()
+            try:
+                await self.deliveries.send_receipts()
+            except BusError as error:  # clients repeat what was not confirmed
+                log.error("the bus does not take what clients say: %s", error)
 
     async def _take_turns(self, begun: float) -> float:
         """Let others have the loop after a while of work; returns since when it is ours."""
@@ -501,3 +601,7 @@ def _client_topic(of: object, name: str) -> str:
         return of(name)  # type: ignore[operator, no-any-return]
     except MessageError:
         raise PacketError("bad-topic") from None
+
+
+def _groups(names: Iterable[str]) -> list[To]:
+    return [("group", name) for name in names]

@@ -7,19 +7,26 @@ import json
 import logging
 import os
 import random
-from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from mercury.client.inbox import Inbox
+from mercury.client.mediation import Mediation
 from mercury.client.relay import Relay
 from mercury.client.subscriptions import ContentStream, Handler, satisfies
+from mercury.client.told import Told
+from mercury.config.mediator import MediatorSettings
+from mercury.config.mediator import PolicyName as Policy
 from mercury.geo import contains_point
+from mercury.mediator import NAMES, Arrival
 from mercury.model.area import Area, Circle, Position
+from mercury.model.delivery import Deliveries, DeliveryState
 from mercury.model.errors import (
     MercuryError,
+    MessageError,
     NotConnectedError,
     RequestError,
     SessionRefusedError,
@@ -28,7 +35,9 @@ from mercury.model.filter import compile_filter
 from mercury.model.identity import new_id
 from mercury.model.message import (
     Address,
+    AddressKind,
     Attributes,
+    DeliveryPolicy,
     Event,
     Kind,
     Message,
@@ -41,6 +50,7 @@ from mercury.model.message import (
 from mercury.net import Packets, UdpEndpoint, bind_udp, parse_udp_uri, resolve
 from mercury.service.clock import epoch_us, now, now_us
 from mercury.session import (
+    AdapterAnswered,
     ClientSession,
     Delivered,
     Established,
@@ -49,10 +59,11 @@ from mercury.session import (
     SessionSettings,
     SessionState,
 )
+from mercury.wire import mercury_pb2
 
 log = logging.getLogger(__name__)
 
-_REMEMBERED_IDS = 4096
+_REMEMBERED_TOLD = 4096
 _KEPT_ALERTS = 256
 _RETRY_S = 0.5
 _RENEW_S = 30.0
@@ -81,6 +92,8 @@ class Client:
         relay_port: int | None = None,
         connect_timeout_s: float = 10.0,
         seed: int | None = None,
+        mediator: MediatorSettings | None = None,
+        groups: Iterable[str] = (),
     ) -> None:
         self.identity = identity
         self.address = Address.client(identity)
@@ -100,12 +113,20 @@ class Client:
             telemetry=telemetry,
             epoch_us=epoch_us(),
         )
+        self.session.groups.update(groups)
         self.inbox = Inbox()
         self._handlers: list[tuple[Kind | None, Handler]] = []
         self._streams: dict[bytes, ContentStream] = {}
         self._replies: dict[bytes, asyncio.Future[Message]] = {}
-        self._seen: set[bytes] = set()
-        self._seen_order: deque[bytes] = deque()
+        self._told: OrderedDict[bytes, Told] = OrderedDict()
+        mediator = mediator or MediatorSettings()
+        self.mediation = Mediation(
+            self.session,
+            mediator.policies(),
+            ack_after_s=mediator.ack_after_s,
+            epoch_us=epoch_us(),
+            now=now,
+        )
         self._elsewhere: list[Delivered] = []  # alerts for an area that we are not in
         self._established = asyncio.Event()
         self._refusal: str | None = None
@@ -224,12 +245,13 @@ class Client:
         position: Place | None = None,
         priority: int = Priority.CONTENT,
         expires_in_s: float | None = None,
+        policy: Policy = "fire-and-forget",
     ) -> Message:
         """Publish content under a topic; `position` ties it to a place."""
         place = None if position is None else as_position(position)
-        return await self._say(
-            Kind.CONTENT, topic, Attributes(dict(values), place), priority, expires_in_s
-        )
+        payload = Attributes(dict(values), place)
+        message = self._message(Kind.CONTENT, topic, payload, priority, expires_in_s)
+        return await self._say(replace(message, policy=NAMES[policy]))
 
     async def sense(
         self,
@@ -241,13 +263,64 @@ class Client:
         values: Values | None = None,
         priority: int = Priority.WARNING,
         expires_in_s: float | None = None,
+        policy: Policy = "fire-and-forget",
     ) -> Message:
         """Publish an event that was sensed, by default where the client is."""
         place = self.position if position is None else as_position(position)
         telemetry = self.session.telemetry
         speed = telemetry.speed_mps if telemetry else None
         event = Event(kind, place, radius_m, speed, text, dict(values or {}))
-        return await self._say(Kind.EVENT, "", event, priority, expires_in_s)
+        message = self._message(Kind.EVENT, "", event, priority, expires_in_s)
+        return await self._say(replace(message, policy=NAMES[policy]))
+
+    async def tell(
+        self,
+        to: str | Address | Area | None,
+        values: Values,
+        *,
+        topic: str = "message",
+        within_m: float | None = None,
+        policy: Policy = "repeat",
+        priority: int = Priority.NORMAL,
+        expires_in_s: float = 600.0,
+        ordered: bool = False,
+    ) -> Told:
+        """Tell other clients: one by name, a group, those in an area, or all `within_m` of here.
+
+        What becomes of it is reported, client by client: `await told.settled()`.
+        """
+        message = self._message(
+            Kind.CONTENT, topic, Attributes(dict(values)), priority, expires_in_s
+        )
+        message = replace(
+            message,
+            destination=self._destination(to, within_m),
+            policy=NAMES[policy],
+            ordered=ordered,
+        )
+        told = self._told[message.id] = Told(message)
+        if len(self._told) > _REMEMBERED_TOLD:
+            self._told.popitem(last=False)
+        await self._say(message)
+        return told
+
+    async def taken(self, message: Message, timeout_s: float | None = None) -> DeliveryState:
+        """Wait until the adapter has a message for sure, or it is certain that it never will.
+
+        For what is worth repeating; raises TimeoutError.
+        """
+        async with asyncio.timeout(timeout_s):
+            return await self.mediation.taken(message.id)
+
+    async def join(self, *groups: str) -> None:
+        """Be in these groups, too, from now on."""
+        self.session.groups.update(groups)
+        await self._say_groups()
+
+    async def leave(self, *groups: str) -> None:
+        """Be in these groups no more."""
+        self.session.groups.difference_update(groups)
+        await self._say_groups()
 
     async def subscribe(
         self,
@@ -320,12 +393,34 @@ class Client:
 
     # Inside
 
-    async def _say(
-        self, kind: Kind, topic: str, payload: Payload, priority: int, expires_in_s: float | None
-    ) -> Message:
-        message = self._message(kind, topic, payload, priority, expires_in_s)
-        await self.send(message)
+    async def _say(self, message: Message) -> Message:
+        if self.mediation.post(message):
+            self.counters["sent"] += 1
+            self.after_session()
+        else:
+            await self.send(message)
         return message
+
+    async def _say_groups(self) -> None:
+        message = self._message(Kind.GROUPS, "", None)
+        self.mediation.post(
+            replace(message, policy=DeliveryPolicy.CRITICAL),
+            mercury_pb2.Envelope(groups=sorted(self.session.groups)).SerializeToString(),
+        )
+        self.after_session()
+
+    def _destination(self, to: str | Address | Area | None, within_m: float | None) -> Address:
+        if within_m is not None:
+            if to is not None or self.position is None:
+                raise MessageError("`within_m` is around this client's position, and for all there")
+            return Address.to_area(Area(Circle(self.position, within_m)))
+        if isinstance(to, Area):
+            return Address.to_area(to)
+        if isinstance(to, str):
+            return Address.client(to)
+        if to is None:
+            raise MessageError("whom to tell? A name, an Address, an Area, or within_m")
+        return to
 
     def _message(
         self,
@@ -394,22 +489,28 @@ class Client:
             match event:
                 case Delivered():
                     self._deliver(event)
+                case AdapterAnswered():
+                    self.mediation.answered(event)
                 case Established():
                     self._refusal = None
+                    self.mediation.connected()
                     self._established.set()
                     self._renew_subscriptions()
                 case Lost():
                     log.info("%s lost its session (%s)", self.identity, event.reason)
+                    self.mediation.disconnected()
                     self._established.clear()
                 case Refused():
                     self._refusal = event.reason
+        self.mediation.work()
         if session.outbox and self._endpoint is not None:
             self._endpoint.send([(packet, self._adapter) for packet in session.outbox])
             session.outbox.clear()
         self._set_timer()
 
     def _set_timer(self) -> None:
-        due = self.session.next_timer()
+        times = (self.session.next_timer(), self.mediation.next_timer())
+        due = min((at for at in times if at is not None), default=None)
         if self._timer is not None:
             if due is not None and self._timer_due <= due:
                 return  # wakes early enough, and then sets the timer anew
@@ -440,12 +541,14 @@ class Client:
 
     def _deliver(self, delivered: Delivered) -> None:
         message = delivered.message
-        if self._was_seen(message.id):
-            self.dropped["repeated"] += 1
+        arrival = self.mediation.receive(delivered)
+        if arrival is not Arrival.NEW:
+            self.dropped["repeated" if arrival is Arrival.REPEATED else "no-room"] += 1
             return
         time_us = now_us()
         if message.expired(time_us):
             self.dropped["expired"] += 1
+            self.mediation.refuse(message, "expired")
             return
         if not self._concerns_me(message, time_us):
             if message.expires_us and len(self._elsewhere) < _KEPT_ALERTS:
@@ -453,6 +556,7 @@ class Client:
                 self._elsewhere.append(delivered)
             else:
                 self.dropped["outside-area"] += 1
+                self.mediation.refuse(message, "outside-area")
             return
         self._hand_over(message, delivered.body)
 
@@ -469,6 +573,11 @@ class Client:
                 self._elsewhere.append(delivered)
 
     def _hand_over(self, message: Message, body: bytes) -> None:
+        if isinstance(message.payload, Deliveries):
+            told = self._told.get(message.payload.message)
+            if told is not None:
+                told.update(message.payload.rows)
+            return
         self.counters["received"] += 1
         if self.relay is not None:
             self.relay.deliver(message, body)
@@ -476,7 +585,7 @@ class Client:
             waiting = self._replies.get(message.correlation)
             if waiting is not None and not waiting.done():
                 waiting.set_result(message)
-        elif message.kind is Kind.CONTENT:
+        elif message.kind is Kind.CONTENT and message.destination.kind is AddressKind.BROKER:
             for stream in self._streams.values():
                 if satisfies(message, stream.wish, stream.filter, self.position):
                     if stream.handler is not None:
@@ -496,15 +605,6 @@ class Client:
             return True
         here = telemetry.position
         return contains_point(area, here.lat, here.lon, telemetry.heading_deg, time_us)
-
-    def _was_seen(self, id: bytes) -> bool:
-        if id in self._seen:
-            return True
-        self._seen.add(id)
-        self._seen_order.append(id)
-        if len(self._seen_order) > _REMEMBERED_IDS:
-            self._seen.discard(self._seen_order.popleft())
-        return False
 
     def _call(self, handler: Handler, message: Message) -> None:
         try:
@@ -542,6 +642,8 @@ def connect(
     settings: SessionSettings | None = None,
     relay_port: int | None = None,
     connect_timeout_s: float = 10.0,
+    mediator: MediatorSettings | None = None,
+    groups: Iterable[str] = (),
 ) -> Client:
     """Connect to an adapter, or to a client's relay: `async with connect(...) as client`.
 
@@ -550,6 +652,8 @@ def connect(
         identity: the client's name, unique among all clients.
         position: where it is, a Position or (lat, lon). An application behind a relay has none.
         relay_port: listen there on loopback for local applications; 0 takes a free port.
+        mediator: how much trouble which message is worth.
+        groups: the groups it is in; `join` and `leave` change them.
     """
     return Client(
         uri,
@@ -560,4 +664,6 @@ def connect(
         settings=settings,
         relay_port=relay_port,
         connect_timeout_s=connect_timeout_s,
+        mediator=mediator,
+        groups=groups,
     )

@@ -9,6 +9,7 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from mercury.config.detection import DetectionSettings
+from mercury.config.mediator import MediatorSettings
 from mercury.config.moos import MoosSettings
 from mercury.config.section import Section
 
@@ -255,6 +256,9 @@ class Settings(BaseSettings):
     )
     adapter: AdapterSettings = Field(
         default_factory=AdapterSettings, description="Where moving things meet the bus"
+    )
+    mediator: MediatorSettings = Field(
+        default_factory=MediatorSettings, description="Delivery over links that lose"
     )
     broker: BrokerSettings = Field(
         default_factory=BrokerSettings, description="Immediate decisions"

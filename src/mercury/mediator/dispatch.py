@@ -21,7 +21,7 @@ class Dispatch:
     """A message's content and, in columns, how far each copy has come (pMediator §4.1)."""
 
     __slots__ = (
-        *_COLUMNS, "content", "expires", "id", "news", "policy", "posted", "priority",
+        *_COLUMNS, "changed", "content", "expires", "id", "news", "policy", "posted", "priority",
         "scheduled", "source", "stream", "topic", "waiting",
     )  # fmt: skip
 
@@ -49,7 +49,9 @@ class Dispatch:
         self.stream = source if ordered else None  # copies of one stream go one after the other
         self.waiting = 0  # copies that are not settled
         self.scheduled = math.inf  # when the table looks at it next
-        self.news: list[Numbers] = []  # whose copies have changed since somebody asked
+        # Whose copies have changed since somebody asked: many at once, and one by one.
+        self.news: list[Numbers] = []
+        self.changed: list[int] = []
         self.peers: Numbers = np.empty(0, np.int32)  # ascending
         self.state: NDArray[np.uint8] = np.empty(0, np.uint8)
         self.reason: NDArray[np.uint16] = np.empty(0, np.uint16)  # a number of the table's
@@ -73,6 +75,8 @@ class Dispatch:
 
     def without_copy(self, peers: Numbers) -> Numbers:
         """Those of these peers, each once, that have no copy yet."""
+        if not len(self.peers):
+            return np.unique(peers)
         return np.setdiff1d(peers, self.peers).astype(np.int32, copy=False)
 
     def add(self, peers: Numbers, due: NDArray[np.float64], now: float) -> None:
@@ -112,5 +116,6 @@ class Dispatch:
 
     def take_news(self) -> Numbers:
         """Whose copies have changed since the last call."""
-        news, self.news = self.news, []
-        return np.unique(np.concatenate(news)) if len(news) != 1 else np.unique(news[0])
+        news = [*self.news, np.array(self.changed, np.int32)]
+        self.news, self.changed = [], []
+        return np.unique(np.concatenate(news))

@@ -82,10 +82,12 @@ class Incoming:
         *,
         acknowledge: bool,
         until: float | None = None,
+        answer: bool = True,
     ) -> Arrival:
         """Take a copy; it is answered if that is asked for. Only what is NEW is passed on.
 
         After `until` the same id is another message: a sender may begin to count anew.
+        With `answer` false the host answers itself, when what came is safe with it.
         """
         source = self._source(sender, now)
         if source is None:
@@ -96,7 +98,8 @@ class Incoming:
             statistics.repeated += 1
             if acknowledge:
                 statistics.acks_resent += 1
-                self._answer(sender, source, id, source.lasting.get(id, ""), now)
+                if answer:
+                    self._answer(sender, source, id, source.lasting.get(id, ""), now)
             return Arrival.REPEATED
         if acknowledge:
             if len(source.lasting) >= self._max_ids:
@@ -107,7 +110,8 @@ class Incoming:
             self._count += 1
             heapq.heappush(source.ends, (end, self._count, id))
             statistics.acks_sent += 1
-            self._answer(sender, source, id, "", now)
+            if answer:
+                self._answer(sender, source, id, "", now)
         else:
             source.passing[id] = math.inf if until is None else until
             source.passing.move_to_end(id)

@@ -86,7 +86,7 @@ class Mediator:
         pMediator §5: each destination has a copy with an id of its own. Returns the ids.
         """
         ids = []
-        chosen = self._policies.of("", topic, policy)
+        _, chosen = self._policies.of("message", topic, policy)
         for mate in dict.fromkeys(mates):
             self._counter += 1
             id = f"{self.name}_{self._counter}"

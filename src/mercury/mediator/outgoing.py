@@ -54,6 +54,7 @@ class Outgoing:
         peers: Peers | None = None,
         resends_per_s: float = 5000.0,
         max_copies: int = 5_000_000,
+        forget_peers: bool = False,
         now: float = 0.0,
     ) -> None:
         self.peers = peers or Peers()
@@ -64,6 +65,7 @@ class Outgoing:
         self.recent: deque[Completed] = deque(maxlen=_RECENT)
         self._rng = np.random.default_rng(rng.getrandbits(64))
         self._max_copies = max_copies
+        self._forget_peers = forget_peers  # once they are gone and nothing of them is in the table
         self._dispatches: dict[Hashable, Dispatch] = {}  # the oldest first
         self._held = 0  # copies in the table
         self._with_news: dict[Hashable, Dispatch] = {}
@@ -139,7 +141,7 @@ class Outgoing:
             self.topics[dispatch.topic].add(self.peers, peers)
             if dispatch.stream is not None:
                 self._queue_up(dispatch, dispatch.stream, peers)
-        self._schedule(dispatch)
+        self._look_at(dispatch, min(now, dispatch.expires) if len(peers) else dispatch.expires)
         return peers
 
     def due(self, now: float, limit: int | None = None) -> list[Shipment]:
@@ -191,8 +193,9 @@ class Outgoing:
         statistics.resent += resent
         if dispatch.policy.acknowledge:
             waits = dispatch.policy.waits_s(dispatch.tries[rows], self._rng)
-            dispatch.due[rows] = now + np.maximum(waits, self.peers.least_waits_s(peers))
-            self._schedule(dispatch)
+            due = now + np.maximum(waits, self.peers.least_waits_s(peers))
+            dispatch.due[rows] = due
+            self._look_at(dispatch, float(due.min()))
         elif math.isinf(dispatch.expires):
             # Nobody will answer, and nobody may come back for it.
             self._settle(dispatch, rows, DeliveryState.EXPIRED, Reason.NOT_ASKED, now)
@@ -228,7 +231,7 @@ class Outgoing:
                 self.pace.answered()
         elif state in _RECEIVED:
             return False
-        self._settle(dispatch, np.array([row]), DeliveryState.ACKNOWLEDGED, Reason.NONE, now)
+        self._settle_one(dispatch, row, DeliveryState.ACKNOWLEDGED, Reason.NONE, now)
         return True
 
     def refused(self, peer: int, id: Hashable, reason: str, now: float) -> bool:
@@ -237,7 +240,7 @@ class Outgoing:
         row = None if dispatch is None else dispatch.row(peer)
         if dispatch is None or row is None or dispatch.state[row] in _RECEIVED:
             return False
-        self._settle(dispatch, np.array([row]), DeliveryState.REFUSED, reason, now)
+        self._settle_one(dispatch, row, DeliveryState.REFUSED, reason, now)
         return True
 
     def arrived(self, peer: int, now: float, seen: Collection[Hashable] = ()) -> None:
@@ -253,12 +256,27 @@ class Outgoing:
                 self.acknowledged(peer, dispatch.id, now)
             elif not self._is_held_up(dispatch, peer):
                 dispatch.due[row] = now
-                self._schedule(dispatch)
+                self._look_at(dispatch, now)
+
+    def known(self, dispatch: Dispatch, peer: int, state: DeliveryState, now: float) -> None:
+        """Take over what another life of this table, or another table, found out; no news."""
+        row = dispatch.row(peer)
+        if row is None:
+            peers = np.array([peer], np.int32)
+            news, dispatch.news = dispatch.news, []
+            self.add(dispatch, peers, now)
+            dispatch.news = news
+            row = dispatch.row(peer)
+            assert row is not None
+        if state in _RECEIVED and dispatch.state[row] not in _RECEIVED:
+            self._settle_one(dispatch, row, state, Reason.NONE, now)
+            dispatch.changed.pop()
 
     def left(self, peer: int) -> None:
         """A peer cannot be sent to until it comes back."""
         self.peers.present[peer] = False
-        self.peers.release(peer)
+        if self._forget_peers:
+            self.peers.release(peer)
 
     # What has become of it
 
@@ -274,9 +292,9 @@ class Outgoing:
         self._with_news = {}
         return news
 
-    def reason(self, dispatch: Dispatch, row: int) -> str:
-        """Why a copy ended as it did."""
-        return self._reasons[int(dispatch.reason[row])]
+    def reason_text(self, number: int) -> str:
+        """Why copies ended that bear this number as their reason."""
+        return self._reasons[number]
 
     def validate(self) -> None:
         """Check the invariants; for tests."""
@@ -322,42 +340,58 @@ class Outgoing:
             return rows
         return np.concatenate([rows[~again], rows[again][:allowed]])
 
+    def _settle_one(
+        self, dispatch: Dispatch, row: int, state: DeliveryState, reason: str, now: float
+    ) -> None:
+        """Settle what a recipient has: one at a time, so without the price of arrays."""
+        before = DeliveryState(int(dispatch.state[row]))
+        was_lost = dispatch.reason[row] != self._reason_number(Reason.NOT_ASKED)
+        peer = int(dispatch.peers[row])
+        dispatch.state[row] = state
+        dispatch.reason[row] = self._reason_number(reason)
+        dispatch.settled[row] = now
+        dispatch.due[row] = math.inf
+        dispatch.changed.append(peer)
+        self._with_news[dispatch.id] = dispatch
+        self.ended[state] += 1
+        if before is DeliveryState.WAITING:
+            dispatch.waiting -= 1
+            self.peers.waiting[peer] -= 1
+        else:  # an answer after all, when it had been given up
+            self.ended[before] -= 1
+            self.peers.dropped[peer] -= was_lost
+        tally = (
+            self.peers.acknowledged if state is DeliveryState.ACKNOWLEDGED else self.peers.refused
+        )
+        tally[peer] += 1
+        self.recent.append(
+            Completed(now, dispatch.id, self.peers.name(peer), state, now - dispatch.posted)
+        )
+        if dispatch.stream is not None:
+            self._let_next_go(dispatch.stream, dispatch, [peer], now)
+
     def _settle(
         self, dispatch: Dispatch, rows: Rows, state: DeliveryState, reason: str, now: float
     ) -> None:
-        before = dispatch.state[rows]
-        was_waiting = before == DeliveryState.WAITING
+        """Settle waiting copies without an answer."""
         peers = dispatch.peers[rows]
-        # What was sent as often as it was meant to be is not lost.
-        was_dropped = ~was_waiting & (
-            dispatch.reason[rows] != self._reason_number(Reason.NOT_ASKED)
-        )
         dispatch.state[rows] = state
         dispatch.reason[rows] = self._reason_number(reason)
         dispatch.settled[rows] = now
         dispatch.due[rows] = math.inf
         dispatch.news.append(peers)
         self._with_news[dispatch.id] = dispatch
-        newly = int(was_waiting.sum())
-        dispatch.waiting -= newly
-        self.peers.waiting[peers[was_waiting]] -= 1
+        dispatch.waiting -= len(rows)
+        self.peers.waiting[peers] -= 1
         self.ended[state] += len(rows)
-        if newly < len(rows):  # an answer after all, when it had been given up
-            for old in before[~was_waiting].tolist():
-                self.ended[DeliveryState(old)] -= 1
-            self.peers.dropped[peers[was_dropped]] -= 1
-        tally = {
-            DeliveryState.ACKNOWLEDGED: self.peers.acknowledged,
-            DeliveryState.REFUSED: self.peers.refused,
-        }.get(state, self.peers.dropped)
-        if reason != Reason.NOT_ASKED:
-            tally[peers] += 1
-        if len(rows) == 1 and reason != Reason.NOT_ASKED:
-            elapsed_s = now - dispatch.posted
+        # What was sent as often as it was meant to be is not lost.
+        is_lost = reason != Reason.NOT_ASKED
+        self.peers.dropped[peers] += is_lost
+        if len(rows) == 1 and is_lost:
             name = self.peers.name(int(peers[0]))
-            self.recent.append(Completed(now, dispatch.id, name, state, elapsed_s))
+            self.recent.append(Completed(now, dispatch.id, name, state, now - dispatch.posted))
         if dispatch.stream is not None:
-            self._let_next_go(dispatch.stream, dispatch, peers, now)
+            self._let_next_go(dispatch.stream, dispatch, peers.tolist(), now)
 
     def _expire(self, dispatch: Dispatch, now: float) -> None:
         rows = np.flatnonzero(dispatch.is_waiting())
@@ -375,17 +409,17 @@ class Outgoing:
             if those.any():
                 self._settle(dispatch, rows[those], state, reason, now)
         self._with_news[dispatch.id] = dispatch  # so that it leaves the table
-        if not dispatch.news:
-            dispatch.news.append(np.empty(0, np.int32))
 
     def _forget(self, dispatch: Dispatch) -> None:
         del self._dispatches[dispatch.id]
         self._held -= len(dispatch)
         self.peers.held[dispatch.peers] -= 1
+        dispatch.scheduled = math.nan  # no entry of the heap is right
+        if not self._forget_peers:
+            return
         gone = ~self.peers.present[dispatch.peers] & (self.peers.held[dispatch.peers] == 0)
         for peer in dispatch.peers[gone].tolist():
             self.peers.release(peer)
-        dispatch.scheduled = math.nan  # no entry of the heap is right
 
     def _make_room(self, wanted: int, new: Dispatch, now: float) -> None:
         while self._held + wanted > self._max_copies:
@@ -398,7 +432,9 @@ class Outgoing:
             self._forget(oldest)
 
     def _schedule(self, dispatch: Dispatch, not_before: float = -math.inf) -> None:
-        at = max(dispatch.next_due(), not_before)
+        self._look_at(dispatch, max(dispatch.next_due(), not_before))
+
+    def _look_at(self, dispatch: Dispatch, at: float) -> None:
         if at < dispatch.scheduled:
             dispatch.scheduled = at
             self._pushed += 1
@@ -429,8 +465,8 @@ class Outgoing:
             return False
         return self._streams[(dispatch.stream, peer)][0] is not dispatch
 
-    def _let_next_go(self, stream: str, done: Dispatch, peers: Numbers, now: float) -> None:
-        for peer in peers.tolist():
+    def _let_next_go(self, stream: str, done: Dispatch, peers: list[int], now: float) -> None:
+        for peer in peers:
             queue = self._streams.get((stream, peer))
             if queue is None or done not in queue:
                 continue  # settled a second time
@@ -443,4 +479,4 @@ class Outgoing:
                 assert row is not None
                 if self.peers.present[peer]:
                     queue[0].due[row] = now
-                    self._schedule(queue[0])
+                    self._look_at(queue[0], now)

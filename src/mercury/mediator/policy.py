@@ -51,30 +51,26 @@ NAMES = {policy.name: strength for strength, policy in BY_STRENGTH.items()}
 
 
 class Policies:
-    """Which policy a message gets: its own or the one set for its kind or topic, if stronger.
+    """Which policy a message gets.
 
-    `of_kind` and `of_topic` say how much trouble a kind or a topic is worth; the topic's word goes
-    before the kind's.
+    `rules` says how much trouble a kind (`alert`, `event`, `content`) or a topic is worth, and
+    how; the word about a topic goes before the word about a kind. A message that asks for more
+    trouble itself gets the named policy it asks for.
     """
 
     def __init__(
         self,
-        policies: Mapping[DeliveryPolicy, Policy] = BY_STRENGTH,
-        of_kind: Mapping[str, DeliveryPolicy] | None = None,
-        of_topic: Mapping[str, DeliveryPolicy] | None = None,
+        rules: Mapping[str, tuple[DeliveryPolicy, Policy]] | None = None,
+        named: Mapping[DeliveryPolicy, Policy] = BY_STRENGTH,
     ) -> None:
-        self._policies = dict(policies)
-        self._of_kind = dict(of_kind or {})
-        self._of_topic = dict(of_topic or {})
+        self._rules = dict(rules or {})
+        self._named = {**BY_STRENGTH, **named}
+        self._otherwise = (DeliveryPolicy.FIRE_AND_FORGET, FIRE_AND_FORGET)
 
-    def strength(self, kind: str, topic: str, said: int) -> DeliveryPolicy:
-        """How much trouble a message is worth that says `said` about itself."""
-        usual = self._of_topic.get(topic, self._of_kind.get(kind, DeliveryPolicy.FIRE_AND_FORGET))
-        return DeliveryPolicy(max(said, usual))
-
-    def of(self, kind: str, topic: str, said: int) -> Policy:
-        """The policy of a message that says `said` about itself."""
-        return self._policies[self.strength(kind, topic, said)]
-
-    def __getitem__(self, strength: DeliveryPolicy) -> Policy:
-        return self._policies[strength]
+    def of(self, kind: str, topic: str, said: int) -> tuple[DeliveryPolicy, Policy]:
+        """How much trouble a message is worth that says `said` about itself, and how."""
+        rule = self._rules.get(topic) or self._rules.get(kind) or self._otherwise
+        if said > rule[0]:
+            strength = DeliveryPolicy(said)
+            return strength, self._named[strength]
+        return rule

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
 
@@ -31,3 +32,31 @@ class Reason(StrEnum):
     GAVE_UP = "gave-up"  # repeated as often as the policy says, without an answer
     NO_ROOM = "no-room"  # too many were waiting
     NEVER_ADDRESSED = "never-addressed"  # was there, and no adapter sent it
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What became of a message for one of those it was addressed to."""
+
+    client: str
+    state: DeliveryState
+    reason: str = ""
+    tries: int = 0
+    addressed_us: int = 0
+    first_sent_us: int = 0  # 0: not sent
+    settled_us: int = 0  # 0: not settled
+
+
+@dataclass(frozen=True, slots=True)
+class Deliveries:
+    """What became of one message, for some of those it was addressed to."""
+
+    message: bytes
+    source: str
+    rows: tuple[Delivery, ...]
+    topic: str = ""
+    kind: int = 0
+    priority: int = 0
+    policy: int = 0
+    sent_us: int = 0
+    expires_us: int = 0

@@ -13,15 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from mercury.mediator import (
-    FIRE_AND_FORGET,
-    Arrival,
-    Incoming,
-    Mediator,
-    Policies,
-    Policy,
-    Report,
-)
+from mercury.mediator import Arrival, Incoming, Mediator, Policies, Policy, Report
 from mercury.model.errors import MoosError
 from mercury.model.message import MAX_PACKET_BYTES, DeliveryPolicy
 from mercury.moos.node_report import NodeReport, read_node_report
@@ -92,10 +84,8 @@ class MoosBridge:
         repeat = Policy(
             "repeat", resend_after_s=settings.resend_thresh_s, max_tries=settings.max_tries
         )
-        strengths = {DeliveryPolicy.FIRE_AND_FORGET: FIRE_AND_FORGET, DeliveryPolicy.REPEAT: repeat}
-        self.mediator = Mediator(
-            settings.name, rng, begun_us=begun_us, policies=Policies(strengths)
-        )
+        policies = Policies(named={DeliveryPolicy.REPEAT: repeat})
+        self.mediator = Mediator(settings.name, rng, begun_us=begun_us, policies=policies)
         # Room for 800 messages a second of each mate, as long as they are remembered.
         self.mediator.incoming = Incoming(ack_after_s=0.0, max_ids=_REMEMBERED)
         self._name = settings.name.lower()

@@ -16,7 +16,7 @@ from mercury.moos.bridge import (
     Posting,
 )
 from mercury.moos.settings import ANY, BridgeSettings
-from mercury.moos.uplink import ALERT_VARIABLE, MercuryUplink
+from mercury.moos.uplink import MercuryUplink
 from mercury.net import Packets, UdpEndpoint, bind_udp, resolve
 from mercury.service.clock import now, now_us
 from mercury.session import SessionSettings
@@ -41,8 +41,9 @@ class MoosGateway:
                 adapter,
                 settings.name,
                 on_posting=self._take,
-                on_alert=self._post_alert,
+                on_news=self._post_news,
                 position=position,
+                group=settings.group,
                 session=session,
             )
         self.bridge = MoosBridge(
@@ -115,8 +116,8 @@ class MoosGateway:
             self.bridge.dropped["unknown-variable"] += 1
         self._flush()
 
-    def _post_alert(self, text: str) -> None:
-        self.bridge.post_locally(ALERT_VARIABLE, text)
+    def _post_news(self, key: str, text: str) -> None:
+        self.bridge.post_locally(key, text)
         self._flush()
 
     def _flush(self) -> None:

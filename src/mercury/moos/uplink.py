@@ -1,13 +1,14 @@
-"""A MOOS vehicle as a client of Mercury: its place goes up, alerts come down.
+"""A MOOS vehicle as a client of Mercury: its place goes up, alerts and messages come down.
 
 Between bridges that share no direct route, Mercury carries the same postings that pShare would, as
-content of the topic `moos`. It may lose or repeat them like any network; the mediators at both
-ends see to that.
+messages of the topic `moos` from client to client. It may lose or repeat them like any network; the
+mediators at both ends see to that.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import logging
 import uuid
@@ -29,9 +30,9 @@ log = logging.getLogger(__name__)
 
 TOPIC = "moos"
 ALERT_VARIABLE = "MERCURY_ALERT"
+MESSAGE_VARIABLE = "MERCURY_MESSAGE"
 
 _EXPIRES_S = 30.0
-_RETRY_S = 5.0
 _MAX_TASKS = 1000
 
 
@@ -40,7 +41,7 @@ class MercuryUplink:
 
     Arguments:
         on_posting: called with the variable and text of what another bridge sent to us.
-        on_alert: called with an alert as JSON text.
+        on_news: called with a variable for the own community and its value, a JSON text.
     """
 
     def __init__(
@@ -49,15 +50,17 @@ class MercuryUplink:
         name: str,
         *,
         on_posting: Callable[[str, str], None],
-        on_alert: Callable[[str], None],
+        on_news: Callable[[str, str], None],
         position: Position | None = None,
+        group: str | None = None,
         session: SessionSettings | None = None,
     ) -> None:
         self.uri = uri
         self.counters: Counter[str] = Counter()
-        self._name = name
+        self._name = name.lower()  # as those who address it write it
+        self._group = group
         self._on_posting = on_posting
-        self._on_alert = on_alert
+        self._on_news = on_news
         self._position = position
         self._session = session
         self._client: Client | None = None
@@ -98,7 +101,7 @@ class MercuryUplink:
         if self._client is None or not self.connected or len(self._tasks) >= _MAX_TASKS:
             self.counters["not-connected"] += 1
             return
-        self._spawn(self._publish(self._client, posting))
+        self._spawn(self._tell(self._client, posting))
 
     async def _connect(self, position: Position, report: NodeReport | None) -> None:
         client = Client(
@@ -108,40 +111,36 @@ class MercuryUplink:
             heading_deg=None if report is None else report.heading_deg,
             speed_mps=None if report is None else report.speed_mps,
             settings=self._session,
+            groups=() if self._group is None else (self._group,),
         )
         client.on(Kind.ALERT)(self._alerted)
+        client.on(Kind.CONTENT)(self._told)
         await client.open()
         self._client = client
-        self._spawn(self._subscribe(client))
 
-    async def _subscribe(self, client: Client) -> None:
-        await client.connected()
-        log.info("%s is connected to %s", self._name, self.uri)
-        while True:
-            try:
-                # Names of vehicles hold no quotes.
-                await client.subscribe(
-                    TOPIC, where=f'to == "{self._name.lower()}"', handler=self._arrived
-                )
-                return
-            except MercuryError as error:
-                log.warning("cannot subscribe to %r: %s", TOPIC, error)
-                await asyncio.sleep(_RETRY_S)
-
-    async def _publish(self, client: Client, posting: Posting) -> None:
+    async def _tell(self, client: Client, posting: Posting) -> None:
         values: dict[str, Value] = {
-            "to": posting.mate or "",
             "key": posting.key,
             "text": posting.text.encode("utf-8", "surrogateescape"),  # MOOS has bytes, not text
         }
         try:
-            await client.publish(TOPIC, values, expires_in_s=_EXPIRES_S)
+            await client.tell(
+                posting.mate,
+                values,
+                topic=TOPIC,
+                policy="fire-and-forget",  # our mediator does the rest
+                expires_in_s=_EXPIRES_S,
+            )
             self.counters["carried"] += 1
         except MercuryError as error:
             self.counters["not-carried"] += 1
             log.warning("cannot send %s to %s: %s", posting.key, posting.mate, error)
 
-    def _arrived(self, message: Message) -> None:
+    def _told(self, message: Message) -> None:
+        if message.topic != TOPIC:
+            self.counters["messages"] += 1
+            self._on_news(MESSAGE_VARIABLE, message_json(message))
+            return
         key, text = message.values.get("key"), message.values.get("text")
         if not isinstance(key, str) or not isinstance(text, bytes):
             self.counters["not-a-posting"] += 1
@@ -151,7 +150,7 @@ class MercuryUplink:
 
     def _alerted(self, message: Message) -> None:
         self.counters["alerts"] += 1
-        self._on_alert(alert_json(message))
+        self._on_news(ALERT_VARIABLE, alert_json(message))
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -169,21 +168,35 @@ def alert_json(message: Message) -> str:
     event = message.payload if isinstance(message.payload, Event) else None
     place = None if event is None else event.position
     area = message.destination.area
-    return json.dumps(
+    return _json(
+        message,
         {
-            "id": str(uuid.UUID(bytes=message.id)),
             "kind": "" if event is None else event.kind,
             "text": "" if event is None else event.text,
-            "priority": message.priority,
-            "source": str(message.source),
-            "sent": message.sent_us / 1e6,
-            "expires": message.expires_us / 1e6 if message.expires_us else None,
             "lat": None if place is None else place.lat,
             "lon": None if place is None else place.lon,
             "radius_m": None if event is None else event.radius_m,
             "area": None if area is None else area_to_geojson(area),
             "values": {} if event is None else dict(event.values),
         },
-        separators=(",", ":"),
-        default=str,
     )
+
+
+def message_json(message: Message) -> str:
+    """What another client told us as one JSON object, for a MOOS variable."""
+    return _json(message, {"topic": message.topic, "values": dict(message.values)})
+
+
+def _json(message: Message, said: dict[str, Any]) -> str:
+    envelope = {
+        "id": str(uuid.UUID(bytes=message.id)),
+        "source": str(message.source),
+        "priority": message.priority,
+        "sent": message.sent_us / 1e6,
+        "expires": message.expires_us / 1e6 if message.expires_us else None,
+    }
+    return json.dumps(envelope | said, separators=(",", ":"), default=_bytes_as_text)
+
+
+def _bytes_as_text(value: object) -> str:
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)

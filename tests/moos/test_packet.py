@@ -45,9 +45,25 @@ AS_PACKET = MoosPacket(
 )
 
 
+# What the library of MOOS 10 wrote for the same posting, and for DIST = 1984.5 at time 1.
+BY_MOOS = bytes.fromhex(
+    "50000000070000004e53070000007554696d65725800000000030000006162650c0000004e4f44455f4d"
+    "45535341474500001040fc54d941000000000000f0bf000000000000f0bf04000000613dc3a9"
+)
+DOUBLE_BY_MOOS = bytes.fromhex(
+    "3a000000ffffffff4e440000000000000000000000000400000044495354000000000000f03f00000000"
+    "00029f40000000000000f0bf00000000"
+)
+
+
 def test_the_layout() -> None:
     assert read_packet(BY_HAND) == AS_PACKET
     assert write_packet(AS_PACKET) == BY_HAND
+
+
+def test_moos_writes_the_same_bytes() -> None:
+    assert write_packet(AS_PACKET) == BY_MOOS
+    assert write_packet(MoosPacket("DIST", double_val=1984.5, time_s=1.0)) == DOUBLE_BY_MOOS
 
 
 def test_a_double() -> None:

@@ -169,6 +169,8 @@ class Deliveries:
             peer = self.outgoing.peers.find(answer.session.identity)
             if peer is None:
                 continue
+            self.outgoing.peers.acks[peer] = answer.sent
+            self.outgoing.peers.acks_again[peer] = answer.resent
             for id in answer.received:
                 self.outgoing.acknowledged(peer, id, time)
             for id, reason in answer.refused:

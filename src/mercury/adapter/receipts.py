@@ -59,6 +59,8 @@ def receipts(
         found.addressed_us.extend(_wall(dispatch.addressed[rows], epoch_us))
         found.first_sent_us.extend(_wall(dispatch.first_sent[rows], epoch_us))
         found.settled_us.extend(_wall(dispatch.settled[rows], epoch_us))
+        found.acks.extend(outgoing.peers.acks[part].tolist())
+        found.acks_again.extend(outgoing.peers.acks_again[part].tolist())
         yield record
 
 

@@ -21,10 +21,12 @@ from mercury.cli import (
     moos,
     pipeline,
     replay,
+    report,
     send,
     sim,
     tail,
     up,
+    why,
 )
 from mercury.cli.frame import fail
 from mercury.model.errors import MercuryError
@@ -44,6 +46,8 @@ app.command("pipeline")(pipeline.pipeline)
 app.add_typer(sim.app, name="sim")
 app.command("send")(send.send)
 app.command("tail")(tail.tail)
+app.command("report")(report.report)
+app.command("why")(why.why)
 app.add_typer(history.app, name="history")
 app.command("replay")(replay.replay)
 app.command("import")(import_.import_)

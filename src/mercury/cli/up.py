@@ -15,13 +15,21 @@ import typer
 
 from mercury.bus import Consumer
 from mercury.cli import frame
+from mercury.cli.live_ledger import LedgerReader
 from mercury.config import Settings
 from mercury.java.runtime import find_java
 from mercury.model import topics
 from mercury.model.errors import ConfigurationError, JavaError, PacketError, PipelineError
+from mercury.service.clock import now_us
 from mercury.service.supervisor import Part, Supervisor, raise_if_failed
 from mercury.wire import decode
 
+_ENDS = {
+    "expired": "expired",
+    "refused": "refused",
+    "unreachable": "unreachable",
+    "waiting": "still waiting",
+}
 _READY_S = 90.0  # Spark may be slow on a busy machine
 
 
@@ -151,6 +159,7 @@ class _Machine:
             loop.add_signal_handler(number, stop.set)
         bus = frame.bus_of(self._settings)
         status = bus.subscribe((topics.STATUS,))
+        ledger = LedgerReader(bus, now_us())
         supervisor = Supervisor(self._environment)
         begun = time.monotonic()
         waiting: asyncio.Task[None] | None = None
@@ -176,7 +185,9 @@ class _Machine:
             "restarts": {part.name: part.restarts for part in supervisor.parts if part.restarts},
             "parts": self._seen,
             "simulation": _output(self._sim),
+            "ledger": ledger.catch_up().summary().as_dict(),
         }
+        ledger.close()
         status.close()
         bus.close()
         return result
@@ -254,6 +265,24 @@ def _total(group: dict[str, dict[str, float]], key: str) -> int:
     return int(sum(values.get(key, 0) for values in group.values()))
 
 
+def _told(ledger: dict[str, float | None]) -> str:
+    """The ledger in a sentence."""
+    if not ledger["recipients"]:
+        return f"Ledger: {ledger['messages']:,} messages, addressed to nobody who was there."
+    took = ""
+    if ledger["p50_s"] is not None and ledger["p99_s"] is not None:
+        took = f" (half within {ledger['p50_s']:.3f} s, 99 % within {ledger['p99_s']:.3f} s)"
+    others = ", ".join(
+        f"{ledger[state]:,} {word}"
+        for state, word in _ENDS.items()
+        if ledger[state] or state == "unreachable"
+    )
+    return (
+        f"Ledger: {ledger['messages']:,} messages to {ledger['recipients']:,} recipients: "
+        f"{ledger['acknowledged']:,} acknowledged{took}, {others}."
+    )
+
+
 def _sentences(result: dict[str, Any]) -> list[str]:
     parts = result["parts"]
     adapters = {name: values for name, values in parts.items() if name.startswith("adapter")}
@@ -271,6 +300,7 @@ def _sentences(result: dict[str, Any]) -> list[str]:
     simulation = result["simulation"]
     if simulation is not None:
         lines += [f"  {incident['summary']}" for incident in simulation["incidents"]]
+    lines.append(f"  {_told(result['ledger'])}")
     dropped: dict[str, float] = {}
     for values in parts.values():
         for key, value in values.items():

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 import numpy as np
 
 from mercury.mediator import Arrival, Incoming, Outgoing, Policies, Report
 from mercury.mediator.report import report
 from mercury.model.delivery import DeliveryState
-from mercury.model.message import Kind, Message
+from mercury.model.message import Message
 from mercury.session import AdapterAnswered, ClientSession, Delivered, SessionState
 from mercury.wire import encode, mercury_pb2
 from mercury.wire.packet import WANTS_RECEIPT
@@ -131,7 +131,7 @@ class Mediation:
             self.outgoing.sent(dispatch, peers, time)
         if self._session.state is SessionState.ESTABLISHED:
             for _, answers in self.incoming.answers_due(time):
-                self._session.send_receipts(_encoded(answers), time)
+                self._session.send_receipts(self._encoded(answers), time)
         for dispatch, _ in self.outgoing.take_news(time):
             assert isinstance(dispatch.id, bytes)
             waiter = None if dispatch.waiting else self._taken.pop(dispatch.id, None)
@@ -152,18 +152,17 @@ class Mediation:
 
     def _riders(self) -> bytes:
         answers = self.incoming.take_answers(_ADAPTER)
-        return _encoded(answers) if answers else b""
+        return self._encoded(answers) if answers else b""
 
-
-def _encoded(answers: list[tuple[object, str]]) -> bytes:
-    envelope = mercury_pb2.Envelope()
-    for id, refusal in answers:
-        assert isinstance(id, bytes)
-        if refusal:
-            envelope.refused.add(id=id, reason=refusal)
-        else:
-            envelope.received.append(id)
-    return envelope.SerializeToString()
-
-
-assert int(Kind.RECEIPT) == mercury_pb2.RECEIPT
+    def _encoded(self, answers: list[tuple[Hashable, str]]) -> bytes:
+        statistics = self.incoming.statistics[_ADAPTER]
+        envelope = mercury_pb2.Envelope(
+            receipts_sent=statistics.acks_sent, receipts_resent=statistics.acks_resent
+        )
+        for id, refusal in answers:
+            assert isinstance(id, bytes)
+            if refusal:
+                envelope.refused.add(id=id, reason=refusal)
+            else:
+                envelope.received.append(id)
+        return envelope.SerializeToString()

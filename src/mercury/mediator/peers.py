@@ -23,7 +23,7 @@ class Peers:
 
     _COLUMNS = (
         "present", "held", "waiting", "sent", "resent", "dropped", "refused", "acknowledged",
-        "first_tries", "first_tries_s", "answer_s", "answer_spread_s",
+        "first_tries", "first_tries_s", "answer_s", "answer_spread_s", "acks", "acks_again",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -47,6 +47,8 @@ class Peers:
         self.first_tries_s: NDArray[np.float64] = np.zeros(capacity)  # what those took, in sum
         self.answer_s: NDArray[np.float64] = np.zeros(capacity)  # smoothed
         self.answer_spread_s: NDArray[np.float64] = np.zeros(capacity)
+        self.acks: NDArray[np.int64] = np.zeros(capacity, np.int64)  # it says it has sent
+        self.acks_again: NDArray[np.int64] = np.zeros(capacity, np.int64)
 
     def __len__(self) -> int:
         return len(self._numbers)

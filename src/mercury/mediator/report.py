@@ -48,10 +48,24 @@ class AckRow:
 
 
 @dataclass(frozen=True, slots=True)
+class HeardRow:
+    """What one sender had for this client."""
+
+    source: str
+    messages: int
+    copies: int  # sent, first times and repeats
+    acknowledged: int
+    refused: int
+    dropped: int
+    waiting: int
+    mean_s: float | None  # from addressed to acknowledged
+
+
+@dataclass(frozen=True, slots=True)
 class EventRow:
     """How one copy ended."""
 
-    time_s: float  # on the mediator's clock
+    time_s: float  # on the mediator's clock, or since the epoch
     id: str
     mate: str
     state: str
@@ -68,10 +82,11 @@ class Report:
     acknowledged: int
     received: int
     repeated: int
-    resends_per_s: float  # allowed now
+    resends_per_s: float | None  # allowed now
     mates: list[MateRow] = field(default_factory=list)
     topics: list[TopicRow] = field(default_factory=list)
     acks: list[AckRow] = field(default_factory=list)
+    heard: list[HeardRow] = field(default_factory=list)
     events: list[EventRow] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:

@@ -45,6 +45,8 @@ class Delivery:
     addressed_us: int = 0
     first_sent_us: int = 0  # 0: not sent
     settled_us: int = 0  # 0: not settled
+    acks: int = 0  # receipts that the client has sent so far, for all messages
+    acks_again: int = 0  # and those for copies that it had already
 
 
 @dataclass(frozen=True, slots=True)

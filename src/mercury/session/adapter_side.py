@@ -87,6 +87,8 @@ class Answered:
     session: Session
     received: tuple[bytes, ...]
     refused: tuple[tuple[bytes, str], ...]  # ids and reasons
+    sent: int = 0  # receipts that the client has sent so far
+    resent: int = 0  # of which for copies that it had already
 
 
 SessionEvent = Opened | Reported | Received | Closed
@@ -179,9 +181,10 @@ class AdapterSessions:
     def _take_answers(self, session: Session, envelope: pb.Envelope) -> bytes:
         """Take receipts off the packet that they ride on; returns the rest of it."""
         refused = tuple((one.id, one.reason) for one in envelope.refused)
-        self.answers.append(Answered(session, tuple(envelope.received), refused))
-        envelope.ClearField("received")
-        envelope.ClearField("refused")
+        sent, resent = envelope.receipts_sent, envelope.receipts_resent
+        self.answers.append(Answered(session, tuple(envelope.received), refused, sent, resent))
+        for field in ("received", "refused", "receipts_sent", "receipts_resent"):
+            envelope.ClearField(field)
         return envelope.SerializeToString()
 
     def handle_timer(self, now: float) -> list[Closed]:

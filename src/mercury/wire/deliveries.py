@@ -31,14 +31,16 @@ def deliveries_to_pb(deliveries: Deliveries, target: pb.Deliveries) -> None:
         target.addressed_us.append(row.addressed_us)
         target.first_sent_us.append(row.first_sent_us)
         target.settled_us.append(row.settled_us)
+        target.acks.append(row.acks)
+        target.acks_again.append(row.acks_again)
 
 
 def deliveries_from_pb(source: pb.Deliveries) -> Deliveries:
     """Read deliveries; raises PacketError where the columns do not fit together."""
     try:
         rows = tuple(
-            Delivery(client, DeliveryState(state), source.reasons[reason], tries, *times)
-            for client, state, reason, tries, *times in zip(
+            Delivery(client, DeliveryState(state), source.reasons[reason], tries, *numbers)
+            for client, state, reason, tries, *numbers in zip(
                 source.client,
                 source.state,
                 source.reason,
@@ -46,6 +48,8 @@ def deliveries_from_pb(source: pb.Deliveries) -> Deliveries:
                 source.addressed_us,
                 source.first_sent_us,
                 source.settled_us,
+                source.acks,
+                source.acks_again,
                 strict=True,
             )
         )

@@ -52,7 +52,7 @@ REPEAT: DeliveryPolicy
 CRITICAL: DeliveryPolicy
 
 class Envelope(_message.Message):
-    __slots__ = ("version", "id", "session", "kind", "source", "destination", "topic", "priority", "sent_us", "expires_us", "correlation", "policy", "sequence", "auth", "seen", "received", "refused", "ordered", "groups", "telemetry", "event", "attributes", "subscription", "grant", "deliveries")
+    __slots__ = ("version", "id", "session", "kind", "source", "destination", "topic", "priority", "sent_us", "expires_us", "correlation", "policy", "sequence", "auth", "seen", "received", "refused", "ordered", "groups", "receipts_sent", "receipts_resent", "telemetry", "event", "attributes", "subscription", "grant", "deliveries")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
@@ -72,6 +72,8 @@ class Envelope(_message.Message):
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     ORDERED_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
+    RECEIPTS_SENT_FIELD_NUMBER: _ClassVar[int]
+    RECEIPTS_RESENT_FIELD_NUMBER: _ClassVar[int]
     TELEMETRY_FIELD_NUMBER: _ClassVar[int]
     EVENT_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
@@ -97,13 +99,15 @@ class Envelope(_message.Message):
     refused: _containers.RepeatedCompositeFieldContainer[Refusal]
     ordered: bool
     groups: _containers.RepeatedScalarFieldContainer[str]
+    receipts_sent: int
+    receipts_resent: int
     telemetry: Telemetry
     event: Event
     attributes: Attributes
     subscription: Subscription
     grant: Grant
     deliveries: Deliveries
-    def __init__(self, version: _Optional[int] = ..., id: _Optional[bytes] = ..., session: _Optional[bytes] = ..., kind: _Optional[_Union[Kind, str]] = ..., source: _Optional[_Union[Address, _Mapping]] = ..., destination: _Optional[_Union[Address, _Mapping]] = ..., topic: _Optional[str] = ..., priority: _Optional[int] = ..., sent_us: _Optional[int] = ..., expires_us: _Optional[int] = ..., correlation: _Optional[bytes] = ..., policy: _Optional[_Union[DeliveryPolicy, str]] = ..., sequence: _Optional[int] = ..., auth: _Optional[bytes] = ..., seen: _Optional[_Iterable[bytes]] = ..., received: _Optional[_Iterable[bytes]] = ..., refused: _Optional[_Iterable[_Union[Refusal, _Mapping]]] = ..., ordered: _Optional[bool] = ..., groups: _Optional[_Iterable[str]] = ..., telemetry: _Optional[_Union[Telemetry, _Mapping]] = ..., event: _Optional[_Union[Event, _Mapping]] = ..., attributes: _Optional[_Union[Attributes, _Mapping]] = ..., subscription: _Optional[_Union[Subscription, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., deliveries: _Optional[_Union[Deliveries, _Mapping]] = ...) -> None: ...
+    def __init__(self, version: _Optional[int] = ..., id: _Optional[bytes] = ..., session: _Optional[bytes] = ..., kind: _Optional[_Union[Kind, str]] = ..., source: _Optional[_Union[Address, _Mapping]] = ..., destination: _Optional[_Union[Address, _Mapping]] = ..., topic: _Optional[str] = ..., priority: _Optional[int] = ..., sent_us: _Optional[int] = ..., expires_us: _Optional[int] = ..., correlation: _Optional[bytes] = ..., policy: _Optional[_Union[DeliveryPolicy, str]] = ..., sequence: _Optional[int] = ..., auth: _Optional[bytes] = ..., seen: _Optional[_Iterable[bytes]] = ..., received: _Optional[_Iterable[bytes]] = ..., refused: _Optional[_Iterable[_Union[Refusal, _Mapping]]] = ..., ordered: _Optional[bool] = ..., groups: _Optional[_Iterable[str]] = ..., receipts_sent: _Optional[int] = ..., receipts_resent: _Optional[int] = ..., telemetry: _Optional[_Union[Telemetry, _Mapping]] = ..., event: _Optional[_Union[Event, _Mapping]] = ..., attributes: _Optional[_Union[Attributes, _Mapping]] = ..., subscription: _Optional[_Union[Subscription, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., deliveries: _Optional[_Union[Deliveries, _Mapping]] = ...) -> None: ...
 
 class Address(_message.Message):
     __slots__ = ("client", "service", "broker", "adapter", "group", "everyone", "area")
@@ -318,7 +322,7 @@ class Refusal(_message.Message):
     def __init__(self, id: _Optional[bytes] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Deliveries(_message.Message):
-    __slots__ = ("message", "source", "topic", "kind", "priority", "policy", "sent_us", "expires_us", "client", "state", "reason", "tries", "addressed_us", "first_sent_us", "settled_us", "reasons")
+    __slots__ = ("message", "source", "topic", "kind", "priority", "policy", "sent_us", "expires_us", "client", "state", "reason", "tries", "addressed_us", "first_sent_us", "settled_us", "reasons", "acks", "acks_again")
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -335,6 +339,8 @@ class Deliveries(_message.Message):
     FIRST_SENT_US_FIELD_NUMBER: _ClassVar[int]
     SETTLED_US_FIELD_NUMBER: _ClassVar[int]
     REASONS_FIELD_NUMBER: _ClassVar[int]
+    ACKS_FIELD_NUMBER: _ClassVar[int]
+    ACKS_AGAIN_FIELD_NUMBER: _ClassVar[int]
     message: bytes
     source: str
     topic: str
@@ -351,4 +357,6 @@ class Deliveries(_message.Message):
     first_sent_us: _containers.RepeatedScalarFieldContainer[int]
     settled_us: _containers.RepeatedScalarFieldContainer[int]
     reasons: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, message: _Optional[bytes] = ..., source: _Optional[str] = ..., topic: _Optional[str] = ..., kind: _Optional[int] = ..., priority: _Optional[int] = ..., policy: _Optional[_Union[DeliveryPolicy, str]] = ..., sent_us: _Optional[int] = ..., expires_us: _Optional[int] = ..., client: _Optional[_Iterable[str]] = ..., state: _Optional[_Iterable[int]] = ..., reason: _Optional[_Iterable[int]] = ..., tries: _Optional[_Iterable[int]] = ..., addressed_us: _Optional[_Iterable[int]] = ..., first_sent_us: _Optional[_Iterable[int]] = ..., settled_us: _Optional[_Iterable[int]] = ..., reasons: _Optional[_Iterable[str]] = ...) -> None: ...
+    acks: _containers.RepeatedScalarFieldContainer[int]
+    acks_again: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, message: _Optional[bytes] = ..., source: _Optional[str] = ..., topic: _Optional[str] = ..., kind: _Optional[int] = ..., priority: _Optional[int] = ..., policy: _Optional[_Union[DeliveryPolicy, str]] = ..., sent_us: _Optional[int] = ..., expires_us: _Optional[int] = ..., client: _Optional[_Iterable[str]] = ..., state: _Optional[_Iterable[int]] = ..., reason: _Optional[_Iterable[int]] = ..., tries: _Optional[_Iterable[int]] = ..., addressed_us: _Optional[_Iterable[int]] = ..., first_sent_us: _Optional[_Iterable[int]] = ..., settled_us: _Optional[_Iterable[int]] = ..., reasons: _Optional[_Iterable[str]] = ..., acks: _Optional[_Iterable[int]] = ..., acks_again: _Optional[_Iterable[int]] = ...) -> None: ...

@@ -107,6 +107,29 @@ def test_fire_and_forget_is_sent_once() -> None:
     topic = abe.report(60.0).topics[0]
     assert (topic.sent, topic.resent, topic.acknowledge) == (2, 0, False)
     assert topic.per_minute == pytest.approx(2.0)
+    # It was sent as often as it was meant to be: nothing was dropped, nothing ended.
+    assert [row.dropped for row in abe.report(60.0).mates] == [0, 0]
+    assert abe.report(60.0).events == []
+
+
+def test_an_answer_that_nobody_asked_for_counts_as_no_drop() -> None:
+    abe = mediator()
+    [id] = abe.post("x", "FUEL_STATUS", ["ben"], 0.0)
+    [(dispatch, peers)] = abe.outgoing.due(0.0)
+    abe.outgoing.sent(dispatch, peers, 0.0)
+    assert abe.acknowledged("ben", id, 0.1)
+    row = abe.report(1.0).mates[0]
+    assert (row.acknowledged, row.dropped) == (1, 0)
+
+
+@pytest.mark.parametrize("acknowledge", [True, False])
+def test_an_id_may_come_again_as_another_message_after_its_time(acknowledge: bool) -> None:
+    ben = mediator("ben").incoming
+    arrivals = [
+        ben.receive("abe", "abe_1", now, acknowledge=acknowledge, until=now + 60.0)
+        for now in (0.0, 59.0, 61.0, 62.0)
+    ]
+    assert arrivals == [Arrival.NEW, Arrival.REPEATED, Arrival.NEW, Arrival.REPEATED]
 
 
 def test_the_topic_says_how_much_trouble_it_is_worth() -> None:

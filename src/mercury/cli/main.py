@@ -18,6 +18,7 @@ from mercury.cli import (
     doctor,
     history,
     import_,
+    moos,
     pipeline,
     replay,
     report,
@@ -50,6 +51,7 @@ app.command("why")(why.why)
 app.add_typer(history.app, name="history")
 app.command("replay")(replay.replay)
 app.command("import")(import_.import_)
+app.command("moos")(moos.moos)
 app.command("config")(config.config)
 app.command("doctor")(doctor.doctor)
 app.add_typer(bench.app, name="bench")

@@ -10,6 +10,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from mercury.config.detection import DetectionSettings
 from mercury.config.mediator import MediatorSettings
+from mercury.config.moos import MoosSettings
 from mercury.config.section import Section
 from mercury.config.simulation import SimSettings
 
@@ -258,6 +259,9 @@ class Settings(BaseSettings):
     sim: SimSettings = Field(default_factory=SimSettings, description="A city to try it in")
     detection: DetectionSettings = Field(
         default_factory=DetectionSettings, description="What is found in many messages"
+    )
+    moos: MoosSettings = Field(
+        default_factory=MoosSettings, description="A MOOS community, bridged to others"
     )
     log: LogSettings = Field(default_factory=LogSettings, description="What is written to stderr")
 

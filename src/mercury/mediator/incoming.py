@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass, field
@@ -35,7 +36,8 @@ class _Source:
     # What the sender may repeat, with the answer: empty, or why it was refused.
     lasting: dict[Hashable, str] = field(default_factory=dict)
     ends: list[tuple[float, int, Hashable]] = field(default_factory=list)  # a heap: until when
-    passing: OrderedDict[Hashable, None] = field(default_factory=OrderedDict)  # only the network
+    # What only the network may repeat, and until when; the oldest first.
+    passing: OrderedDict[Hashable, float] = field(default_factory=OrderedDict)
     answers: OrderedDict[Hashable, str] = field(default_factory=OrderedDict)  # to be sent
     statistics: SourceStatistics = field(default_factory=SourceStatistics)
 
@@ -84,6 +86,7 @@ class Incoming:
     ) -> Arrival:
         """Take a copy; it is answered if that is asked for. Only what is NEW is passed on.
 
+        After `until` the same id is another message: a sender may begin to count anew.
         With `answer` false the host answers itself, when what came is safe with it.
         """
         source = self._source(sender, now)
@@ -91,7 +94,7 @@ class Incoming:
             return Arrival.NO_ROOM
         self._forget(source, now)
         statistics = source.statistics
-        if id in source.lasting or id in source.passing:
+        if id in source.lasting or source.passing.get(id, now) > now:
             statistics.repeated += 1
             if acknowledge:
                 statistics.acks_resent += 1
@@ -110,7 +113,8 @@ class Incoming:
             if answer:
                 self._answer(sender, source, id, "", now)
         else:
-            source.passing[id] = None
+            source.passing[id] = math.inf if until is None else until
+            source.passing.move_to_end(id)
             if len(source.passing) > self._max_ids:
                 source.passing.popitem(last=False)
         statistics.received += 1

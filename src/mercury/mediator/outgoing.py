@@ -345,6 +345,7 @@ class Outgoing:
     ) -> None:
         """Settle what a recipient has: one at a time, so without the price of arrays."""
         before = DeliveryState(int(dispatch.state[row]))
+        was_lost = dispatch.reason[row] != self._reason_number(Reason.NOT_ASKED)
         peer = int(dispatch.peers[row])
         dispatch.state[row] = state
         dispatch.reason[row] = self._reason_number(reason)
@@ -358,7 +359,7 @@ class Outgoing:
             self.peers.waiting[peer] -= 1
         else:  # an answer after all, when it had been given up
             self.ended[before] -= 1
-            self.peers.dropped[peer] -= 1
+            self.peers.dropped[peer] -= was_lost
         tally = (
             self.peers.acknowledged if state is DeliveryState.ACKNOWLEDGED else self.peers.refused
         )
@@ -382,9 +383,11 @@ class Outgoing:
         self._with_news[dispatch.id] = dispatch
         dispatch.waiting -= len(rows)
         self.peers.waiting[peers] -= 1
-        self.peers.dropped[peers] += 1
         self.ended[state] += len(rows)
-        if len(rows) == 1:
+        # What was sent as often as it was meant to be is not lost.
+        is_lost = reason != Reason.NOT_ASKED
+        self.peers.dropped[peers] += is_lost
+        if len(rows) == 1 and is_lost:
             name = self.peers.name(int(peers[0]))
             self.recent.append(Completed(now, dispatch.id, name, state, now - dispatch.posted))
         if dispatch.stream is not None:

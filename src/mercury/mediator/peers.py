@@ -38,7 +38,9 @@ class Peers:
         self.waiting: NDArray[np.int32] = np.zeros(capacity, np.int32)  # of which not settled
         self.sent: NDArray[np.int64] = np.zeros(capacity, np.int64)  # the first time
         self.resent: NDArray[np.int64] = np.zeros(capacity, np.int64)
-        self.dropped: NDArray[np.int64] = np.zeros(capacity, np.int64)  # expired or unreachable
+        self.dropped: NDArray[np.int64] = np.zeros(
+            capacity, np.int64
+        )  # expired or unreachable, not fire-and-forget
         self.refused: NDArray[np.int64] = np.zeros(capacity, np.int64)
         self.acknowledged: NDArray[np.int64] = np.zeros(capacity, np.int64)
         self.first_tries: NDArray[np.int64] = np.zeros(capacity, np.int64)  # of which at once

@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mercury.mediator.peers import Numbers
+from mercury.mediator.peers import Numbers, distinct
 from mercury.mediator.policy import Policy
 from mercury.model.delivery import DeliveryState
 
 _COLUMNS = ("peers", "state", "reason", "tries", "addressed", "first_sent", "due", "settled")
 Rows = NDArray[np.intp]
+
+# As a number of the column's type: NumPy is slow with enums.
+WAITING = np.uint8(DeliveryState.WAITING)
 
 
 class Dispatch:
@@ -66,18 +69,22 @@ class Dispatch:
 
     def row(self, peer: int) -> int | None:
         """The row of a peer's copy."""
-        row = int(np.searchsorted(self.peers, peer))
+        # Of the same type: with another the whole column would be converted.
+        row = int(self.peers.searchsorted(np.int32(peer)))
         return row if row < len(self.peers) and self.peers[row] == peer else None
 
     def rows(self, peers: Numbers) -> Rows:
         """The rows of peers that all have a copy."""
-        return np.searchsorted(self.peers, peers)
+        return self.peers.searchsorted(peers)
 
     def without_copy(self, peers: Numbers) -> Numbers:
         """Those of these peers, each once, that have no copy yet."""
+        peers = distinct(peers)
         if not len(self.peers):
-            return np.unique(peers)
-        return np.setdiff1d(peers, self.peers).astype(np.int32, copy=False)
+            return peers
+        rows = np.minimum(self.rows(peers), len(self.peers) - 1)
+        without: Numbers = peers[self.peers[rows] != peers]
+        return without
 
     def add(self, peers: Numbers, due: NDArray[np.float64], now: float) -> None:
         """Make copies for peers that have none."""
@@ -105,7 +112,7 @@ class Dispatch:
 
     def is_waiting(self) -> NDArray[np.bool_]:
         """Which copies are not settled."""
-        waiting: NDArray[np.bool_] = self.state == DeliveryState.WAITING
+        waiting: NDArray[np.bool_] = self.state == WAITING
         return waiting
 
     def next_due(self) -> float:
@@ -118,4 +125,4 @@ class Dispatch:
         """Whose copies have changed since the last call."""
         news = [*self.news, np.array(self.changed, np.int32)]
         self.news, self.changed = [], []
-        return np.unique(np.concatenate(news))
+        return distinct(np.concatenate(news))

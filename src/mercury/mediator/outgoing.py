@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mercury.mediator.dispatch import Dispatch, Rows
+from mercury.mediator.dispatch import WAITING, Dispatch, Rows
 from mercury.mediator.pace import Pace
 from mercury.mediator.peers import Numbers, Peers
 from mercury.mediator.policy import Policy
@@ -24,7 +24,8 @@ from mercury.model.delivery import DeliveryState, Reason
 
 _AGAIN_S = 0.1  # what could not be sent is tried again so soon
 _RECENT = 8
-_RECEIVED = {DeliveryState.ACKNOWLEDGED, DeliveryState.REFUSED}
+_OPEN = int(DeliveryState.WAITING)
+_RECEIVED = {int(DeliveryState.ACKNOWLEDGED), int(DeliveryState.REFUSED)}
 
 
 class Shipment(NamedTuple):
@@ -178,7 +179,7 @@ class Outgoing:
     def sent(self, dispatch: Dispatch, peers: Numbers, now: float) -> None:
         """Note that a shipment, or a part of it, went out."""
         rows = dispatch.rows(peers)
-        rows = rows[dispatch.state[rows] == DeliveryState.WAITING]
+        rows = rows[dispatch.state[rows] == WAITING]
         if not len(rows):
             return
         peers = dispatch.peers[rows]
@@ -203,7 +204,7 @@ class Outgoing:
     def unsent(self, dispatch: Dispatch, peers: Numbers, now: float) -> None:
         """Note that a shipment, or a part of it, could not be sent."""
         rows = dispatch.rows(peers)
-        rows = rows[dispatch.state[rows] == DeliveryState.WAITING]
+        rows = rows[dispatch.state[rows] == WAITING]
         # Who is gone gets it when it comes back.
         there = self.peers.present[dispatch.peers[rows]]
         dispatch.due[rows] = np.where(there, now + _AGAIN_S, math.inf)
@@ -223,8 +224,8 @@ class Outgoing:
         row = None if dispatch is None else dispatch.row(peer)
         if dispatch is None or row is None:
             return False
-        state = dispatch.state[row]
-        if state == DeliveryState.WAITING:
+        state = int(dispatch.state[row])
+        if state == _OPEN:
             if dispatch.tries[row] == 1:
                 self.peers.measure(peer, now - float(dispatch.first_sent[row]))
             elif dispatch.tries[row] > 1:
@@ -238,7 +239,7 @@ class Outgoing:
         """A recipient has it and does not want it."""
         dispatch = self._dispatches.get(id)
         row = None if dispatch is None else dispatch.row(peer)
-        if dispatch is None or row is None or dispatch.state[row] in _RECEIVED:
+        if dispatch is None or row is None or int(dispatch.state[row]) in _RECEIVED:
             return False
         self._settle_one(dispatch, row, DeliveryState.REFUSED, reason, now)
         return True
@@ -250,7 +251,7 @@ class Outgoing:
             return
         for dispatch in list(self._dispatches.values()):
             row = dispatch.row(peer)
-            if row is None or dispatch.state[row] != DeliveryState.WAITING:
+            if row is None or dispatch.state[row] != WAITING:
                 continue
             if dispatch.id in seen:
                 self.acknowledged(peer, dispatch.id, now)
@@ -268,7 +269,7 @@ class Outgoing:
             dispatch.news = news
             row = dispatch.row(peer)
             assert row is not None
-        if state in _RECEIVED and dispatch.state[row] not in _RECEIVED:
+        if state in _RECEIVED and int(dispatch.state[row]) not in _RECEIVED:
             self._settle_one(dispatch, row, state, Reason.NONE, now)
             dispatch.changed.pop()
 

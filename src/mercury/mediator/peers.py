@@ -18,6 +18,17 @@ _FIRST_CAPACITY = 64
 _ALPHA, _BETA, _SPREAD = 1 / 8, 1 / 4, 4.0
 
 
+def distinct(numbers: Numbers) -> Numbers:
+    """Each number once, ascending; many times as fast as np.unique."""
+    ordered = np.sort(numbers)
+    if len(ordered) < 2:
+        return ordered
+    first = np.empty(len(ordered), bool)
+    first[0] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    return ordered[first]
+
+
 class Peers:
     """Names and numbers; a number is free again when its peer is gone and in no table."""
 
@@ -76,7 +87,7 @@ class Peers:
 
     def numbers(self, names: Iterable[str]) -> Numbers:
         """The numbers of peers, each once."""
-        return np.unique(np.fromiter((self.number(name) for name in names), np.int32))
+        return distinct(np.fromiter((self.number(name) for name in names), np.int32))
 
     def find(self, name: str) -> int | None:
         """The number of a peer that has one."""

@@ -141,6 +141,7 @@ class _Run:
             PlaneFrame(Position(self._sim.origin_lat, self._sim.origin_lon)),
             settings.client.adapter,
             session=session,
+            mediator=settings.mediator,
             seed=self._sim.seed,
             on_connected=self._show_connected,
             link=self._sim.link,

@@ -12,6 +12,7 @@ from functools import partial
 
 from mercury.client import Client
 from mercury.client.inbox import Inbox
+from mercury.config.mediator import MediatorSettings
 from mercury.model.area import Position
 from mercury.model.errors import ConfigurationError, NotConnectedError, SessionError
 from mercury.model.message import EventKind, Kind, Message
@@ -53,6 +54,7 @@ class Fleet:
         adapter: str,
         *,
         session: SessionSettings | None = None,
+        mediator: MediatorSettings | None = None,
         tick_s: float | None = 0.25,
         patience_s: float = 10.0,
         name: str = "car",
@@ -67,6 +69,7 @@ class Fleet:
         self.unrelated_alerts = 0  # received, and not about an incident of this fleet
         self._adapter = adapter
         self._tick_s = tick_s
+        self._mediator = mediator
         self._patience_s = patience_s
         self._on_connected = on_connected
         self._link = parse_link(link) if isinstance(link, str) else link
@@ -229,6 +232,7 @@ class Fleet:
             speed_mps=float(traffic.speed_mps[number]),
             settings=session,
             seed=client_seed,
+            mediator=self._mediator,
             link=link,
         )
         client.inbox = Inbox(limit=0)  # the handler hears everything; nobody would empty it

@@ -13,6 +13,7 @@ from mercury.config.mediator import MediatorSettings
 from mercury.model import topics
 from mercury.model.area import Area, Circle
 from mercury.model.delivery import Deliveries, Delivery, DeliveryState
+from mercury.model.errors import BusFullError
 from mercury.model.message import Address, Attributes, Event, Kind, Message, Priority
 from mercury.wire import HEADER_BYTES, decode, parse, unpack
 from mercury.wire.packet import WANTS_RECEIPT, wants_receipt
@@ -145,8 +146,12 @@ async def test_what_a_client_senses_is_confirmed_and_passed_on_once() -> None:
         hand.received.clear()
         hand.raw(hand.packet(Kind.EVENT, bad, WANTS_RECEIPT))
         await until(lambda: hand.received)
-        refusal = parse(hand.received[0][HEADER_BYTES:]).refused[0]
-        assert refusal.reason == "bad-topic"
+        # And so is each of its copies.
+        hand.raw(hand.packet(Kind.EVENT, bad, WANTS_RECEIPT))
+        await until(lambda: len(hand.received) == 2)
+        for packet in hand.received:
+            [refusal] = parse(packet[HEADER_BYTES:]).refused
+            assert refusal.reason == "bad-topic"
         hand.close()
 
 
@@ -255,3 +260,25 @@ async def test_an_adapter_that_comes_back_repeats_what_was_not_answered() -> Non
         assert {message.id for message in hand.messages(Kind.ALERT)} == {open_ended.id}
         again.deliveries.outgoing.validate()
         hand.close()
+
+
+@in_loop
+async def test_what_the_bus_did_not_take_is_not_confirmed_and_taken_when_it_is_repeated() -> None:
+    async with live() as world:
+        adapter = await world.adapter(mediator=QUICK)
+        events = world.read("events.*")
+        honest = adapter.bus.append
+
+        def full(topic: str, *record: object) -> None:
+            if topic.startswith("events."):
+                raise BusFullError("no space left")
+            honest(topic, *record)  # type: ignore[arg-type]
+
+        adapter.bus.append = full  # type: ignore[method-assign, assignment]
+        async with connect(adapter, "car", mediator=QUICK) as car:
+            message = await car.sense("collision")
+            await until(lambda: adapter.dropped["bus-unavailable"] >= 2)
+            assert car.mediation.outgoing.waiting == 1
+            adapter.bus.append = honest  # type: ignore[method-assign]
+            assert await car.taken(message, 5.0) is DeliveryState.ACKNOWLEDGED
+            assert len(await poll(events, 1)) == 1

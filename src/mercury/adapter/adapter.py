@@ -102,7 +102,6 @@ class Adapter(Service):
         self.deliveries = Deliveries(settings.id, bus, self.sessions, mediator)
         # Who opened a session since the last look at the standing alerts, and what is owed to it.
         self._returned: list[tuple[Session, list[AddressedAlert]]] = []
-        self._to_confirm = asyncio.Event()
         self._stalls = StallMeter(settings.stall_probe_s)
         self._endpoint: UdpEndpoint | None = None
         self._outbound: Outbound | None = None
@@ -116,7 +115,7 @@ class Adapter(Service):
         return self._endpoint.address[1]
 
     def statistics(self) -> Statistics:
-        dropped = self.sessions.dropped + self.dropped
+        dropped = self.sessions.dropped + self.dropped + self.deliveries.dropped
         counters: dict[str, float] = dict(self.counters)
         if self._outbound is not None and self._endpoint is not None:
             dropped += self._outbound.dropped
@@ -279,12 +278,13 @@ class Adapter(Service):
     def _on_received(self, event: Received) -> None:
         if not event.wants_receipt:
             self._on_message(event.session, event.body, event.envelope)
-        elif self.deliveries.is_new(event.session, event.envelope):
-            self._on_message(event.session, event.body, event.envelope)
+        elif self.deliveries.take(event.session, event.envelope):
+            try:
+                self._on_message(event.session, event.body, event.envelope)
+            except BusError:
+                self.deliveries.disown(event.session, event.envelope.id)
+                raise
             self.deliveries.confirm(event.session, event.envelope.id)
-            self._to_confirm.set()
-        else:
-            self._to_confirm.set()
 
     def _on_message(self, session: Session, body: bytes, envelope: mercury_pb2.Envelope) -> None:
         if 0 < envelope.expires_us <= now_us():
@@ -545,8 +545,8 @@ class Adapter(Service):
 
     async def _confirm(self) -> None:
         while True:
-            await self._to_confirm.wait()
-            self._to_confirm.clear()
+            await self.deliveries.to_confirm.wait()
+            self.deliveries.to_confirm.clear()
             try:
                 await self.deliveries.send_receipts()
             except BusError as error:  # clients repeat what was not confirmed

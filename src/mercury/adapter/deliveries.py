@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
+from collections import Counter
 from collections.abc import Collection, Iterator
 from functools import partial
 from typing import NamedTuple
@@ -18,7 +20,7 @@ from mercury.config.mediator import MediatorSettings
 from mercury.mediator import Arrival, Dispatch, Incoming, Numbers, Outgoing
 from mercury.model import topics
 from mercury.model.delivery import DeliveryState
-from mercury.model.errors import PacketError
+from mercury.model.errors import BusError
 from mercury.model.message import Kind, Priority
 from mercury.service import epoch_us, now, now_us
 from mercury.session import AdapterSessions, Answered, Session
@@ -69,6 +71,8 @@ class Deliveries:
         self._begun_us = now_us()
         self._slot_of: NDArray[np.intp] = np.full(1024, _NOWHERE, np.intp)  # by peer
         self._unconfirmed: list[tuple[Session, bytes]] = []  # until the bus has it for sure
+        self.to_confirm = asyncio.Event()
+        self.dropped: Counter[str] = Counter()
 
     # Who is there
 
@@ -178,32 +182,49 @@ class Deliveries:
 
     # From the clients
 
-    def is_new(self, session: Session, envelope: pb.Envelope) -> bool:
-        """Whether a message that asks for a receipt is to be passed on."""
+    def take(self, session: Session, envelope: pb.Envelope) -> bool:
+        """Whether a message that asks for a receipt is to be passed on.
+
+        A repetition is answered as the first copy was. Where there is no room to remember it, a
+        message is not taken, and not answered: its sender repeats it.
+        """
         until = (envelope.expires_us - self._epoch_us) / 1e6 if envelope.expires_us else None
         arrival = self.incoming.receive(
             session.identity, envelope.id, now(), acknowledge=True, until=until, answer=False
         )
-        if arrival is Arrival.NO_ROOM:
-            raise PacketError("no-room")
         if arrival is Arrival.REPEATED:
-            self.confirm(session, envelope.id)
+            reason = self.incoming.answer_to(session.identity, envelope.id)
+            if reason:
+                self._send_receipt(session, (), ((envelope.id, reason),))
+            else:
+                self.confirm(session, envelope.id)
+        elif arrival is Arrival.NO_ROOM:
+            self.dropped["no-room"] += 1
         return arrival is Arrival.NEW
 
     def confirm(self, session: Session, id: bytes) -> None:
         """Send a receipt as soon as what the client sent is durable."""
         self._unconfirmed.append((session, id))
+        self.to_confirm.set()
 
     def refuse(self, session: Session, id: bytes, reason: str) -> None:
         """Tell a client that what it sent will never be taken."""
+        self.incoming.refuse(session.identity, id, reason, now(), answer=False)
         self._send_receipt(session, (), ((id, reason),))
+
+    def disown(self, session: Session, id: bytes) -> None:
+        """What a client sent could not be kept: let it repeat that."""
+        self.incoming.disown(session.identity, id)
 
     async def send_receipts(self) -> None:
         """Send the receipts of what has come so far, once the bus has it."""
         unconfirmed, self._unconfirmed = self._unconfirmed, []
-        if not unconfirmed:
-            return
-        await self._bus.flush()
+        try:
+            await self._bus.flush()
+        except BusError:
+            for session, id in unconfirmed:
+                self.disown(session, id)
+            raise
         by_session: dict[Session, list[bytes]] = {}
         for session, id in unconfirmed:
             by_session.setdefault(session, []).append(id)
@@ -271,9 +292,13 @@ class Deliveries:
         if dispatch is None:
             return
         time = now()
+        mine = envelope.source.adapter == self._adapter
         for client, state in zip(found.client, found.state, strict=False):
-            if state in _ENDS_WITH_RECIPIENT or envelope.source.adapter == self._adapter:
+            peer = self.outgoing.peers.find(client)
+            if mine and peer is None:
                 peer = self.outgoing.peers.number(client)
+            # Of the others' clients, only those matter that have been here.
+            if peer is not None and (mine or state in _ENDS_WITH_RECIPIENT):
                 self.outgoing.known(dispatch, peer, DeliveryState(state), time)
 
 

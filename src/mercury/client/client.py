@@ -326,13 +326,11 @@ class Client:
 
     async def join(self, *groups: str) -> None:
         """Be in these groups, too, from now on."""
-        self.session.groups.update(groups)
-        await self._say_groups()
+        self.regroup(joined=groups)
 
     async def leave(self, *groups: str) -> None:
         """Be in these groups no more."""
-        self.session.groups.difference_update(groups)
-        await self._say_groups()
+        self.regroup(left=groups)
 
     async def subscribe(
         self,
@@ -413,7 +411,10 @@ class Client:
             await self.send(message)
         return message
 
-    async def _say_groups(self) -> None:
+    def regroup(self, joined: Iterable[str] = (), left: Iterable[str] = ()) -> None:
+        """Change the groups the client is in; the adapter hears of it for sure."""
+        self.session.groups.difference_update(left)
+        self.session.groups.update(joined)
         message = self._message(Kind.GROUPS, "", None)
         self.mediation.post(
             replace(message, policy=DeliveryPolicy.CRITICAL),
@@ -543,7 +544,7 @@ class Client:
         if self.relay is not None:
             wishes += self.relay.wishes()
         for wish in wishes:
-            self._run(self._renew(wish))
+            self.run(self._renew(wish))
 
     async def _renew(self, wish: Subscription) -> None:
         try:
@@ -589,6 +590,8 @@ class Client:
             told = self._told.get(message.payload.message)
             if told is not None:
                 told.update(message.payload.rows)
+            elif self.relay is not None:
+                self.relay.deliver(message, body)
             return
         self.counters["received"] += 1
         if self.relay is not None:
@@ -625,9 +628,10 @@ class Client:
             log.exception("a handler of %s failed", self.identity)
             return
         if result is not None:
-            self._run(self._guard(result))
+            self.run(self._guard(result))
 
-    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something beside the rest, until the client is closed."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+from collections import OrderedDict
 from collections.abc import Callable, Hashable
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from mercury.mediator import Arrival, Incoming, Outgoing, Policies, Report
 from mercury.mediator.report import report
 from mercury.model.delivery import DeliveryState
+from mercury.model.errors import MessageError
 from mercury.model.message import Message
 from mercury.session import AdapterAnswered, ClientSession, Delivered, SessionState
 from mercury.wire import encode, mercury_pb2
@@ -19,6 +21,7 @@ from mercury.wire.packet import WANTS_RECEIPT
 
 _ADAPTER = "adapter"
 _MAX_IDS = 10_000
+_OUTCOMES = 4096
 
 
 class Mediation:
@@ -45,6 +48,7 @@ class Mediation:
         self._epoch_us = epoch_us
         self._now = now
         self._adapter = self.outgoing.peers.number(_ADAPTER)
+        self._outcomes: OrderedDict[bytes, DeliveryState] = OrderedDict()  # of late
         self._taken: dict[bytes, asyncio.Future[DeliveryState]] = {}
         session.riders = self._riders
 
@@ -76,13 +80,10 @@ class Mediation:
 
     async def taken(self, id: bytes) -> DeliveryState:
         """Wait until a message that was posted is settled with the adapter."""
-        dispatch = self.outgoing.get(id)
-        if dispatch is None or not dispatch.waiting:
-            return (
-                DeliveryState.ACKNOWLEDGED
-                if dispatch is None
-                else DeliveryState(int(dispatch.state[0]))
-            )
+        if id in self._outcomes:
+            return self._outcomes[id]
+        if self.outgoing.get(id) is None:
+            raise MessageError("nobody answers a message that is fire-and-forget")
         future = self._taken.setdefault(id, asyncio.get_running_loop().create_future())
         return await asyncio.shield(future)
 
@@ -135,10 +136,9 @@ class Mediation:
                 self._session.send_receipts(self._encoded(answers), time)
                 self.receipt_packets += 1
         for dispatch, _ in self.outgoing.take_news(time):
-            assert isinstance(dispatch.id, bytes)
-            waiter = None if dispatch.waiting else self._taken.pop(dispatch.id, None)
-            if waiter is not None and not waiter.done():
-                waiter.set_result(DeliveryState(int(dispatch.state[0])))
+            if not dispatch.waiting:
+                assert isinstance(dispatch.id, bytes)
+                self._settled(dispatch.id, DeliveryState(int(dispatch.state[0])))
 
     def next_timer(self) -> float | None:
         """When `work` wants to be called."""
@@ -151,6 +151,14 @@ class Mediation:
     def report(self, name: str) -> Report:
         """What was sent, repeated and lost between this client and its adapter."""
         return report(name, self.outgoing, self.incoming, self._now())
+
+    def _settled(self, id: bytes, state: DeliveryState) -> None:
+        self._outcomes[id] = state
+        if len(self._outcomes) > _OUTCOMES:
+            self._outcomes.popitem(last=False)
+        waiter = self._taken.pop(id, None)
+        if waiter is not None and not waiter.done():
+            waiter.set_result(state)
 
     def _riders(self) -> bytes:
         answers = self.incoming.take_answers(_ADAPTER)

@@ -120,12 +120,27 @@ class Incoming:
         statistics.received += 1
         return Arrival.NEW
 
-    def refuse(self, sender: str, id: Hashable, reason: str, now: float) -> None:
+    def refuse(
+        self, sender: str, id: Hashable, reason: str, now: float, *, answer: bool = True
+    ) -> None:
         """Answer that a message that came is not wanted; each of its copies is answered so."""
         source = self._sources.get(sender)
         if source is not None and id in source.lasting:
             source.lasting[id] = reason
-            self._answer(sender, source, id, reason, now)
+            if answer:
+                self._answer(sender, source, id, reason, now)
+
+    def answer_to(self, sender: str, id: Hashable) -> str | None:
+        """Why a message that came was refused; empty if it was not, None if it is not known."""
+        source = self._sources.get(sender)
+        return None if source is None else source.lasting.get(id)
+
+    def disown(self, sender: str, id: Hashable) -> None:
+        """Forget a message that came and could not be kept: its next copy is NEW."""
+        source = self._sources.get(sender)
+        if source is not None:
+            source.lasting.pop(id, None)
+            source.answers.pop(id, None)
 
     def take_answers(self, sender: str) -> list[tuple[Hashable, str]]:
         """Answers for a sender, to ride on a packet that goes there anyway: ids and refusals."""

@@ -24,6 +24,7 @@ from mercury.model.delivery import DeliveryState, Reason
 
 _AGAIN_S = 0.1  # what could not be sent is tried again so soon
 _RECENT = 8
+_TOPICS, _OTHER = 1000, "other"  # topics that are counted by themselves, and the rest
 _OPEN = int(DeliveryState.WAITING)
 _RECEIVED = {int(DeliveryState.ACKNOWLEDGED), int(DeliveryState.REFUSED)}
 
@@ -123,7 +124,10 @@ class Outgoing:
                 ordered=ordered,
             )
             self._dispatches[id] = dispatch
-            self.topics.setdefault(topic, TopicStatistics(now, policy.acknowledge))
+            if topic not in self.topics:
+                # Senders make topics up: what is beyond a number is counted together.
+                counted = topic if len(self.topics) < _TOPICS else _OTHER
+                self.topics.setdefault(counted, TopicStatistics(now, policy.acknowledge))
         self.add(dispatch, peers, now)
         return dispatch
 
@@ -139,7 +143,7 @@ class Outgoing:
             self.peers.waiting[peers] += 1
             self.copies += len(peers)
             self._held += len(peers)
-            self.topics[dispatch.topic].add(self.peers, peers)
+            self._statistics_of(dispatch).add(self.peers, peers)
             if dispatch.stream is not None:
                 self._queue_up(dispatch, dispatch.stream, peers)
         self._look_at(dispatch, min(now, dispatch.expires) if len(peers) else dispatch.expires)
@@ -189,7 +193,7 @@ class Outgoing:
         self.peers.sent[peers[~again]] += 1
         self.peers.resent[peers[again]] += 1
         resent = int(again.sum())
-        statistics = self.topics[dispatch.topic]
+        statistics = self._statistics_of(dispatch)
         statistics.sent += len(rows) - resent
         statistics.resent += resent
         if dispatch.policy.acknowledge:
@@ -317,6 +321,9 @@ class Outgoing:
         assert self.waiting == int(waiting.sum())
 
     # Inside
+
+    def _statistics_of(self, dispatch: Dispatch) -> TopicStatistics:
+        return self.topics.get(dispatch.topic) or self.topics[_OTHER]
 
     def _ready_rows(self, dispatch: Dispatch, now: float) -> Rows:
         rows = np.flatnonzero(dispatch.is_waiting() & (dispatch.due <= now))

@@ -201,7 +201,7 @@ async def test_who_joins_a_group_hears_it_and_who_leaves_does_not() -> None:
             await ben.join("red")
             assert (await first(ben)).values["x"] == 1  # it still holds
             await ben.leave("red")
-            await until(lambda: not len(adapter.groups.slots("red")))
+            await until(lambda: not len(adapter.addressing.groups.slots("red")))
             await abe.tell(Address.group("red"), {"x": 2})
             await abe.tell("ben", {"x": 3})
             assert (await first(ben)).values["x"] == 3

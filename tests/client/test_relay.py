@@ -222,8 +222,8 @@ async def test_applications_are_in_groups_tell_others_and_hear_who_heard() -> No
             assert told.message.id
             await until(lambda: told.heard == ["ben"])
             await app.join("blue")
-            await until(lambda: len(adapter.groups.slots("blue")) == 2)
+            await until(lambda: len(adapter.addressing.groups.slots("blue")) == 2)
             await ben.tell(Address.group("blue"), {"x": 2})
             assert (await first(app)).values["x"] == 2
             await app.leave("blue")
-            await until(lambda: len(adapter.groups.slots("blue")) == 1)
+            await until(lambda: len(adapter.addressing.groups.slots("blue")) == 1)

@@ -6,18 +6,14 @@ import asyncio
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Collection, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mercury.adapter.addressing import LOOKBACK_US, Addressing
 from mercury.adapter.deliveries import Deliveries
-from mercury.adapter.groups import MAX_PER_CLIENT as MAX_GROUPS
-from mercury.adapter.groups import Groups
 from mercury.adapter.interests import MAX_PER_CLIENT, Interests
-from mercury.adapter.missed import EVERYONE, AddressedAlert, MissedAlerts, To
 from mercury.adapter.outbound import FanOut, Outbound
-from mercury.adapter.standing import StandingAlerts
 from mercury.bus import Bus, Consumer, FromTime, Record, catch_up
 from mercury.config.mediator import MediatorSettings
 from mercury.config.settings import AdapterSettings
@@ -48,7 +44,6 @@ from mercury.session import (
     SessionSettings,
 )
 from mercury.wire import MAX_BODY_BYTES, encode, mercury_pb2, parse
-from mercury.wire.areas import area_from_pb
 from mercury.wire.packet import MAX_PRIORITY, TOKEN_BYTES
 from mercury.wire.records import (
     Headers,
@@ -66,7 +61,6 @@ log = logging.getLogger(__name__)
 _HOUSEKEEPING_S = 0.1  # prune and heartbeats
 _RECEIPTS_S = 0.1  # what became of messages is told so often
 _INTEREST_REFRESH_S = 10.0
-_STANDING_LOOKBACK_S = 24 * 3600.0  # alerts that still hold are found again after a restart
 _READ_BATCH = 512
 _LONGEST_TURN_S = 0.005
 _COMPLAINT_S = 5.0
@@ -89,19 +83,21 @@ class Adapter(Service):
         mediator = mediator or MediatorSettings()
         super().__init__(bus, Address.adapter(settings.id), metrics_port=settings.metrics_port)
         self.settings = settings
-        self.coverage = coverage  # None: everywhere
         self.sessions = AdapterSessions(
             settings.id, session, lambda: secrets.token_bytes(TOKEN_BYTES), epoch_us=epoch_us()
         )
         self.counters: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
         self.interests = Interests(self.sessions.table)
-        self.standing = StandingAlerts(self.sessions.table)
-        self.missed = MissedAlerts()
-        self.groups = Groups(mediator.groups)
         self.deliveries = Deliveries(settings.id, bus, self.sessions, mediator)
-        # Who opened a session since the last look at the standing alerts, and what is owed to it.
-        self._returned: list[tuple[Session, list[AddressedAlert]]] = []
+        self.addressing = Addressing(
+            self.sessions.table,
+            self.deliveries,
+            mediator.groups,
+            coverage,
+            self.counters,
+            self.dropped,
+        )
         self._stalls = StallMeter(settings.stall_probe_s)
         self._endpoint: UdpEndpoint | None = None
         self._outbound: Outbound | None = None
@@ -129,8 +125,8 @@ class Adapter(Service):
         return Statistics(
             gauges={
                 "sessions": len(self.sessions.table),
-                "standing_alerts": len(self.standing),
-                "kept_alerts": len(self.missed),
+                "standing_alerts": len(self.addressing.standing),
+                "kept_alerts": len(self.addressing.missed),
                 "subscriptions": len(self.interests),
                 "deliveries_waiting": outgoing.waiting,
                 "resends_allowed_per_s": outgoing.pace.per_s,
@@ -151,7 +147,7 @@ class Adapter(Service):
         )
         self.deliveries.outbound = self._outbound
         self._warm_up()
-        lookback = FromTime(now_us() - int(_STANDING_LOOKBACK_S * 1e6))
+        lookback = FromTime(now_us() - LOOKBACK_US)
         alerts = self.bus.subscribe(topics.ALERTS, start=lookback)
         answers = self.bus.subscribe((topics.REPLIES, topics.MATCHES))
         ends = self.bus.subscribe((topics.DELIVERIES,), start=lookback)
@@ -175,8 +171,8 @@ class Adapter(Service):
         """Do once what an alert needs: libraries set themselves up at their first use."""
         here = Area(Circle(Position(0.0, 0.0), 1000.0))
         contains(here, np.array([0.0, 0.009]), np.array([0.0, 0.0]), np.array([0.0, 0.0]), 0)
-        if self.coverage is not None:
-            overlaps(here, self.coverage)
+        if self.addressing.coverage is not None:
+            overlaps(here, self.addressing.coverage)
         self._traffic_speed(0.0, 0.0)
 
     async def _stop(self) -> None:
@@ -243,32 +239,20 @@ class Adapter(Service):
     def _on_opened(self, event: Opened) -> None:
         self.counters["sessions_opened"] += 1
         self._send_answers()
-        session, seen = event.session, set(event.envelope.seen)
         if event.replaced is not None:
             # It renews the subscriptions it still wants, and hears alerts again unless it says
             # that it has seen them: what was sent to its earlier life may not have arrived.
             self.counters["sessions_replaced"] += 1
             self.interests.closed(event.replaced)
-            self.groups.closed(event.replaced)
-            self.deliveries.closed(event.replaced)
-        self.groups.set(session, event.envelope.groups[:MAX_GROUPS])
-        had = self.deliveries.opened(session, seen)
-        self.standing.opened(session, had)
-        roles = [EVERYONE, ("client", session.identity)]
-        self._remember_owed(session, [*roles, *_groups(self.groups.of(session))], had)
+            self.addressing.closed(event.replaced)
+        self.addressing.opened(event.session, event.envelope.groups, set(event.envelope.seen))
         if event.envelope.WhichOneof("payload") == "telemetry":
             self._on_report(event.session, event.body)
-
-    def _remember_owed(self, session: Session, roles: list[To], had: Collection[bytes]) -> None:
-        owed = self.missed.owed_to(roles, had, now_us())
-        if owed:
-            self._returned.append((session, owed))
 
     def _on_closed(self, event: Closed) -> None:
         self.counters[f"sessions_{event.reason}"] += 1
         self.interests.closed(event.session)
-        self.groups.closed(event.session)
-        self.deliveries.closed(event.session)
+        self.addressing.closed(event.session)
 
     def _on_report(self, session: Session, body: bytes) -> None:
         # No route: a report goes nowhere from the bus.
@@ -304,9 +288,7 @@ class Adapter(Service):
             elif to == "everyone":
                 raise PacketError("not-allowed")
         elif kind == Kind.GROUPS:
-            fresh = self.groups.set(session, envelope.groups[:MAX_GROUPS])
-            had = self.deliveries.had(session)
-            self._remember_owed(session, _groups(fresh), had)
+            self.addressing.regrouped(session, envelope.groups)
             return
         else:
             topic = topics.REQUESTS
@@ -388,7 +370,7 @@ class Adapter(Service):
                 elif record.topic == topics.DELIVERIES:
                     self.deliveries.learn(record.value)
                 else:
-                    self._on_alert(record)
+                    self.addressing.tell(parse(record.value), record.value, record.timestamp_us)
             except (PacketError, AreaError, MessageError) as error:
                 reason = error.reason if isinstance(error, PacketError) else "malformed"
                 self.dropped[f"bus-{reason}"] += 1
@@ -421,80 +403,6 @@ class Adapter(Service):
         )
         self._fan_out(slots, route.kind, route.priority, record.value, route.expires_us)
 
-    def _on_alert(self, record: Record) -> None:
-        envelope = parse(record.value)
-        destination = envelope.destination.WhichOneof("target")
-        if destination == "area":
-            self._on_area_alert(envelope, record)
-        elif destination == "everyone":
-            everyone = np.flatnonzero(self.sessions.table.active)
-            self._on_addressed(envelope, record, EVERYONE, everyone)
-        elif destination == "group":
-            group = envelope.destination.group
-            self._on_addressed(envelope, record, ("group", group), self.groups.slots(group))
-        elif destination == "client":
-            client = envelope.destination.client
-            session = self.sessions.table.by_identity.get(client)
-            slots = np.array([] if session is None else [session.slot], np.intp)
-            self._on_addressed(envelope, record, ("client", client), slots)
-        else:
-            raise PacketError("no-address")
-
-    def _on_addressed(
-        self, envelope: mercury_pb2.Envelope, record: Record, to: To, slots: NDArray[np.intp]
-    ) -> None:
-        """Send a message to those who are here, and keep it for those who are away."""
-        until_us = envelope.expires_us or record.timestamp_us + int(_STANDING_LOOKBACK_S * 1e6)
-        if until_us <= now_us():
-            self.dropped["expired"] += 1
-        elif self.missed.add(AddressedAlert(envelope.id, to, envelope.priority, until_us)):
-            self._post(envelope, record.value, until_us, slots)
-        else:
-            self.dropped["repeated-alert"] += 1
-
-    def _on_area_alert(self, envelope: mercury_pb2.Envelope, record: Record) -> None:
-        area = area_from_pb(envelope.destination.area)
-        time_us = now_us()
-        ends = [end for end in (area.valid_until_us, envelope.expires_us) if end]
-        until_us = min(ends, default=0)
-        if not until_us and area.valid_from_us is not None and area.valid_from_us > time_us:
-            until_us = area.valid_from_us + int(_STANDING_LOOKBACK_S * 1e6)  # it must be kept
-        if until_us and until_us <= time_us:
-            self.dropped["expired"] += 1
-            return
-        if self.coverage is not None and not overlaps(area, self.coverage):
-            self.dropped["outside-coverage"] += 1
-            return
-        self.counters["area_alerts"] += 1
-        table = self.sessions.table
-        if until_us:
-            alert = self.standing.add(envelope.id, area, envelope.priority, until_us)
-            if alert is None:
-                self.dropped["repeated-alert"] += 1
-                return
-            slots = self.standing.newly_inside(alert, np.flatnonzero(table.active), time_us)
-            alert.looked_at_all = area.valid_from_us is None or area.valid_from_us <= time_us
-        else:
-            # For those who are there now; they may have to be told for a while.
-            until_us = record.timestamp_us + int(_STANDING_LOOKBACK_S * 1e6)
-            inside = contains(area, table.lat, table.lon, table.heading, time_us)
-            slots = np.flatnonzero(inside & table.active)
-        self._post(envelope, record.value, until_us, slots)
-
-    def _post(
-        self,
-        envelope: mercury_pb2.Envelope,
-        body: bytes,
-        until_us: int,
-        slots: NDArray[np.intp],
-    ) -> None:
-        if envelope.source.client:
-            own = self.sessions.table.by_identity.get(envelope.source.client)
-            if own is not None:
-                slots = slots[slots != own.slot]  # nobody is told what it says itself
-        self.counters["addressed"] += len(slots)
-        self.deliveries.post(envelope, body, until_us, slots)
-
     def _send(
         self, session: Session, kind: int, priority: int, body: bytes, expires_us: int
     ) -> None:
@@ -516,19 +424,8 @@ class Adapter(Service):
         assert self._outbound is not None
         while True:
             await asyncio.sleep(self.settings.standing_tick_s)
-            returned, self._returned = self._returned, []
             begun = now()
-            for alert, slots in self.standing.due(now_us()):
-                if len(slots):
-                    self.counters["alerts_on_entry"] += self.deliveries.address(alert.id, slots)
-                begun = await self._take_turns(begun)
-            # Only now: what is for the place where somebody came back to may be more urgent than
-            # what is for it by name, and the queue puts them in order.
-            for session, owed in returned:
-                if self.sessions.table.by_identity.get(session.identity) is session:
-                    slots = np.array([session.slot], np.intp)
-                    for one in owed:
-                        self.counters["alerts_on_return"] += self.deliveries.address(one.id, slots)
+            for _ in self.addressing.tend():
                 begun = await self._take_turns(begun)
             self.deliveries.ship()
             self._outbound.kick()
@@ -583,7 +480,7 @@ class Adapter(Service):
         # Brokers forget interests that no adapter speaks for any more.
         while True:
             await asyncio.sleep(_INTEREST_REFRESH_S)
-            self.missed.expire(now_us())
+            self.addressing.expire()
             for interest, topic, text in self.interests:
                 message = Message(
                     kind=Kind.SUBSCRIBE,
@@ -601,7 +498,3 @@ def _client_topic(of: object, name: str) -> str:
         return of(name)  # type: ignore[operator, no-any-return]
     except MessageError:
         raise PacketError("bad-topic") from None
-
-
-def _groups(names: Iterable[str]) -> list[To]:
-    return [("group", name) for name in names]

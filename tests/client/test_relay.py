@@ -49,7 +49,7 @@ async def test_an_application_publishes_subscribes_and_asks_through_the_client()
             assert [one["text"] for one in await app.query(HERE)] == ["crash"]
             with pytest.raises(RequestError, match="no name for a topic"):
                 await app.subscribe("no topic")
-            assert len(car._streams) == 0
+            assert len(car.reception.streams) == 0
 
 
 @in_loop

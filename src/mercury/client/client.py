@@ -7,23 +7,23 @@ import json
 import logging
 import os
 import random
-from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from mercury.client.inbox import Inbox
 from mercury.client.mediation import Mediation
+from mercury.client.reception import Reception
 from mercury.client.relay import Relay
-from mercury.client.subscriptions import ContentStream, Handler, satisfies
+from mercury.client.subscriptions import ContentStream, Handler
 from mercury.client.told import Told
 from mercury.config.mediator import MediatorSettings
 from mercury.config.mediator import PolicyName as Policy
-from mercury.geo import contains_point
-from mercury.mediator import NAMES, Arrival
+from mercury.mediator import NAMES
 from mercury.model.area import Area, Circle, Position
-from mercury.model.delivery import Deliveries, DeliveryState
+from mercury.model.delivery import DeliveryState
 from mercury.model.errors import (
     MercuryError,
     MessageError,
@@ -35,7 +35,6 @@ from mercury.model.filter import compile_filter
 from mercury.model.identity import new_id
 from mercury.model.message import (
     Address,
-    AddressKind,
     Attributes,
     DeliveryPolicy,
     Event,
@@ -73,8 +72,6 @@ from mercury.wire import mercury_pb2
 
 log = logging.getLogger(__name__)
 
-_REMEMBERED_TOLD = 4096
-_KEPT_ALERTS = 256
 _RETRY_S = 0.5
 _RENEW_S = 30.0
 _SOCKET_BUFFER_BYTES = 256 * 1024
@@ -126,11 +123,6 @@ class Client:
             epoch_us=epoch_us(),
         )
         self.session.groups.update(groups)
-        self.inbox = Inbox()
-        self._handlers: list[tuple[Kind | None, Handler]] = []
-        self._streams: dict[bytes, ContentStream] = {}
-        self._replies: dict[bytes, asyncio.Future[Message]] = {}
-        self._told: OrderedDict[bytes, Told] = OrderedDict()
         mediator = mediator or MediatorSettings()
         self.mediation = Mediation(
             self.session,
@@ -139,7 +131,9 @@ class Client:
             epoch_us=epoch_us(),
             now=now,
         )
-        self._elsewhere: list[Delivered] = []  # alerts for an area that we are not in
+        self.reception = Reception(
+            self.session, self.mediation, self.counters, self.dropped, self.run
+        )
         self._established = asyncio.Event()
         self._refusal: str | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -176,7 +170,7 @@ class Client:
         sock = bind_udp(local, 0, buffer_bytes=_SOCKET_BUFFER_BYTES)
         self._endpoint = open_endpoint(sock, self._on_packets, self.link)
         if self._relay_port is not None:
-            self.relay = Relay(self, self._relay_port)
+            self.relay = self.reception.relay = Relay(self, self._relay_port)
             self.relay.open()
         self.session.start(now())
         self.after_session()
@@ -205,16 +199,19 @@ class Client:
             self._timer.cancel()
         self._endpoint.close()
         self._endpoint = None
-        self.inbox.close()
-        for stream in self._streams.values():
-            stream.inbox.close()
+        self.reception.close()
         tasks = self._tasks - {asyncio.current_task()}  # a handler may be the one who closes
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for reply in self._replies.values():
+        for reply in self.reception.replies.values():
             if not reply.done():
                 reply.set_exception(NotConnectedError(f"{self.identity} was closed"))
+
+    @property
+    def inbox(self) -> Inbox:
+        """What is addressed to this client and nobody has taken yet."""
+        return self.reception.inbox
 
     # Where it is
 
@@ -239,8 +236,7 @@ class Client:
         self.session.telemetry = Telemetry(
             Position(lat, lon), heading_deg, speed_mps, accuracy_m, altitude_m, now_us()
         )
-        if self._elsewhere:
-            self._look_again()
+        self.reception.moved(now_us())
         if report:
             if self.session.state is not SessionState.ESTABLISHED:
                 raise NotConnectedError(f"{self.identity} has no session now")
@@ -310,9 +306,8 @@ class Client:
             policy=NAMES[policy],
             ordered=ordered,
         )
-        told = self._told[message.id] = Told(message)
-        if len(self._told) > _REMEMBERED_TOLD:
-            self._told.popitem(last=False)
+        told = Told(message)
+        self.reception.expect(told)
         await self._say(message)
         return told
 
@@ -348,11 +343,11 @@ class Client:
         content_filter = compile_filter(where)
         wish = Subscription(new_id(), topic, where, near_m)
         stream = ContentStream(wish, content_filter, self._unsubscribe, handler)
-        self._streams[wish.id] = stream
+        self.reception.streams[wish.id] = stream
         try:
             await self._confirm(self._message(Kind.SUBSCRIBE, topic, wish), timeout_s)
         except BaseException:
-            self._streams.pop(wish.id, None)
+            self.reception.streams.pop(wish.id, None)
             raise
         return stream
 
@@ -396,7 +391,7 @@ class Client:
         """Decorate a function, plain or async, that is to be called with messages of a kind."""
 
         def register(handler: AnyHandler) -> AnyHandler:
-            self._handlers.append((kind, handler))
+            self.reception.handlers.append((kind, handler))
             return handler
 
         return register
@@ -464,7 +459,7 @@ class Client:
 
     async def _ask(self, message: Message, timeout_s: float, retry_s: float | None) -> Message:
         reply: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        self._replies[message.id] = reply
+        self.reception.replies[message.id] = reply
         try:
             async with asyncio.timeout(timeout_s):
                 while True:
@@ -476,10 +471,10 @@ class Client:
             what = message.topic or message.kind.name.lower()
             raise RequestError(f"no reply to {what!r} within {timeout_s:g} s") from None
         finally:
-            self._replies.pop(message.id, None)
+            self.reception.replies.pop(message.id, None)
 
     async def _unsubscribe(self, wish: Subscription) -> None:
-        if self._streams.pop(wish.id, None):
+        if self.reception.streams.pop(wish.id, None):
             self.forget(wish)
 
     def forget(self, wish: Subscription) -> None:
@@ -501,7 +496,7 @@ class Client:
             event = session.events.popleft()
             match event:
                 case Delivered():
-                    self._deliver(event)
+                    self.reception.deliver(event, now_us())
                 case AdapterAnswered():
                     self.mediation.answered(event)
                 case Established():
@@ -540,7 +535,7 @@ class Client:
         self.after_session()
 
     def _renew_subscriptions(self) -> None:
-        wishes = [stream.wish for stream in self._streams.values()]
+        wishes = [stream.wish for stream in self.reception.streams.values()]
         if self.relay is not None:
             wishes += self.relay.wishes()
         for wish in wishes:
@@ -552,95 +547,11 @@ class Client:
         except MercuryError as error:
             log.warning("%s could not renew %r: %s", self.identity, wish.topic, error)
 
-    def _deliver(self, delivered: Delivered) -> None:
-        message = delivered.message
-        arrival = self.mediation.receive(delivered)
-        if arrival is not Arrival.NEW:
-            self.dropped["repeated" if arrival is Arrival.REPEATED else "no-room"] += 1
-            return
-        time_us = now_us()
-        if message.expired(time_us):
-            self.dropped["expired"] += 1
-            self.mediation.refuse(message, "expired")
-            return
-        if not self._concerns_me(message, time_us):
-            if message.expires_us and len(self._elsewhere) < _KEPT_ALERTS:
-                # The adapter saw us inside and will not send it again: should we come back.
-                self._elsewhere.append(delivered)
-            else:
-                self.dropped["outside-area"] += 1
-                self.mediation.refuse(message, "outside-area")
-            return
-        self._hand_over(message, delivered.body)
-
-    def _look_again(self) -> None:
-        """Deliver alerts that did not concern us where we were, and do so here."""
-        kept, self._elsewhere = self._elsewhere, []
-        time_us = now_us()
-        for delivered in kept:
-            if delivered.message.expired(time_us):
-                self.dropped["outside-area"] += 1
-            elif self._concerns_me(delivered.message, time_us):
-                self._hand_over(delivered.message, delivered.body)
-            else:
-                self._elsewhere.append(delivered)
-
-    def _hand_over(self, message: Message, body: bytes) -> None:
-        if isinstance(message.payload, Deliveries):
-            told = self._told.get(message.payload.message)
-            if told is not None:
-                told.update(message.payload.rows)
-            elif self.relay is not None:
-                self.relay.deliver(message, body)
-            return
-        self.counters["received"] += 1
-        if self.relay is not None:
-            self.relay.deliver(message, body)
-        if message.kind is Kind.REPLY:
-            waiting = self._replies.get(message.correlation)
-            if waiting is not None and not waiting.done():
-                waiting.set_result(message)
-        elif message.kind is Kind.CONTENT and message.destination.kind is AddressKind.BROKER:
-            for stream in self._streams.values():
-                if satisfies(message, stream.wish, stream.filter, self.position):
-                    if stream.handler is not None:
-                        self._call(stream.handler, message)
-                    else:
-                        stream.inbox.put(message)
-        else:
-            self.inbox.put(message)
-        for kind, handler in self._handlers:
-            if kind is None or kind is message.kind:
-                self._call(handler, message)
-
-    def _concerns_me(self, message: Message, time_us: int) -> bool:
-        # Mercury §4.2: the endpoint checks its own position against the area.
-        area, telemetry = message.destination.area, self.session.telemetry
-        if area is None or telemetry is None:
-            return True
-        here = telemetry.position
-        return contains_point(area, here.lat, here.lon, telemetry.heading_deg, time_us)
-
-    def _call(self, handler: Handler, message: Message) -> None:
-        try:
-            result = handler(message)
-        except Exception:
-            log.exception("a handler of %s failed", self.identity)
-            return
-        if result is not None:
-            self.run(self._guard(result))
-
     def run(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something beside the rest, until the client is closed."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    async def _guard(self, work: Awaitable[None]) -> None:
-        try:
-            await work
-        except Exception:
-            log.exception("a handler of %s failed", self.identity)
 
 
 def as_position(place: Place) -> Position:

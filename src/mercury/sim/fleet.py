@@ -235,7 +235,8 @@ class Fleet:
             mediator=self._mediator,
             link=link,
         )
-        client.inbox = Inbox(limit=0)  # the handler hears everything; nobody would empty it
+        # The handler hears everything; nobody would empty it.
+        client.reception.inbox = Inbox(limit=0)
         client.on(Kind.ALERT)(partial(self._heard, number))
         return client
 

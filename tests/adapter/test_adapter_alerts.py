@@ -259,7 +259,7 @@ async def test_an_alert_that_begins_later_and_never_ends_is_kept() -> None:
 
 @in_loop
 async def test_who_comes_back_without_having_answered_is_told_again_and_who_has_is_not() -> None:
-    brief = SessionSettings(report_interval_s=0.05, missed_reports=2)
+    brief = SessionSettings(report_interval_s=0.3, missed_reports=2)
     async with live() as world:
         adapter = await world.adapter(session=brief)
         sent = tell(world, alert(Area(AROUND_HERE), until_s=60))

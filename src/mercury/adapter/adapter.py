@@ -13,18 +13,18 @@ from numpy.typing import NDArray
 from mercury.adapter.addressing import LOOKBACK_US, Addressing
 from mercury.adapter.deliveries import Deliveries
 from mercury.adapter.interests import MAX_PER_CLIENT, Interests
+from mercury.adapter.onward import onward, traffic_speed
 from mercury.adapter.outbound import FanOut, Outbound
 from mercury.bus import Bus, Consumer, FromTime, Record, catch_up
 from mercury.config.mediator import MediatorSettings
 from mercury.config.settings import AdapterSettings
-from mercury.geo import contains, haversine_m, overlaps
+from mercury.geo import contains, overlaps
 from mercury.model import topics
 from mercury.model.area import Area, Circle, Position
 from mercury.model.errors import AreaError, BusError, MessageError, PacketError
 from mercury.model.message import (
     Address,
     Attributes,
-    EventKind,
     Kind,
     Message,
     Priority,
@@ -46,14 +46,11 @@ from mercury.session import (
 from mercury.wire import MAX_BODY_BYTES, encode, mercury_pb2, parse
 from mercury.wire.packet import MAX_PRIORITY, TOKEN_BYTES
 from mercury.wire.records import (
-    Headers,
     Route,
-    envelope_route,
     message_route,
     read_interests,
     read_place,
     read_route,
-    traffic_header,
 )
 
 log = logging.getLogger(__name__)
@@ -64,7 +61,6 @@ _INTEREST_REFRESH_S = 10.0
 _READ_BATCH = 512
 _LONGEST_TURN_S = 0.005
 _COMPLAINT_S = 5.0
-_TO_OTHERS = ("client", "group", "area")
 
 
 class Adapter(Service):
@@ -173,7 +169,7 @@ class Adapter(Service):
         contains(here, np.array([0.0, 0.009]), np.array([0.0, 0.0]), np.array([0.0, 0.0]), 0)
         if self.addressing.coverage is not None:
             overlaps(here, self.addressing.coverage)
-        self._traffic_speed(0.0, 0.0)
+        traffic_speed(self.sessions.table, 0.0, 0.0, 1000.0)
 
     async def _stop(self) -> None:
         for consumer in self._consumers:
@@ -274,60 +270,16 @@ class Adapter(Service):
         if 0 < envelope.expires_us <= now_us():
             raise PacketError("expired")
         kind = int(envelope.kind)
-        key = session.key
-        headers: Headers = (envelope_route(envelope), session.place_header)
-        if kind == Kind.EVENT:
-            topic, key, headers = self._event(session, envelope, headers)
-        elif kind == Kind.CONTENT:
-            topic = _client_topic(topics.content_topic, envelope.topic)
-            to = envelope.destination.WhichOneof("target")
-            if to in _TO_OTHERS:
-                if envelope.priority > Priority.WARNING:
-                    raise PacketError("priority")  # emergencies are told by brokers and offices
-                topic = topics.alerts_topic(envelope.priority)
-            elif to == "everyone":
-                raise PacketError("not-allowed")
-        elif kind == Kind.GROUPS:
+        if kind == Kind.GROUPS:
             self.addressing.regrouped(session, envelope.groups)
             return
-        else:
-            topic = topics.REQUESTS
-            if kind == Kind.SUBSCRIBE and not self._subscribe(session, envelope):
-                return
-            elif kind == Kind.UNSUBSCRIBE:
-                self.interests.remove(session, envelope.subscription.id)
+        if kind == Kind.SUBSCRIBE and not self._subscribe(session, envelope):
+            return
+        if kind == Kind.UNSUBSCRIBE:
+            self.interests.remove(session, envelope.subscription.id)
+        to = onward(session, envelope, self.sessions.table, self.settings.traffic_radius_m)
         self.counters["messages"] += 1
-        self.bus.append(topic, body, key, headers)
-
-    def _event(
-        self, session: Session, envelope: mercury_pb2.Envelope, headers: Headers
-    ) -> tuple[str, bytes, Headers]:
-        event = envelope.event
-        topic = _client_topic(topics.events_topic, event.kind)
-        if event.HasField("position"):
-            lat, lon = event.position.lat, event.position.lon
-            if not (-90.0 <= lat <= 90.0 and -180.0 <= lon <= 180.0):
-                raise PacketError("bad-coordinates")
-        else:
-            lat, lon, _heading, _speed = session.place
-        # Events of one place share a key, so that one consumer sees them all, in order. All
-        # witnesses of an emergency must meet at one broker: there the places are large.
-        digits = 2
-        if event.kind == EventKind.EMERGENCY:
-            digits = 0
-            speed = self._traffic_speed(lat, lon)
-            if speed is not None:
-                headers = (*headers, traffic_header(speed))
-        return topic, f"{lat:.{digits}f},{lon:.{digits}f}".encode(), headers
-
-    def _traffic_speed(self, lat: float, lon: float) -> float | None:
-        table = self.sessions.table
-        radius_m = self.settings.traffic_radius_m
-        near = np.flatnonzero(table.active & (np.abs(table.lat - lat) < radius_m / 110_000.0))
-        near = near[haversine_m(lat, lon, table.lat[near], table.lon[near]) <= radius_m]
-        speeds = table.speed[near]
-        speeds = speeds[~np.isnan(speeds)]
-        return float(speeds.mean()) if len(speeds) else None
+        self.bus.append(to.topic, body, to.key, to.headers)
 
     def _subscribe(self, session: Session, envelope: mercury_pb2.Envelope) -> bool:
         wish = envelope.subscription
@@ -425,8 +377,10 @@ class Adapter(Service):
         while True:
             await asyncio.sleep(self.settings.standing_tick_s)
             begun = now()
-            for _ in self.addressing.tend():
-                begun = await self._take_turns(begun)
+            # Together, so that what is owed to somebody goes out in order of urgency.
+            with self.deliveries.gathering():
+                for _ in self.addressing.tend():
+                    begun = await self._take_turns(begun)
             self.deliveries.ship()
             self._outbound.kick()
 
@@ -491,10 +445,3 @@ class Adapter(Service):
                 self.bus.append(
                     topics.SUBSCRIPTIONS, encode(message), interest, (message_route(message),)
                 )
-
-
-def _client_topic(of: object, name: str) -> str:
-    try:
-        return of(name)  # type: ignore[operator, no-any-return]
-    except MessageError:
-        raise PacketError("bad-topic") from None

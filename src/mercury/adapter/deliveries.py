@@ -7,6 +7,7 @@ import os
 import random
 from collections import Counter
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
@@ -72,6 +73,7 @@ class Deliveries:
         self._slot_of: NDArray[np.intp] = np.full(1024, _NOWHERE, np.intp)  # by peer
         self._unconfirmed: list[tuple[Session, bytes]] = []  # until the bus has it for sure
         self.to_confirm = asyncio.Event()
+        self._gathering = False
         self.dropped: Counter[str] = Counter()
 
     # Who is there
@@ -140,9 +142,20 @@ class Deliveries:
             return 0
         return len(self.outgoing.add(dispatch, self._sessions.table.peer[slots], now()))
 
+    @contextmanager
+    def gathering(self) -> Iterator[None]:
+        """Ship nothing in the meantime."""
+        self._gathering = True
+        try:
+            yield
+        finally:
+            self._gathering = False
+
     def ship(self) -> None:
         """Queue what is due for sending."""
         assert self.outbound is not None
+        if self._gathering:
+            return
         for dispatch, peers in self.outgoing.due(now()):
             content: _Content = dispatch.content
             slots = self._slot_of[peers]

@@ -240,7 +240,7 @@ def _bring_up(settings: Settings, stored: HistoryFolder) -> int | None:
         if not due.messages:
             return due.waiting
         with history_folder.session(settings) as spark:
-            # What is stored is taken for all there is, but may be a part: no line is drawn under it.
+            # More may come of what is stored: no line is drawn under it.
             while (entered := job.run(spark, until_us, final=False)).messages:
                 frame.progress.print(f"{entered.messages:,} messages entered the ledger")
         return entered.waiting

@@ -163,14 +163,12 @@ class LedgerJob:
         asked = self._some([one for one in open_ if one.may_be_early])
         # A client that no receipt names may have been away: reports tell.
         named = [one for one in over if one.to == "client"]
-        states = _told(deliveries, [*asked, *named])
-        early = [
-            one
-            for one in asked
-            if is_answered(one, _states(states.get(one.id, {})), stored_until_us)
-        ]
+        told = _told(deliveries, [*asked, *named])
+        early = [one for one in asked if is_answered(one, told.get(one.id, {}), stored_until_us)]
         chosen = [
-            in_full(one, found[one.id])._replace(sought=one.to != "client" or one.id not in states)
+            in_full(one, found[one.id])._replace(
+                sought=one.to != "client" or one.name not in told.get(one.id, {})
+            )
             for one in (over + early)[: self._at_once]
         ]
         ids = {one.id for one in chosen}
@@ -306,10 +304,6 @@ def _told(files: list[Path], messages: Sequence[Addressed]) -> dict[str, dict[st
             new, old = delivery_of(row), known.get(row["client"])
             known[row["client"]] = new if old is None else merged(old, new)
     return found
-
-
-def _states(deliveries: Mapping[str, Delivery]) -> list[Any]:
-    return [one.state for one in deliveries.values()]
 
 
 def _by_message(rows: DataFrame) -> Sums:

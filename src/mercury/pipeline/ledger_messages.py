@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from mercury.model.area import Area
-from mercury.model.delivery import DeliveryState
+from mercury.model.delivery import Delivery, DeliveryState
 from mercury.model.geojson import area_from_geojson
 
 SECOND_US = 1_000_000
@@ -124,19 +124,18 @@ def is_over(message: Addressed, stored_until_us: int) -> bool:
     return message.end_us + GRACE_US <= stored_until_us
 
 
-def is_answered(
-    message: Addressed, states: Collection[DeliveryState], stored_until_us: int
-) -> bool:
+def is_answered(message: Addressed, told: Mapping[str, Delivery], stored_until_us: int) -> bool:
     """Whether all its recipients have said their last word before its end.
 
     Arguments:
-        states: what became of it for each of those whom receipts name.
+        told: what receipts say, by client.
     """
     return (
         message.may_be_early
         and message.time_us + GRACE_US <= stored_until_us
-        and bool(states)
-        and all(state in _LAST_WORDS for state in states)
+        and bool(told)
+        and (message.to != "client" or message.name in told)
+        and all(row.state in _LAST_WORDS for row in told.values())
     )
 
 

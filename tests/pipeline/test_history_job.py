@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow.dataset as ds
@@ -184,6 +185,27 @@ def test_nothing_hidden_shows(stored: Path) -> None:
     shown = {path.name for path in stored.iterdir() if not path.name.startswith("_")}
     assert shown == {name for name, one in TABLES.items() if one.of_records}
     assert not [path for path in stored.glob("*/**/*") if path.name.startswith(("_", "."))]
+
+
+def test_how_far_is_stored(tmp_path: Path) -> None:
+    job = HistoryJob(tmp_path / "h", tmp_path / "c", interval_s=10.0, batch_records=1000)
+    assert job.stored_until_us(10**15) == 0
+    second_us, begun_us = 1_000_000, recording.BEGIN_US
+    progress = SimpleNamespace(
+        timestamp="2026-03-01T23:30:00.000Z", numInputRows=1000, batchDuration=2000
+    )
+    query = SimpleNamespace(status={"isTriggerActive": True}, lastProgress=None)
+    job._query = query  # type: ignore[assignment]
+    assert job.stored_until_us(begun_us) == 0
+    query.lastProgress = progress
+    assert job.stored_until_us(begun_us + 2 * second_us) == 0  # there was more than a batch takes
+    progress.numInputRows = 700
+    assert job.stored_until_us(begun_us + 2 * second_us) == begun_us - second_us
+    later_us = begun_us + 60 * second_us
+    assert job.stored_until_us(later_us) == begun_us - second_us  # a long batch is being stored
+    query.status["isTriggerActive"] = False  # nothing comes
+    assert job.stored_until_us(later_us) == later_us - 21 * second_us
+    assert job.stored_until_us(begun_us) == later_us - 21 * second_us  # it never takes it back
 
 
 def test_one_job_a_folder(

@@ -6,7 +6,6 @@ one step of its journal, so whatever is cut short or done again adds nothing twi
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -23,7 +22,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from mercury.geo.outline import bounds
 from mercury.mediator.ledger import merged
 from mercury.model.delivery import Delivery
-from mercury.model.errors import AreaError, JobFailedError
+from mercury.model.errors import JobFailedError
 from mercury.pipeline.history_files import HistoryFolder
 from mercury.pipeline.history_journal import locked
 from mercury.pipeline.history_queries import steady
@@ -50,8 +49,6 @@ from mercury.pipeline.ledger_transforms import (
     sums,
 )
 from mercury.pipeline.tiles import NOWHERE, tiles_over
-
-log = logging.getLogger(__name__)
 
 NAME = "ledger"
 INTERVAL_S = 30.0
@@ -144,23 +141,16 @@ class LedgerJob:
             deliveries = self.folder.files("deliveries", first_day)
         entered = set(_read("outcomes", outcomes, ["message"]).column("message").to_pylist())
         rows = _read("alerts", alerts, [*TIMES, *PARTICULARS], ds.field("time_us") >= mark_us)
-        pending: list[Addressed] = []
-        found = first_of_each(rows.to_pylist())
-        for row in found.values():
-            if row["id"] in entered:
-                continue
-            try:
-                message = addressed(row)
-            except AreaError as error:
-                log.warning("the ledger leaves out %s: %s", row["id"], error)
-                continue
-            if message.to in _TO_CLIENTS:
-                pending.append(message)
-        pending.sort(key=lambda one: (one.time_us, one.id))
-        ended = [one for one in pending if is_over(one, stored_until_us)]
-        open_ = [one for one in pending if not is_over(one, stored_until_us)]
-        over = ended[: self._at_once]
-        asked = self._some([one for one in open_ if one.may_be_early])
+        found = {
+            id: row
+            for id, row in first_of_each(rows.to_pylist()).items()
+            if id not in entered and (row["destination"] or "").partition(":")[0] in _TO_CLIENTS
+        }
+        pending = sorted(map(addressed, found.values()), key=lambda one: (one.time_us, one.id))
+        over = [one for one in pending if is_over(one, stored_until_us)]
+        not_over = [one for one in pending if not is_over(one, stored_until_us)]
+        over = over[: self._at_once]
+        asked = self._some([one for one in not_over if one.may_be_early])
         # A client that no receipt names may have been away: reports tell.
         named = [one for one in over if one.to == "client"]
         told = _told(deliveries, [*asked, *named])

@@ -70,7 +70,7 @@ class Addressed(NamedTuple):
 
 
 def addressed(row: Mapping[str, Any]) -> Addressed:
-    """Read a row of the table of alerts; `AreaError` if its area is none."""
+    """Read a row of the table of alerts."""
     time_us = row["time_us"]
     sent_us = row["sent_us"] or time_us
     sent_us = min(max(sent_us, time_us - _ON_THE_WAY_US), time_us)
@@ -121,7 +121,7 @@ def in_full(message: Addressed, row: Mapping[str, Any]) -> Addressed:
 
 def is_over(message: Addressed, stored_until_us: int) -> bool:
     """Whether nothing more can become of it, all until then being stored."""
-    return message.end_us + GRACE_US <= stored_until_us
+    return max(message.end_us, message.time_us) + GRACE_US <= stored_until_us
 
 
 def is_answered(message: Addressed, told: Mapping[str, Delivery], stored_until_us: int) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,7 @@ _RECEIPT_ARROW = to_arrow_schema(RECEIPT)
 _SIGHTING_ARROW = to_arrow_schema(SIGHTING)
 
 Ints = NDArray[np.int64]
+Box = tuple[float, float, float, float]  # south, west, north, east
 
 
 def expected(reports: DataFrame, messages: Sequence[Addressed]) -> DataFrame:
@@ -130,7 +131,10 @@ def sums(rows: DataFrame) -> DataFrame:
 def _sightings(
     messages: Sequence[Addressed], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    boxes = {one.id: bounds(one.area.shape) for one in messages if one.area is not None}
+    # Who was just outside matters where the last report counts.
+    boxes = {
+        one.id: bounds(one.area.shape) for one in messages if one.area is not None and one.standing
+    }
     for batch in batches:
         if not batch.num_rows:
             continue
@@ -142,17 +146,21 @@ def _sightings(
         clients = batch.column("client").dictionary_encode()
         names, codes = clients.dictionary, np.asarray(clients.indices)
         first_us, last_us = times.min(), times.max()
+        extent = lats.min(), lons.min(), lats.max(), lons.max()
         for message in messages:
             if message.look_from_us > last_us or message.look_until_us <= first_us:
+                continue
+            box = boxes.get(message.id)
+            # A batch is of a tile or two, and most messages are for elsewhere.
+            if box is not None and _apart(box, extent):
                 continue
             look = (times >= message.look_from_us) & (times < message.look_until_us)
             for name in (message.name,) if message.to == "client" else ():
                 look &= codes == _code(names, name)
             if message.sender is not None:
                 look &= codes != _code(names, message.sender)
-            if message.area is not None and message.standing:
-                south, _, north, _ = boxes[message.id]
-                look &= (lats >= south) & (lats <= north)
+            if box is not None:
+                look &= _near(box, lats, lons)
             at = np.flatnonzero(look)
             if not len(at):
                 continue
@@ -177,6 +185,28 @@ def _sightings(
                 ],
                 schema=_SIGHTING_ARROW,
             )
+
+
+def _apart(box: Box, extent: Box) -> bool:
+    south, west, north, east = box
+    low, left, high, right = extent
+    if south > high or north < low:
+        return True
+    return _has_sides(box) and (west > right or east < left)
+
+
+def _near(box: Box, lats: NDArray[np.float64], lons: NDArray[np.float64]) -> NDArray[np.bool_]:
+    south, west, north, east = box
+    near = (lats >= south) & (lats <= north)
+    if _has_sides(box):
+        near &= (lons >= west) & (lons <= east)
+    return near
+
+
+def _has_sides(box: Box) -> bool:
+    """Whether it stays away from ±180°, which is one meridian with two names."""
+    _, west, _, east = box
+    return -180.0 < west <= east < 180.0
 
 
 def _code(names: pa.Array, name: str) -> int:
@@ -291,9 +321,12 @@ def entry(
         # Who is in a group, only adapters know.
         "expected": expected or message.to == "group",
         **message.about,
-        "day": day_of(message.time_us),
+        "day": _day_of(message.time_us),
         "tile": NOWHERE,
     }
+
+
+_day_of = lru_cache(1024)(day_of)  # a message's rows share it
 
 
 def _unsaid(message: Addressed, client: str, inside_us: int | None) -> Delivery:

@@ -213,12 +213,15 @@ def ledger(
     from mercury.pipeline.ledger_reading import stored_outcomes
 
     found = [asdict(one) for one in stored_outcomes(stored.path, from_us, to_us)[-limit:]]
+    for one in found:  # to a millisecond
+        for name in ("late_p50_s", "late_p99_s"):
+            one[name] = None if one[name] is None else round(one[name], 3)
     if as_json:
-        frame.print_json({"messages": [_rounded(one) for one in found], "waiting": waiting})
+        frame.print_json({"messages": found, "waiting": waiting})
         return
     shown = [
         {"time": iso_time(one["time_us"]), **{name: one[key] for name, key in _LEDGER.items()}}
-        for one in map(_rounded, found)
+        for one in found
     ]
     _show({}, shown, False, "no message is over")
     if waiting:

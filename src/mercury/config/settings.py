@@ -189,6 +189,13 @@ class PipelineSettings(Section):
     history_interval_s: float = Field(
         default=10.0, gt=0, description="What came is added to the stored tables so often"
     )
+    ledger: bool = Field(
+        default=True,
+        description="Whether what became of messages is added up in the stored tables",
+    )
+    ledger_interval_s: float = Field(
+        default=30.0, gt=0, description="Messages that are over enter the ledger so often"
+    )
     metrics_port: int | None = Field(
         default=None,
         ge=0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from mercury.bus import Bus, FromTime, catch_up
-from mercury.cli import frame
+from mercury.cli import frame, history_folder
 from mercury.cli.describe import address_text, clock_time, iso_time
 from mercury.cli.history_folder import FolderOption
 from mercury.cli.live_ledger import LedgerReader, find_message, message_id, time_of
@@ -21,7 +22,7 @@ from mercury.mediator.explain import about_all, about_one
 from mercury.mediator.ledger import Entry, Ledger, never_addressed
 from mercury.model import topics
 from mercury.model.area import Area
-from mercury.model.delivery import Deliveries, Delivery
+from mercury.model.delivery import Deliveries, Delivery, DeliveryState
 from mercury.model.errors import ConfigurationError
 from mercury.model.message import AddressKind, Message
 from mercury.service import now_us
@@ -40,7 +41,12 @@ class Answer:
     entry: Entry
     ends_us: int
     origin: str  # "bus" or "history"
-    found: str = ""  # about the client that was asked for, if there is no receipt
+    found: str = ""  # what else is known, where there is no receipt
+
+    @property
+    def clock(self) -> Callable[[int], str]:
+        """How times are written: of the last hour by the clock, older ones with their date."""
+        return clock_time if self.origin == "bus" else iso_time
 
 
 def why(
@@ -58,18 +64,21 @@ def why(
     if not whole or now_us() - time_of(id) < _LIVE_US:
         answer = _from_bus(settings, message, client)
     if answer is None:
-        answer = _from_history(settings, message, id if whole else None, client)
+        answer = _from_history(settings, message, id if whole else None)
     if as_json:
         frame.print_json(_as_dict(answer, client))
         return
     print(answer.sent)
+    print(_said(answer, client))
+
+
+def _said(answer: Answer, client: str | None) -> str:
+    rows = answer.entry.rows
     if client is None:
-        summary = Ledger().summary([answer.entry])
-        print(about_all(answer.entry, summary))
-    elif client in answer.entry.rows:
-        print(about_one(answer.entry.rows[client], answer.ends_us, clock_time))
-    else:
-        print(answer.found or f"{client} was not addressed.")
+        return answer.found or about_all(answer.entry, Ledger().summary([answer.entry]))
+    if client in rows:
+        return about_one(rows[client], answer.ends_us, answer.clock)
+    return answer.found or f"{client} was not addressed."
 
 
 # From the bus
@@ -182,8 +191,46 @@ def _seen(bus: Bus, client: str, from_us: int, to_us: int, area: Area | None) ->
 # From the history
 
 
-def _from_history(settings: Settings, text: str, id: bytes | None, client: str | None) -> Answer:
-    raise ConfigurationError(f"no message {text!r} on the bus in the last hour")
+def _from_history(settings: Settings, text: str, id: bytes | None) -> Answer:
+    try:
+        from mercury.pipeline.ledger_reading import stored_ledger, stored_message
+    except ModuleNotFoundError:
+        raise ConfigurationError(
+            f"no message {text!r} on the bus in the last hour; to look in the history as well: "
+            "pip install 'mercury-messaging[pipeline]'"
+        ) from None
+    if id is None:
+        raise ConfigurationError(
+            f"no message {text!r}… on the bus in the last hour; the history needs the whole id"
+        )
+    folder = history_folder.folder_of(settings)
+    message = stored_message(folder, id.hex()) if folder.is_dir() else None
+    if message is None:
+        raise ConfigurationError(
+            f"no message {text!r} on the bus in the last hour, and none in {folder}"
+        )
+    rows = {
+        row.client: Delivery(
+            row.client,
+            DeliveryState[row.state.upper()],
+            row.reason or "",
+            row.tries,
+            row.addressed_us or row.inside_us or 0,
+            row.first_sent_us or 0,
+            row.settled_us or 0,
+        )
+        for row in stored_ledger(folder, id.hex())
+    }
+    source = message.source or "unknown"
+    entry = Entry(Deliveries(id, source, (), message.subject or ""), rows)
+    said = f" {message.text!r}" if message.text else ""
+    until = f", valid until {iso_time(message.ends_us)}" if message.ends_us else ""
+    sent = (
+        f"{uuid.UUID(bytes=id)}: {message.kind or message.message_kind}{said} from {source} at "
+        f"{iso_time(message.sent_us or message.time_us)} to {message.destination}{until}."
+    )
+    found = "" if rows else "The ledger has no row of it: nobody was to hear it, or it is too new."
+    return Answer(id, sent, entry, message.ends_us or 0, "history", found)
 
 
 def _as_dict(answer: Answer, client: str | None) -> dict[str, Any]:
@@ -194,9 +241,7 @@ def _as_dict(answer: Answer, client: str | None) -> dict[str, Any]:
         "sent": answer.sent,
         "from": answer.origin,
         "summary": Ledger().summary([answer.entry]).as_dict(),
-        "answer": about_one(rows[client], answer.ends_us, clock_time)
-        if client in rows
-        else answer.found or about_all(answer.entry, Ledger().summary([answer.entry])),
+        "answer": _said(answer, client),
         "recipients": [_row(row) for row in chosen.values()],
     }
 

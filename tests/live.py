@@ -23,6 +23,7 @@ from mercury.net import UdpEndpoint, bind_udp, to_sockaddr
 from mercury.service import Service
 from mercury.session import SessionSettings
 from mercury.wire import HEADER_BYTES, NO_TOKEN, decode, encode, mercury_pb2, pack, unpack
+from mercury.wire.packet import CARRIES_RECEIPTS
 
 WAIT_S = 10.0  # no test waits this long unless it fails
 TEST_S = 40.0
@@ -202,7 +203,8 @@ class Hand:
     def acknowledge(self, *ids: bytes) -> None:
         """Say that messages have arrived."""
         receipts = mercury_pb2.Envelope(received=ids).SerializeToString()
-        self.raw(self.packet(Kind.RECEIPT, self.body(Kind.RECEIPT) + receipts))
+        body = self.body(Kind.RECEIPT) + receipts
+        self.raw(self.packet(Kind.RECEIPT, body, CARRIES_RECEIPTS))
 
     async def init(
         self, position: Position = HERE, incarnation: int = 1, groups: tuple[str, ...] = ()

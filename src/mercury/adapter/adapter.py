@@ -326,6 +326,12 @@ class Adapter(Service):
             except (PacketError, AreaError, MessageError) as error:
                 reason = error.reason if isinstance(error, PacketError) else "malformed"
                 self.dropped[f"bus-{reason}"] += 1
+        self._outbound.kick()
+        # In the next turn: to find the recipients of a large alert was long enough for one.
+        asyncio.get_running_loop().call_soon(self._ship)
+
+    def _ship(self) -> None:
+        assert self._outbound is not None
         self.deliveries.ship()
         self._outbound.kick()
 
@@ -381,8 +387,7 @@ class Adapter(Service):
             with self.deliveries.gathering():
                 for _ in self.addressing.tend():
                     begun = await self._take_turns(begun)
-            self.deliveries.ship()
-            self._outbound.kick()
+            self._ship()
 
     async def _publish_receipts(self) -> None:
         while True:

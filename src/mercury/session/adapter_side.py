@@ -18,6 +18,8 @@ from mercury.session.table import Session, SessionTable
 from mercury.wire import mercury_pb2 as pb
 from mercury.wire.codec import encode, parse
 from mercury.wire.packet import (
+    CARRIES_RECEIPTS,
+    FLAGS_AT,
     HEADER_BYTES,
     NO_TOKEN,
     TOKEN_BYTES,
@@ -160,7 +162,7 @@ class AdapterSessions:
             self.address_changes += 1
         session.last_message = now
         session.messages += 1
-        if envelope.received or envelope.refused:
+        if data[FLAGS_AT] & CARRIES_RECEIPTS:
             body = self._take_answers(session, envelope)
         if kind == _REPORT:
             if not self._apply_telemetry(session, envelope, now):

@@ -15,7 +15,14 @@ from mercury.session.replay import ReplayWindow
 from mercury.session.settings import SessionSettings
 from mercury.wire import mercury_pb2
 from mercury.wire.codec import decode, encode, parse
-from mercury.wire.packet import HEADER_BYTES, NO_TOKEN, pack, read_header, wants_receipt
+from mercury.wire.packet import (
+    CARRIES_RECEIPTS,
+    HEADER_BYTES,
+    NO_TOKEN,
+    pack,
+    read_header,
+    wants_receipt,
+)
 
 # A client that comes back says which alerts it saw last: the others are sent again.
 SEEN_ALERTS = 64
@@ -178,14 +185,14 @@ class ClientSession:
         """Tell the adapter what arrived, in a packet of its own."""
         # Two encoded Envelopes in a row are one.
         body = self._session_body(Kind.RECEIPT, None, now) + receipts
-        self.send_body(Kind.RECEIPT, Priority.REPLY, body)
+        self.send_body(Kind.RECEIPT, Priority.REPLY, body, CARRIES_RECEIPTS)
 
     def report(self, now: float) -> None:
         """Send a report at once; the next one by itself is due an interval later."""
         body = self._session_body(Kind.REPORT, self.telemetry, now)
-        if self.riders is not None:
-            body += self.riders()
-        self.send_body(Kind.REPORT, Priority.NORMAL, body)
+        receipts = b"" if self.riders is None else self.riders()
+        flags = CARRIES_RECEIPTS if receipts else 0
+        self.send_body(Kind.REPORT, Priority.NORMAL, body + receipts, flags)
         self._next_report = now + self._report_interval_s
 
     def close(self, now: float) -> None:

@@ -27,8 +27,9 @@ NO_TOKEN = bytes(TOKEN_BYTES)
 
 # Flags of the header.
 WANTS_RECEIPT = 1
+CARRIES_RECEIPTS = 2
 
-_FLAGS_AT = 5
+FLAGS_AT = 5
 
 _HEADER = struct.Struct(">2sBBBBH16sQ")
 assert _HEADER.size == HEADER_BYTES
@@ -71,7 +72,7 @@ def pack(
 
 def wants_receipt(data: bytes) -> bool:
     """Whether the sender of a packet, whose header was read, asks to hear that it arrived."""
-    return bool(data[_FLAGS_AT] & WANTS_RECEIPT)
+    return bool(data[FLAGS_AT] & WANTS_RECEIPT)
 
 
 def unpack(data: bytes) -> Header:

@@ -15,13 +15,15 @@ import mercury
 from mercury.adapter import Adapter
 from mercury.broker import Broker
 from mercury.bus import Bus, Consumer, Record, open_bus
+from mercury.config.mediator import MediatorSettings
 from mercury.config.settings import AdapterSettings, BrokerSettings
 from mercury.model.area import Area, Position
 from mercury.model.message import Address, Grant, Kind, Message, Payload, Telemetry
 from mercury.net import UdpEndpoint, bind_udp, to_sockaddr
 from mercury.service import Service
 from mercury.session import SessionSettings
-from mercury.wire import HEADER_BYTES, NO_TOKEN, decode, encode, pack, unpack
+from mercury.wire import HEADER_BYTES, NO_TOKEN, decode, encode, mercury_pb2, pack, unpack
+from mercury.wire.packet import CARRIES_RECEIPTS
 
 WAIT_S = 10.0  # no test waits this long unless it fails
 TEST_S = 40.0
@@ -86,13 +88,18 @@ class Live:
         *,
         coverage: Area | None = None,
         session: SessionSettings | None = None,
+        mediator: MediatorSettings | None = None,
         **settings: Any,
     ) -> Adapter:
         """Start an adapter on a free port."""
         settings.setdefault("port", 0)
         settings.setdefault("standing_tick_s", 0.005)
         adapter = Adapter(
-            self.open(), AdapterSettings(**settings), session or SessionSettings(), coverage
+            self.open(),
+            AdapterSettings(**settings),
+            session or SessionSettings(),
+            coverage,
+            mediator,
         )
         return await self._start(adapter)
 
@@ -184,22 +191,32 @@ class Hand:
         fields.setdefault("destination", Address.broker())
         return encode(Message(kind=kind, payload=payload, **fields))
 
-    def packet(self, kind: Kind, body: bytes) -> bytes:
+    def packet(self, kind: Kind, body: bytes, flags: int = 0) -> bytes:
         """The next packet of the session."""
         self.sequence += 1
-        return pack(kind, 4, self.token, self.sequence, body)
+        return pack(kind, 4, self.token, self.sequence, body, flags)
 
     def say(self, kind: Kind, payload: Payload = None, **fields: Any) -> None:
         """Send a message as the session's next packet."""
         self.raw(self.packet(kind, self.body(kind, payload, **fields)))
 
-    async def init(self, position: Position = HERE, incarnation: int = 1) -> Grant:
+    def acknowledge(self, *ids: bytes) -> None:
+        """Say that messages have arrived."""
+        receipts = mercury_pb2.Envelope(received=ids).SerializeToString()
+        body = self.body(Kind.RECEIPT) + receipts
+        self.raw(self.packet(Kind.RECEIPT, body, CARRIES_RECEIPTS))
+
+    async def init(
+        self, position: Position = HERE, incarnation: int = 1, groups: tuple[str, ...] = ()
+    ) -> Grant:
         """Open a session."""
         body = self.body(Kind.INIT, Telemetry(position))
+        body += mercury_pb2.Envelope(groups=groups).SerializeToString()
         self.raw(pack(Kind.INIT, 4, NO_TOKEN, incarnation, body))
         grant = (await self.next(Kind.ACKNOWLEDGE)).payload
         assert isinstance(grant, Grant)
         self.token = grant.token
+        self.sequence = 0
         return grant
 
     def messages(self, kind: Kind) -> list[Message]:

@@ -1,4 +1,4 @@
-"""What the README shows in Python runs as it stands there."""
+"""What the README and the page on delivery show in Python runs as it stands there."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from pathlib import Path
 
 from live import in_loop, live
 
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
 
 
-@in_loop
-async def test_the_python_of_the_tour() -> None:
-    [code] = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+async def output_of(page: str) -> str:
+    """Run the Python of a page against an adapter and a broker."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    [code] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     async with live() as world:
         adapter = await world.adapter()
         await world.broker()
@@ -34,6 +35,22 @@ async def test_the_python_of_the_tour() -> None:
                 process.kill()
                 await process.wait()
     assert errors.decode() == ""
-    assert "ALERT: Collision" in output.decode()
-    assert "'fuel_price': 1.55" in output.decode()
-    assert "'kind': 'emergency'" in output.decode()
+    return output.decode()
+
+
+@in_loop
+async def test_the_python_of_the_tour() -> None:
+    output = await output_of("README.md")
+    assert "ALERT: Collision" in output
+    assert "'fuel_price': 1.55" in output
+    assert "'kind': 'emergency'" in output
+
+
+@in_loop
+async def test_the_python_of_delivery() -> None:
+    output = await output_of("docs/delivery.md")
+    assert output.splitlines() == [
+        "survey",
+        "ben acknowledged after 1 tries",
+        "acknowledged",
+    ]

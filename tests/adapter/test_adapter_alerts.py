@@ -258,17 +258,18 @@ async def test_an_alert_that_begins_later_and_never_ends_is_kept() -> None:
 
 
 @in_loop
-async def test_who_fell_silent_is_told_again_and_who_said_goodbye_is_not() -> None:
-    brief = SessionSettings(report_interval_s=0.05, missed_reports=2)
+async def test_who_comes_back_without_having_answered_is_told_again_and_who_has_is_not() -> None:
+    brief = SessionSettings(report_interval_s=0.3, missed_reports=2)
     async with live() as world:
         adapter = await world.adapter(session=brief)
-        tell(world, alert(Area(AROUND_HERE), until_s=60))
+        sent = tell(world, alert(Area(AROUND_HERE), until_s=60))
         hand = Hand(adapter)
         await hand.init()
         await until(lambda: len(hand.messages(Kind.ALERT)) == 1)
         await until(lambda: adapter.statistics().counters.get("sessions_silent") == 1)
         await hand.init()
         await until(lambda: len(hand.messages(Kind.ALERT)) == 2)
+        hand.acknowledge(sent.id)
         hand.say(Kind.CLOSE)
         await until(lambda: adapter.statistics().counters.get("sessions_closed") == 1)
         await hand.init()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from live import FAR, HERE, NEAR, Live, connect, in_loop, live, until
 
-from mercury.adapter.missed import AddressedAlert, MissedAlerts
+from mercury.adapter.missed import EVERYONE, AddressedAlert, MissedAlerts, To
 from mercury.model import topics
 from mercury.model.area import Area, Circle
 from mercury.model.message import Address, Event, Kind, Message, Priority
@@ -18,8 +18,12 @@ from mercury.session import SessionSettings
 QUICK = SessionSettings(init_retry_s=0.05, init_retry_max_s=0.1)
 
 
-def kept(id: int, client: str | None = "car", priority: int = 5, until_us: int = 100):
-    return AddressedAlert(b"%d" % id, client, 17, priority, b"", until_us)
+CAR = ("client", "car")
+ROLES = [EVERYONE, CAR, ("group", "blue")]
+
+
+def kept(id: int, to: To = CAR, priority: int = 5, until_us: int = 100) -> AddressedAlert:
+    return AddressedAlert(b"%d" % id, to, priority, until_us)
 
 
 def ids(alerts: list[AddressedAlert]) -> list[int]:
@@ -28,11 +32,20 @@ def ids(alerts: list[AddressedAlert]) -> list[int]:
 
 def test_what_is_owed_comes_urgent_first() -> None:
     missed = MissedAlerts()
-    for alert in (kept(1), kept(2, None, 9), kept(3, "other"), kept(4, priority=7), kept(5)):
+    other, blue, red = ("client", "other"), ("group", "blue"), ("group", "red")
+    for alert in (
+        kept(1),
+        kept(2, EVERYONE, 9),
+        kept(3, other),
+        kept(4, priority=7),
+        kept(5),
+        kept(6, blue, 8),
+        kept(7, red),
+    ):
         assert missed.add(alert)
-    assert ids(missed.owed_to("car", (), 0)) == [2, 4, 1, 5]
-    assert ids(missed.owed_to("car", {b"2", b"1"}, 0)) == [4, 5]
-    assert ids(missed.owed_to("stranger", (), 0)) == [2]
+    assert ids(missed.owed_to(ROLES, (), 0)) == [2, 6, 4, 1, 5]
+    assert ids(missed.owed_to(ROLES, {b"2", b"1"}, 0)) == [6, 4, 5]
+    assert ids(missed.owed_to([EVERYONE, ("client", "stranger")], (), 0)) == [2]
 
 
 def test_an_alert_is_kept_once() -> None:
@@ -45,8 +58,8 @@ def test_an_alert_is_kept_once() -> None:
 def test_what_is_over_is_not_owed_and_forgotten() -> None:
     missed = MissedAlerts()
     missed.add(kept(1, until_us=10))
-    missed.add(kept(2, None, until_us=20))
-    assert ids(missed.owed_to("car", (), 10)) == [2]
+    missed.add(kept(2, EVERYONE, until_us=20))
+    assert ids(missed.owed_to(ROLES, (), 10)) == [2]
     missed.expire(10)
     assert len(missed) == 1
     missed.expire(20)
@@ -58,7 +71,7 @@ def test_the_oldest_make_room() -> None:
     missed = MissedAlerts(max_alerts=2)
     for id in range(4):
         missed.add(kept(id))
-    assert ids(missed.owed_to("car", (), 0)) == [2, 3]
+    assert ids(missed.owed_to(ROLES, (), 0)) == [2, 3]
 
 
 def tell(

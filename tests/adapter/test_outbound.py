@@ -95,16 +95,18 @@ class Bench:
 @in_loop
 async def test_one_body_goes_to_every_client_under_its_own_header() -> None:
     bench = Bench(clients=5)
-    finished: list[int] = []
+    finished: list[list[int]] = []
     job = bench.job(b"hello", priority=7)
-    job.on_sent = finished.append
+    job.tags = np.array([10, 11, 12, 13, 14], np.int32)
+    job.on_part = lambda sent, lost: finished.append([*sent.tolist(), -1, *lost.tolist()])
     bench.outbound.put_fan_out(job)
     bench.outbound.kick()
     assert bench.wire.bodies == [b"hello"] * 5
     for client, (packet, address) in zip(bench.clients, bench.wire.sent, strict=True):
         assert unpack(packet) == (Kind.CONTENT, 7, client.token, 1)
         assert address == client.address
-    assert (bench.outbound.packets_sent, bench.outbound.waiting, finished) == (5, 0, [5])
+    assert (bench.outbound.packets_sent, bench.outbound.waiting) == (5, 0)
+    assert finished == [[10, 11, 12, 13, 14, -1]]
     bench.outbound.put_fan_out(bench.job(b"again"))
     bench.outbound.kick()
     assert {unpack(packet).sequence for packet, _ in bench.wire.sent[5:]} == {2}

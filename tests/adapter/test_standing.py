@@ -21,17 +21,18 @@ class Bench:
         self.standing = StandingAlerts(self.table, **settings)
         self._tokens = 0
 
-    def open(self, identity: str, at: tuple[float, float] = OUTSIDE) -> Session:
+    def open(
+        self, identity: str, at: tuple[float, float] = OUTSIDE, had: tuple[bytes, ...] = ()
+    ) -> Session:
         self._tokens += 1
         token = self._tokens.to_bytes(16, "big")
         session = self.table.add(identity, token, 1, bytes(16), 0.0)
-        self.standing.opened(session)
+        self.standing.opened(session, had)
         self.move(session, at)
         return session
 
     def close(self, session: Session) -> None:
         self.table.remove(session)
-        self.standing.closed(session)
 
     def move(self, session: Session, at: tuple[float, float], heading_deg: float = np.nan) -> None:
         self.table.lat[session.slot], self.table.lon[session.slot] = at
@@ -40,7 +41,7 @@ class Bench:
 
     def add(self, id: bytes = b"1", area: Area | None = None, until_us: int = UNTIL_US) -> bool:
         area = area or Area(SHAPE, valid_until_us=until_us)
-        return self.standing.add(id, area, 17, 9, b"body", until_us) is not None
+        return self.standing.add(id, area, 9, until_us) is not None
 
     def due(self, now_us: int = 10) -> list[tuple[bytes, list[str]]]:
         """Who is due for which alert; alerts nobody is due for are left out."""
@@ -127,7 +128,7 @@ def test_who_comes_back_has_it_already() -> None:
     bench.due()
     bench.close(car)
     bench.open("another", INSIDE)
-    bench.open("car", INSIDE)
+    bench.open("car", INSIDE, had=(b"1",))
     assert bench.due() == [(b"1", ["another"])]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -13,7 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer
 from cli.commands import mercury
+from typer.testing import CliRunner
+
+from mercury.cli.main import app
 
 
 def free_port() -> int:
@@ -132,14 +137,31 @@ def test_a_part_that_is_killed_comes_back(up: Up) -> None:
 def test_up_ends_by_itself_with_a_summary_for_people(tmp_path: Path) -> None:
     result = mercury(
         "up", "--no-pipeline", "--port", str(free_port()), "--vehicles", "600",
-        "--event", "2000,2000,150", "--event-after", "1", "--for", "8", folder=tmp_path,
+        "--event", "2000,2000,150", "--event-after", "1", "--for", "8",
+        "--link", "perfect", folder=tmp_path,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     assert "600 clients connected" in result.stdout
     assert "Alerts raised: 1 by brokers" in result.stdout
     assert "were told" in result.stdout
     assert "Nobody outside was told" in result.stdout
+    assert re.search(r"The links lost none of [\d,]+ packets up and none of", result.stdout)
     assert "Dropped: nothing" in result.stdout
+
+
+def test_up_says_what_the_links_of_its_vehicles_lost(tmp_path: Path) -> None:
+    result = mercury(
+        "up", "--no-pipeline", "--port", str(free_port()), "--vehicles", "50", "--for", "5",
+        "--link", "up:loss=20%;down:range=1..2km,delay=20ms", "--antenna", "0,0", "--json",
+        folder=tmp_path,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    link = json.loads(result.stdout)["simulation"]["link"]
+    assert link["antenna_m"] == [0.0, 0.0]
+    assert set(link["up"]["lost"]) == {"random"}
+    assert 0.1 < link["up"]["lost"]["random"] / link["up"]["sent"] < 0.3
+    assert set(link["down"]["lost"]) == {"range"}
+    assert link["summary"].startswith("The links lost ")
 
 
 def test_config_shows_origins_and_round_trips(tmp_path: Path) -> None:
@@ -166,3 +188,22 @@ def test_doctor_fails_on_a_damaged_bus(tmp_path: Path) -> None:
     result = mercury("doctor", "--json", folder=tmp_path)
     assert result.returncode == 1
     assert json.loads(result.stdout)["healthy"] is False
+
+
+def test_every_command_explains_itself() -> None:
+    def show(command: typer.core.TyperGroup, words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        for name, inner in command.commands.items():
+            yield (*words, name)
+            if isinstance(inner, typer.core.TyperGroup):
+                yield from show(inner, (*words, name))
+
+    group = typer.main.get_command(app)
+    assert isinstance(group, typer.core.TyperGroup)
+    runner = CliRunner(env={"COLUMNS": "200"})
+    for words in show(group, ()):
+        result = runner.invoke(app, [*words, "--help"])
+        assert result.exit_code == 0, (words, result.exception)
+        assert "Usage" in result.output
+    shown = runner.invoke(app, ["up", "--help"]).output
+    assert "kafka://HOST:PORT[,HOST:PORT...][/PREFIX]" in shown
+    assert "--link" in shown

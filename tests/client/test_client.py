@@ -308,7 +308,7 @@ async def test_a_request_without_a_reply_is_a_clear_error() -> None:
             with pytest.raises(RequestError, match="no reply to 'echo' within 0.05 s"):
                 await car.echo(timeout_s=0.05)
             waiting = asyncio.create_task(car.echo())
-            await until(lambda: len(car._replies) == 1)
+            await until(lambda: len(car.reception.replies) == 1)
         with pytest.raises(NotConnectedError, match="car was closed"):
             await waiting
         with pytest.raises(NotConnectedError):
@@ -389,7 +389,7 @@ async def test_an_alert_for_where_the_client_no_longer_is_waits_for_its_return()
         ):
             car.move(FAR.lat, FAR.lon)  # of which the adapter has not heard
             await office.alert(HERE, text="crash", radius_m=500.0)
-            await until(lambda: car._elsewhere)
+            await until(lambda: car.reception._elsewhere)
             assert (len(car.inbox), car.dropped) == (0, {})
             car.move(FAR.lat, FAR.lon)
             assert len(car.inbox) == 0

@@ -12,6 +12,7 @@ from mercury.adapter import Adapter
 from mercury.client.relay import Relay
 from mercury.model import topics
 from mercury.model.area import Area, Circle
+from mercury.model.delivery import DeliveryState
 from mercury.model.errors import RequestError
 from mercury.model.message import Address, Attributes, Event, Kind, Message
 from mercury.session import AdapterSessions, SessionSettings
@@ -48,7 +49,7 @@ async def test_an_application_publishes_subscribes_and_asks_through_the_client()
             assert [one["text"] for one in await app.query(HERE)] == ["crash"]
             with pytest.raises(RequestError, match="no name for a topic"):
                 await app.subscribe("no topic")
-            assert len(car._streams) == 0
+            assert len(car.reception.streams) == 0
 
 
 @in_loop
@@ -191,3 +192,38 @@ async def test_fields_of_a_newer_version_pass_the_relay() -> None:
             [record] = await content.read()
             assert unknown in record.value
             assert decode(record.value).unknown == unknown
+
+
+@in_loop
+async def test_what_an_application_senses_is_confirmed_by_the_adapter_and_on_the_bus_once() -> None:
+    async with live() as world:
+        adapter = await services(world)
+        events = world.read("events.*")
+        async with connect(adapter, "car", relay_port=0) as car, app_of(car, "app") as app:
+            sensed = await app.sense("obstacle", position=HERE)
+            assert await app.taken(sensed, WAIT_S) is DeliveryState.ACKNOWLEDGED
+            bad = await app.sense("no such name!", position=HERE)
+            assert await app.taken(bad, WAIT_S) is DeliveryState.REFUSED
+            assert len(await events.read()) == 1
+            assert await events.read(timeout_s=0.05) == []
+
+
+@in_loop
+async def test_applications_are_in_groups_tell_others_and_hear_who_heard() -> None:
+    async with live() as world:
+        adapter = await services(world)
+        async with (
+            connect(adapter, "car", relay_port=0) as car,
+            app_of(car, "app") as app,
+            connect(adapter, "ben", groups=["blue"]) as ben,
+        ):
+            told = await app.tell("ben", {"x": 1}, policy="critical")
+            assert (await first(ben)).values["x"] == 1
+            assert told.message.id
+            await until(lambda: told.heard == ["ben"])
+            await app.join("blue")
+            await until(lambda: len(adapter.addressing.groups.slots("blue")) == 2)
+            await ben.tell(Address.group("blue"), {"x": 2})
+            assert (await first(app)).values["x"] == 2
+            await app.leave("blue")
+            await until(lambda: len(adapter.addressing.groups.slots("blue")) == 1)

@@ -116,5 +116,5 @@ async def test_a_senseless_subscription_is_refused_and_forgotten() -> None:
                 await car.subscribe("fuel", near_m=-3.0)
             with pytest.raises(RequestError, match="'no topic' is no name for a topic"):
                 await car.subscribe("no topic")
-            assert car._streams == {}
+            assert car.reception.streams == {}
             assert adapter.statistics().gauges["subscriptions"] == 0

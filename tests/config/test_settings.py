@@ -117,6 +117,11 @@ def test_none_removes_a_limit() -> None:
         ("[session]\njitter = nan", "session.jitter should be a finite number, not nan"),
         ("[sim]\norigin_lat = 91", "sim.origin_lat should be less than or equal to 90, not 91"),
         (
+            "[sim]\nlink = 'celular'",
+            "sim.link: there is no link named 'celular', did you mean cellular?",
+        ),
+        ("[sim]\nlink = 'loss=2'", "sim.link: loss is a share between 0 and 1, not 2"),
+        (
             "[log]\nlevel = 'loud'",
             "log.level should be 'debug', 'info', 'warning' or 'error', not 'loud'",
         ),
@@ -312,3 +317,10 @@ def test_a_table_of_free_keys(tmp_path: Path) -> None:
     assert load_settings(written).pipeline.spark_conf == load_settings(path).pipeline.spark_conf
     shown = {one.name: (one.value, one.origin) for one in describe(load_settings(path))}
     assert shown["pipeline.spark_conf.spark.executor.memory"] == ("4g", "file")
+
+
+def test_the_antenna_stands_in_the_middle_unless_told_otherwise() -> None:
+    assert load_settings(write("[sim]\nwidth_m = 100\n")).sim.antenna == (50.0, 2000.0)
+    told = load_settings(write("[sim]\nlink = 'wifi'\nantenna_x_m = 0\nantenna_y_m = 9\n")).sim
+    assert (told.link, told.antenna) == ("wifi", (0.0, 9.0))
+    assert load_settings(write("[sim]\nlink = 'wifi'\n"), {"sim.link": "none"}).sim.link is None

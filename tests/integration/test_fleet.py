@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import resource
 import signal
 import sys
@@ -34,6 +35,7 @@ INTERVAL_S = 0.25
 # Nobody is pruned on a machine that is busy.
 SESSION = SessionSettings(report_interval_s=INTERVAL_S, missed_reports=100)
 SIZE_M = 2000.0
+LOSSY = "loss=50%"
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
@@ -131,6 +133,61 @@ def test_an_event_is_told_to_those_it_concerns(tmp_path: Path) -> None:
     run(work())
 
 
+def test_over_links_who_is_in_range_drives_and_who_is_not_goes_on_trying(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with served(tmp_path) as (_, adapter, uri):
+            counts: list[int] = []
+            fleet = fleet_for(
+                uri, vehicles=100, tick_s=None, on_connected=counts.append,
+                link="range=600m,loss=10%,delay=5ms",
+            )  # fmt: skip
+            assert fleet.antenna == (1000.0, 1000.0)
+            x_m, y_m = fleet.traffic.x_m, fleet.traffic.y_m
+            near = np.flatnonzero(np.hypot(x_m - 1000.0, y_m - 1000.0) <= 600.0).tolist()
+            assert 10 < len(near) < 50
+            await fleet.start()
+            try:
+                await until(lambda: fleet.connected == len(near))
+                have = set(adapter.sessions.table.by_identity)
+                assert have == {fleet.identities[number] for number in near}
+                assert counts[-1] <= len(near)
+                await fleet.advance(0.0, report=True)
+                fleet.antenna = (-9000.0, 0.0)  # out of everybody's reach
+                before = adapter.counters["reports"]
+                await asyncio.sleep(0.02)
+                await fleet.advance(0.0, report=True)
+                after = adapter.counters["reports"]
+                await asyncio.sleep(0.1)
+                assert adapter.counters["reports"] == after <= before + len(near)
+                lost = fleet.link_statistics()["up"].lost
+                assert set(lost) == {"random", "range"}
+                assert lost["range"] >= 100
+            finally:
+                await fleet.stop()
+
+    run(work())
+
+
+def test_the_same_seed_gives_each_vehicle_the_same_link_and_no_two_the_same() -> None:
+    def fates(seed: int) -> list[tuple[bool, ...]]:
+        links = [
+            one.link for one in fleet_for("udp://127.0.0.1:9", 5, seed=seed, link=LOSSY).clients
+        ]
+        return [tuple(bool(link.carry("up", 1, 0.0)) for _ in range(64)) for link in links if link]
+
+    assert fates(1) == fates(1)
+    assert len({*fates(1), *fates(2)}) == 10
+
+
+def test_over_a_dead_link_nobody_gets_a_session() -> None:
+    async def work() -> None:
+        fleet = fleet_for("udp://127.0.0.1:9", vehicles=3, patience_s=0.2, link="loss=1")
+        with pytest.raises(NotConnectedError, match="none of 3 vehicles got a session over its"):
+            await fleet.start()
+
+    run(work())
+
+
 def test_no_adapter_is_a_clear_error() -> None:
     async def work() -> None:
         fleet = fleet_for("udp://127.0.0.1:9", vehicles=3, patience_s=0.2)
@@ -155,7 +212,7 @@ def test_the_command_says_what_happened_when_it_is_stopped(tmp_path: Path) -> No
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-c", "from mercury.cli.sim import app; app()"),
                 *("--vehicles", "5", "--adapter", uri, "--json", "--event", "2000,2000,4000"),
-                *("--event-after", "0"),
+                *("--event-after", "0", "--link", "wifi,range=9km,loss=0,delay=1ms"),
                 cwd=tmp_path,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
@@ -170,6 +227,34 @@ def test_the_command_says_what_happened_when_it_is_stopped(tmp_path: Path) -> No
             result = json.loads(line)
             assert (result["vehicles"], result["connected"]) == (5, 5)
             assert len(result["incidents"][0]["sensed"]) == 5
+            assert result["link"]["up"]["sent"] == result["link"]["up"]["arrived"] > 10
+            assert result["link"]["down"]["lost"] == {}
             await until(lambda: len(adapter.sessions.table) == 0)
+
+    run(work())
+
+
+def test_the_command_says_for_people_what_the_links_lost(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with served(tmp_path) as (_, _adapter, uri):
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-c", "from mercury.cli.sim import app; app()"),
+                *("--vehicles", "20", "--adapter", uri, "--for", "1.5", "--seed", "5"),
+                *("--report-interval", "0.2", "--link", "up:lossy30;down:delay=10ms"),
+                cwd=tmp_path,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+            )
+            out, err = await process.communicate()
+            assert process.returncode == 0, err
+            last = out.decode().splitlines()[-1]
+            found = re.fullmatch(
+                r"The links lost (.*) % of (\d+) packets \(random \d+\) up"
+                r" and none of \d+ packets down\.",
+                last,
+            )
+            assert found, last
+            assert 15 < float(found[1]) < 45
+            assert int(found[2]) > 50
 
     run(work())

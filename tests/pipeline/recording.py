@@ -14,8 +14,12 @@ from unittest import mock
 from mercury.bus import Bus, Record, Retention
 from mercury.bus.sqlite import SqliteBus
 from mercury.model.area import Area, Circle, Position
+from mercury.model.delivery import Deliveries, Delivery, DeliveryState
+from mercury.model.identity import new_id
 from mercury.model.message import Address, Event, Kind, Message, Telemetry
 from mercury.wire import encode
+from mercury.wire import mercury_pb2 as pb
+from mercury.wire.deliveries import deliveries_to_pb
 from mercury.wire.records import message_route, place_header, telemetry_place
 
 BEGIN_US = int(datetime(2026, 3, 1, 23, 30, tzinfo=UTC).timestamp()) * 1_000_000  # into a new day
@@ -24,7 +28,7 @@ Appended = tuple[str, bytes, bytes, tuple[tuple[str, bytes], ...]]
 TOPICS = ("reports", "events.*", "alerts.*", "deliveries")
 CRASH = Position(40.75, -111.9)
 BAD_KEY = b"\xff\xfe"
-POISON = 7  # records of each step that are none
+POISON = 8  # records of each step that are none
 
 
 @contextmanager
@@ -68,6 +72,16 @@ def alert(to: Address, priority: int = 9) -> Appended:
     return "alerts.urgent", encode(message), b"40.75,-111.90", (message_route(message),)
 
 
+def receipts(
+    message: bytes, *rows: Delivery, source: str = "service:pipeline", adapter: str = "a"
+) -> Appended:
+    envelope = pb.Envelope(version=1, kind=pb.RECEIPT, id=new_id())
+    envelope.source.adapter = adapter
+    said = Deliveries(message, source, rows, topic="collision", kind=Kind.ALERT, priority=9)
+    deliveries_to_pb(said, envelope.deliveries)
+    return "deliveries", envelope.SerializeToString(), message, ()
+
+
 def fill(bus: Bus, steps: int = 60, vehicles: int = 10, seed: int = 1) -> int:
     """Append an hour's records, a minute a step; how many these were."""
     rng = random.Random(seed)
@@ -84,8 +98,9 @@ def fill(bus: Bus, steps: int = 60, vehicles: int = 10, seed: int = 1) -> int:
                 event("car-2", None, "obstacle"),
                 alert(Address.to_area(Area(Circle(CRASH, 800.0)))),
                 alert(Address.everyone()),
-                ("deliveries", b"whatever", b"car-3", ()),
+                receipts(b"m" * 16, Delivery("car-3", DeliveryState.WAITING)),
                 # Poison.
+                ("deliveries", b"whatever", b"car-3", ()),
                 ("reports", b"", b"car-4", ()),
                 ("reports", b"", b"car-4", (("position", b"short"),)),
                 ("reports", b"", b"car-4", (place_header(91.0, 0.0, 0.0, 0.0),)),

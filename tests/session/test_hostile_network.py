@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from session.world import World, address_of
 
+from mercury.net import Blackout, LinkSettings
 from mercury.session import Closed, Lost, Opened, SessionSettings, SessionState
 from mercury.testing import HostileNetwork
 
@@ -129,4 +130,20 @@ def test_thousands_of_handshakes_take_little_time() -> None:
     world.run(until=30.0)
     assert all(connected(world)), world.network
     assert world.network.statistics.sent > 6000
+    world.validate()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_sessions_come_back_after_a_blackout_of_a_lossy_link(seed: int) -> None:
+    link = LinkSettings(
+        loss=0.1, delay_s=0.1, jitter_s=0.2, duplicate=0.1, blackouts=(Blackout(20.0, 30.0),)
+    )
+    world = World(50, HostileNetwork(seed, link=link), SETTINGS)
+    world.start()
+    world.run(until=19.0)
+    assert sum(connected(world)) >= 48, world.network
+    world.run(until=49.0)
+    assert not any(connected(world)), world.network
+    world.run(until=80.0)
+    assert sum(connected(world)) >= 48, world.network
     world.validate()

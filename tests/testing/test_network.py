@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import math
+import random
 from collections import Counter
 
 import pytest
 
+from mercury.net import Blackout, DropOff, Link, LinkSettings
 from mercury.testing import HostileNetwork
 
 SEED = 20240607
@@ -173,3 +175,76 @@ def test_shows_its_seed() -> None:
 def test_refuses_impossible_networks(arguments: dict[str, float], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         HostileNetwork(1, **arguments)
+
+
+# Over links
+
+
+def linked(settings: LinkSettings, seed: int = SEED, **more: float) -> HostileNetwork[str]:
+    return HostileNetwork(seed, link=settings, **more)
+
+
+def test_a_link_decides_in_place_of_the_shares() -> None:
+    network = linked(LinkSettings(loss=0.4, duplicate=0.2, delay_s=0.05))
+    copies = Counter(data for _, data in run(network))
+    seen = network.statistics
+    assert_share(seen.dropped, PACKETS, 0.4)
+    assert_share(seen.duplicated, seen.sent - seen.dropped, 0.2)
+    assert seen.delivered == seen.sent - seen.dropped + seen.duplicated == copies.total()
+    assert network.way("car", "adapter").statistics.lost["random"] == seen.dropped
+    assert network.way("adapter", "car").statistics.sent == 0
+
+
+def test_a_link_delays_and_goes_dark() -> None:
+    network = linked(LinkSettings(delay_s=0.5, blackouts=(Blackout(1.0, 1.0),)))
+    for number in range(30):
+        network.send(numbered(number), "car", "adapter", number / 10)
+    assert network.next_due() == 0.5
+    arrived = [int.from_bytes(packet.data, "big") for packet in network.due(math.inf)]
+    assert arrived == [*range(10), *range(20, 30)]
+
+
+def test_over_links_the_same_seed_has_the_same_history() -> None:
+    settings = LinkSettings(loss=0.3, jitter_s=0.5, duplicate=0.1)
+    first, again, other = (linked(settings, seed, corrupt=0.1) for seed in (1, 1, 2))
+    history = run(first, 500)
+    assert run(again, 500) == history != run(other, 500)
+    assert "seed=1, link=LinkSettings(loss=0.3" in repr(first)
+
+
+def test_each_pair_of_ends_has_a_link_of_its_own() -> None:
+    network = linked(LinkSettings(packets_per_s=1.0, burst_s=0.0))
+    for source in ("car", "bus", "car"):
+        network.send(source.encode(), source, "adapter", 0.0)
+    network.send(b"back", "adapter", "car", 0.0)
+    assert [packet.data for packet in network.due(1.0)] == [b"car", b"bus", b"back"]
+
+
+def test_a_function_may_say_what_carries() -> None:
+    beyond = LinkSettings(loss_by_range=DropOff.between(300, 300))
+    link = Link(beyond, LinkSettings(delay_s=1.0), random.Random(SEED))
+    network: HostileNetwork[str] = HostileNetwork(
+        SEED, link=lambda source, _: link.up if source == "car" else link.down
+    )
+    for range_m in (299.0, 301.0):
+        link.range_m = range_m
+        network.send(b"up", "car", "adapter", 0.0)
+        network.send(b"down", "adapter", "car", 0.0)
+    assert [packet.data for packet in network.due(9.0)] == [b"up", b"down", b"down"]
+    assert link.up.statistics.lost == {"range": 1}
+
+
+def test_over_links_ends_are_cut_and_packets_damaged_as_ever() -> None:
+    network = linked(LinkSettings(), corrupt=1.0)
+    network.send(b"data", "car", "adapter", 0.0)
+    network.cut("car")
+    network.send(b"lost", "car", "adapter", 0.0)
+    network.heal("car")
+    [packet] = network.due(0.0)
+    assert packet.data != b"data"
+    assert network.statistics.cut_off == 1
+
+
+def test_a_network_of_shares_has_no_link() -> None:
+    with pytest.raises(ValueError, match="has shares, no link"):
+        perfect().way("car", "adapter")

@@ -10,20 +10,21 @@ from collections import Counter
 import numpy as np
 from numpy.typing import NDArray
 
+from mercury.adapter.addressing import LOOKBACK_US, Addressing
+from mercury.adapter.deliveries import Deliveries
 from mercury.adapter.interests import MAX_PER_CLIENT, Interests
-from mercury.adapter.missed import AddressedAlert, MissedAlerts
+from mercury.adapter.onward import onward, traffic_speed
 from mercury.adapter.outbound import FanOut, Outbound
-from mercury.adapter.standing import StandingAlerts
 from mercury.bus import Bus, Consumer, FromTime, Record, catch_up
+from mercury.config.mediator import MediatorSettings
 from mercury.config.settings import AdapterSettings
-from mercury.geo import contains, haversine_m, overlaps
+from mercury.geo import contains, overlaps
 from mercury.model import topics
 from mercury.model.area import Area, Circle, Position
 from mercury.model.errors import AreaError, BusError, MessageError, PacketError
 from mercury.model.message import (
     Address,
     Attributes,
-    EventKind,
     Kind,
     Message,
     Priority,
@@ -43,24 +44,20 @@ from mercury.session import (
     SessionSettings,
 )
 from mercury.wire import MAX_BODY_BYTES, encode, mercury_pb2, parse
-from mercury.wire.areas import area_from_pb
 from mercury.wire.packet import MAX_PRIORITY, TOKEN_BYTES
 from mercury.wire.records import (
-    Headers,
     Route,
-    envelope_route,
     message_route,
     read_interests,
     read_place,
     read_route,
-    traffic_header,
 )
 
 log = logging.getLogger(__name__)
 
 _HOUSEKEEPING_S = 0.1  # prune and heartbeats
+_RECEIPTS_S = 0.1  # what became of messages is told so often
 _INTEREST_REFRESH_S = 10.0
-_STANDING_LOOKBACK_S = 24 * 3600.0  # alerts that still hold are found again after a restart
 _READ_BATCH = 512
 _LONGEST_TURN_S = 0.005
 _COMPLAINT_S = 5.0
@@ -77,20 +74,26 @@ class Adapter(Service):
         settings: AdapterSettings,
         session: SessionSettings,
         coverage: Area | None = None,
+        mediator: MediatorSettings | None = None,
     ) -> None:
+        mediator = mediator or MediatorSettings()
         super().__init__(bus, Address.adapter(settings.id), metrics_port=settings.metrics_port)
         self.settings = settings
-        self.coverage = coverage  # None: everywhere
         self.sessions = AdapterSessions(
             settings.id, session, lambda: secrets.token_bytes(TOKEN_BYTES), epoch_us=epoch_us()
         )
         self.counters: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
         self.interests = Interests(self.sessions.table)
-        self.standing = StandingAlerts(self.sessions.table)
-        self.missed = MissedAlerts()
-        # Who opened a session since the last look at the standing alerts, and what is owed to it.
-        self._returned: list[tuple[Session, list[AddressedAlert]]] = []
+        self.deliveries = Deliveries(settings.id, bus, self.sessions, mediator)
+        self.addressing = Addressing(
+            self.sessions.table,
+            self.deliveries,
+            mediator.groups,
+            coverage,
+            self.counters,
+            self.dropped,
+        )
         self._stalls = StallMeter(settings.stall_probe_s)
         self._endpoint: UdpEndpoint | None = None
         self._outbound: Outbound | None = None
@@ -104,7 +107,7 @@ class Adapter(Service):
         return self._endpoint.address[1]
 
     def statistics(self) -> Statistics:
-        dropped = self.sessions.dropped + self.dropped
+        dropped = self.sessions.dropped + self.dropped + self.deliveries.dropped
         counters: dict[str, float] = dict(self.counters)
         if self._outbound is not None and self._endpoint is not None:
             dropped += self._outbound.dropped
@@ -112,12 +115,17 @@ class Adapter(Service):
                 dropped["unsendable"] = self._endpoint.unsendable
             counters["packets_sent"] = self._outbound.packets_sent
         counters["address_changes"] = self.sessions.address_changes
+        outgoing = self.deliveries.outgoing
+        for state, count in outgoing.ended.items():
+            counters[f"deliveries_{state.label}"] = count
         return Statistics(
             gauges={
                 "sessions": len(self.sessions.table),
-                "standing_alerts": len(self.standing),
-                "kept_alerts": len(self.missed),
+                "standing_alerts": len(self.addressing.standing),
+                "kept_alerts": len(self.addressing.missed),
                 "subscriptions": len(self.interests),
+                "deliveries_waiting": outgoing.waiting,
+                "resends_allowed_per_s": outgoing.pace.per_s,
                 "packets_waiting": self._outbound.waiting if self._outbound else 0,
                 "loop_stall_s": self._stalls.longest_s,
                 "loop_stall_window_s": STALL_WINDOW_S,
@@ -133,16 +141,23 @@ class Adapter(Service):
         self._outbound = Outbound(
             endpoint, self.sessions, now=now, now_us=now_us, chunk=settings.fanout_chunk
         )
+        self.deliveries.outbound = self._outbound
         self._warm_up()
-        lookback = FromTime(now_us() - int(_STANDING_LOOKBACK_S * 1e6))
+        lookback = FromTime(now_us() - LOOKBACK_US)
         alerts = self.bus.subscribe(topics.ALERTS, start=lookback)
         answers = self.bus.subscribe((topics.REPLIES, topics.MATCHES))
-        self._consumers = [alerts, answers]
+        ends = self.bus.subscribe((topics.DELIVERIES,), start=lookback)
+        self._consumers = [alerts, answers, ends]
         # Every alert in force is known before the first client asks what it missed.
         for records in catch_up(alerts, _READ_BATCH):
             self._on_records(records)
+        for records in catch_up(ends, _READ_BATCH):
+            self._on_records(records)
         self.spawn(self._consume(alerts))
         self.spawn(self._consume(answers))
+        self.spawn(self._consume(ends))
+        self.spawn(self._publish_receipts())
+        self.spawn(self._confirm())
         self.spawn(self._tend_standing())
         self.spawn(self._stalls.run())
         self.spawn(self._keep_house())
@@ -152,9 +167,9 @@ class Adapter(Service):
         """Do once what an alert needs: libraries set themselves up at their first use."""
         here = Area(Circle(Position(0.0, 0.0), 1000.0))
         contains(here, np.array([0.0, 0.009]), np.array([0.0, 0.0]), np.array([0.0, 0.0]), 0)
-        if self.coverage is not None:
-            overlaps(here, self.coverage)
-        self._traffic_speed(0.0, 0.0)
+        if self.addressing.coverage is not None:
+            overlaps(here, self.addressing.coverage)
+        traffic_speed(self.sessions.table, 0.0, 0.0, 1000.0)
 
     async def _stop(self) -> None:
         for consumer in self._consumers:
@@ -169,6 +184,8 @@ class Adapter(Service):
                 FanOut(Kind.REFUSE, Priority.BACKGROUND, body, 0, everyone, generations)
             )
             await self._outbound.drained(timeout_s=5.0)
+            for _ in self.deliveries.publish():  # the next life goes on from there
+                pass
         if self._endpoint is not None:
             self._endpoint.close()
 
@@ -186,19 +203,25 @@ class Adapter(Service):
                 if isinstance(event, Reported):
                     self._on_report(event.session, event.body)
                 elif isinstance(event, Received):
-                    self._on_message(event.session, event.body, event.envelope)
+                    self._on_received(event)
                 elif isinstance(event, Opened):
                     self._on_opened(event)
                 else:
                     self._on_closed(event)
             except PacketError as error:
                 self.dropped[error.reason] += 1
+                if isinstance(event, Received) and event.wants_receipt:
+                    self.deliveries.refuse(event.session, event.envelope.id, error.reason)
             except BusError as error:  # the bus is full or away: say so, and serve on
                 self.dropped["bus-unavailable"] += 1
                 if time >= self._complain_at:
                     self._complain_at = time + _COMPLAINT_S
                     log.error("messages are lost, the bus does not take them: %s", error)
         assert self._outbound is not None
+        if sessions.answers:
+            self.counters["receipts"] += len(sessions.answers)
+            self.deliveries.answered(sessions.answers)
+            sessions.answers = []
         self._send_answers()
         self._outbound.kick()
 
@@ -212,79 +235,51 @@ class Adapter(Service):
     def _on_opened(self, event: Opened) -> None:
         self.counters["sessions_opened"] += 1
         self._send_answers()
-        session, seen = event.session, set(event.envelope.seen)
         if event.replaced is not None:
             # It renews the subscriptions it still wants, and hears alerts again unless it says
             # that it has seen them: what was sent to its earlier life may not have arrived.
             self.counters["sessions_replaced"] += 1
             self.interests.closed(event.replaced)
-        self.standing.opened(session, seen)
-        owed = self.missed.owed_to(session.identity, seen, now_us())
-        if owed:
-            self._returned.append((session, owed))
+            self.addressing.closed(event.replaced)
+        self.addressing.opened(event.session, event.envelope.groups, set(event.envelope.seen))
         if event.envelope.WhichOneof("payload") == "telemetry":
             self._on_report(event.session, event.body)
 
     def _on_closed(self, event: Closed) -> None:
         self.counters[f"sessions_{event.reason}"] += 1
-        if event.reason == "closed":
-            # Who fell silent may have been out of reach, and is told again on its return.
-            self.standing.closed(event.session)
         self.interests.closed(event.session)
+        self.addressing.closed(event.session)
 
     def _on_report(self, session: Session, body: bytes) -> None:
         # No route: a report goes nowhere from the bus.
         self.counters["reports"] += 1
         self.bus.append(topics.REPORTS, body, session.key, (session.place_header,))
 
+    def _on_received(self, event: Received) -> None:
+        if not event.wants_receipt:
+            self._on_message(event.session, event.body, event.envelope)
+        elif self.deliveries.take(event.session, event.envelope):
+            try:
+                self._on_message(event.session, event.body, event.envelope)
+            except BusError:
+                self.deliveries.disown(event.session, event.envelope.id)
+                raise
+            self.deliveries.confirm(event.session, event.envelope.id)
+
     def _on_message(self, session: Session, body: bytes, envelope: mercury_pb2.Envelope) -> None:
         if 0 < envelope.expires_us <= now_us():
             raise PacketError("expired")
         kind = int(envelope.kind)
-        key = session.key
-        headers: Headers = (envelope_route(envelope), session.place_header)
-        if kind == Kind.EVENT:
-            topic, key, headers = self._event(session, envelope, headers)
-        elif kind == Kind.CONTENT:
-            topic = _client_topic(topics.content_topic, envelope.topic)
-        else:
-            topic = topics.REQUESTS
-            if kind == Kind.SUBSCRIBE and not self._subscribe(session, envelope):
-                return
-            elif kind == Kind.UNSUBSCRIBE:
-                self.interests.remove(session, envelope.subscription.id)
+        if kind == Kind.GROUPS:
+            self.addressing.regrouped(session, envelope.groups)
+            return
+        if kind == Kind.SUBSCRIBE and not self._subscribe(session, envelope):
+            return
+        if kind == Kind.UNSUBSCRIBE:
+            self.interests.remove(session, envelope.subscription.id)
+        to = onward(session, envelope, self.sessions.table, self.settings.traffic_radius_m)
         self.counters["messages"] += 1
-        self.bus.append(topic, body, key, headers)
-
-    def _event(
-        self, session: Session, envelope: mercury_pb2.Envelope, headers: Headers
-    ) -> tuple[str, bytes, Headers]:
-        event = envelope.event
-        topic = _client_topic(topics.events_topic, event.kind)
-        if event.HasField("position"):
-            lat, lon = event.position.lat, event.position.lon
-            if not (-90.0 <= lat <= 90.0 and -180.0 <= lon <= 180.0):
-                raise PacketError("bad-coordinates")
-        else:
-            lat, lon, _heading, _speed = session.place
-        # Events of one place share a key, so that one consumer sees them all, in order. All
-        # witnesses of an emergency must meet at one broker: there the places are large.
-        digits = 2
-        if event.kind == EventKind.EMERGENCY:
-            digits = 0
-            speed = self._traffic_speed(lat, lon)
-            if speed is not None:
-                headers = (*headers, traffic_header(speed))
-        return topic, f"{lat:.{digits}f},{lon:.{digits}f}".encode(), headers
-
-    def _traffic_speed(self, lat: float, lon: float) -> float | None:
-        table = self.sessions.table
-        radius_m = self.settings.traffic_radius_m
-        near = np.flatnonzero(table.active & (np.abs(table.lat - lat) < radius_m / 110_000.0))
-        near = near[haversine_m(lat, lon, table.lat[near], table.lon[near]) <= radius_m]
-        speeds = table.speed[near]
-        speeds = speeds[~np.isnan(speeds)]
-        return float(speeds.mean()) if len(speeds) else None
+        self.bus.append(to.topic, body, to.key, to.headers)
 
     def _subscribe(self, session: Session, envelope: mercury_pb2.Envelope) -> bool:
         wish = envelope.subscription
@@ -324,11 +319,20 @@ class Adapter(Service):
                     self._on_reply(record)
                 elif record.topic == topics.MATCHES:
                     self._on_match(record)
+                elif record.topic == topics.DELIVERIES:
+                    self.deliveries.learn(record.value)
                 else:
-                    self._on_alert(record)
+                    self.addressing.tell(parse(record.value), record.value, record.timestamp_us)
             except (PacketError, AreaError, MessageError) as error:
                 reason = error.reason if isinstance(error, PacketError) else "malformed"
                 self.dropped[f"bus-{reason}"] += 1
+        self._outbound.kick()
+        # In the next turn: to find the recipients of a large alert was long enough for one.
+        asyncio.get_running_loop().call_soon(self._ship)
+
+    def _ship(self) -> None:
+        assert self._outbound is not None
+        self.deliveries.ship()
         self._outbound.kick()
 
     def _on_reply(self, record: Record) -> None:
@@ -340,7 +344,12 @@ class Adapter(Service):
             envelope = parse(record.value)
             route = Route(envelope.kind, envelope.priority, envelope.expires_us)
         kind, priority, expires_us = route
-        self._send(session, kind, priority, record.value, expires_us)
+        if kind == Kind.RECEIPT:
+            # A client hears what became of what it said, also over a link that loses.
+            slots = np.array([session.slot], np.intp)
+            self.deliveries.post(parse(record.value), record.value, expires_us, slots)
+        else:
+            self._send(session, kind, priority, record.value, expires_us)
 
     def _on_match(self, record: Record) -> None:
         route = read_route(record.headers)
@@ -351,66 +360,6 @@ class Adapter(Service):
             read_interests(record.headers), Position(place.lat, place.lon) if place else None
         )
         self._fan_out(slots, route.kind, route.priority, record.value, route.expires_us)
-
-    def _on_alert(self, record: Record) -> None:
-        envelope = parse(record.value)
-        destination = envelope.destination.WhichOneof("target")
-        priority = envelope.priority
-        if destination == "area":
-            self._on_area_alert(envelope, priority, record.value)
-        elif destination == "everyone":
-            if self._keep(envelope, None, record):
-                everyone = np.flatnonzero(self.sessions.table.active)
-                self._fan_out(everyone, envelope.kind, priority, record.value, envelope.expires_us)
-        elif destination == "client":
-            client = envelope.destination.client
-            session = self.sessions.table.by_identity.get(client)
-            if self._keep(envelope, client, record) and session is not None:
-                self._send(session, envelope.kind, priority, record.value, envelope.expires_us)
-        else:
-            raise PacketError("no-address")
-
-    def _keep(self, envelope: mercury_pb2.Envelope, client: str | None, record: Record) -> bool:
-        """Keep an alert for those who are away; False if it is over or already known."""
-        until_us = envelope.expires_us or record.timestamp_us + int(_STANDING_LOOKBACK_S * 1e6)
-        if until_us <= now_us():
-            self.dropped["expired"] += 1
-            return False
-        kept = self.missed.add(
-            AddressedAlert(
-                envelope.id, client, envelope.kind, envelope.priority, record.value, until_us
-            )
-        )
-        if not kept:
-            self.dropped["repeated-alert"] += 1
-        return kept
-
-    def _on_area_alert(self, envelope: mercury_pb2.Envelope, priority: int, body: bytes) -> None:
-        area = area_from_pb(envelope.destination.area)
-        time_us = now_us()
-        ends = [end for end in (area.valid_until_us, envelope.expires_us) if end]
-        until_us = min(ends, default=0)
-        if not until_us and area.valid_from_us is not None and area.valid_from_us > time_us:
-            until_us = area.valid_from_us + int(_STANDING_LOOKBACK_S * 1e6)  # it must be kept
-        if until_us and until_us <= time_us:
-            self.dropped["expired"] += 1
-            return
-        if self.coverage is not None and not overlaps(area, self.coverage):
-            self.dropped["outside-coverage"] += 1
-            return
-        self.counters["area_alerts"] += 1
-        table = self.sessions.table
-        if until_us:
-            alert = self.standing.add(envelope.id, area, envelope.kind, priority, body, until_us)
-            if alert is None:
-                self.dropped["repeated-alert"] += 1
-                return
-            slots = self.standing.newly_inside(alert, np.flatnonzero(table.active), time_us)
-            alert.looked_at_all = area.valid_from_us is None or area.valid_from_us <= time_us
-        else:
-            inside = contains(area, table.lat, table.lon, table.heading, time_us)
-            slots = np.flatnonzero(inside & table.active)
-        self._fan_out(slots, envelope.kind, priority, body, until_us)
 
     def _send(
         self, session: Session, kind: int, priority: int, body: bytes, expires_us: int
@@ -433,24 +382,31 @@ class Adapter(Service):
         assert self._outbound is not None
         while True:
             await asyncio.sleep(self.settings.standing_tick_s)
-            returned, self._returned = self._returned, []
-            if not returned and not len(self.standing):
-                continue
             begun = now()
-            for alert, slots in self.standing.due(now_us()):
-                if len(slots):
-                    self.counters["alerts_on_entry"] += len(slots)
-                    self._fan_out(slots, alert.kind, alert.priority, alert.body, alert.until_us)
-                begun = await self._take_turns(begun)
-            # Only now: what is for the place where somebody came back to may be more urgent than
-            # what is for it by name, and the queue puts them in order.
-            for session, owed in returned:
-                if self.sessions.table.by_identity.get(session.identity) is session:
-                    self.counters["alerts_on_return"] += len(owed)
-                    for one in owed:
-                        self._send(session, one.kind, one.priority, one.body, one.until_us)
-                begun = await self._take_turns(begun)
-            self._outbound.kick()
+            # Together, so that what is owed to somebody goes out in order of urgency.
+            with self.deliveries.gathering():
+                for _ in self.addressing.tend():
+                    begun = await self._take_turns(begun)
+            self._ship()
+
+    async def _publish_receipts(self) -> None:
+        while True:
+            await asyncio.sleep(_RECEIPTS_S)
+            begun = now()
+            try:
+                for _ in self.deliveries.publish():
+                    begun = await self._take_turns(begun)
+            except BusError as error:
+                log.error("what became of messages is not written down: %s", error)
+
+    async def _confirm(self) -> None:
+        while True:
+            await self.deliveries.to_confirm.wait()
+            self.deliveries.to_confirm.clear()
+            try:
+                await self.deliveries.send_receipts()
+            except BusError as error:  # clients repeat what was not confirmed
+                log.error("the bus does not take what clients say: %s", error)
 
     async def _take_turns(self, begun: float) -> float:
         """Let others have the loop after a while of work; returns since when it is ours."""
@@ -483,7 +439,7 @@ class Adapter(Service):
         # Brokers forget interests that no adapter speaks for any more.
         while True:
             await asyncio.sleep(_INTEREST_REFRESH_S)
-            self.missed.expire(now_us())
+            self.addressing.expire()
             for interest, topic, text in self.interests:
                 message = Message(
                     kind=Kind.SUBSCRIBE,
@@ -494,10 +450,3 @@ class Adapter(Service):
                 self.bus.append(
                     topics.SUBSCRIPTIONS, encode(message), interest, (message_route(message),)
                 )
-
-
-def _client_topic(of: object, name: str) -> str:
-    try:
-        return of(name)  # type: ignore[operator, no-any-return]
-    except MessageError:
-        raise PacketError("bad-topic") from None

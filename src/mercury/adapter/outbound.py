@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +26,20 @@ class FanOut:
     expires_us: int  # 0: never
     slots: NDArray[np.intp]
     generations: NDArray[np.uint32]
-    on_sent: Callable[[int], None] | None = None  # told how many packets went out, at the end
+    flags: int = 0  # of the packets' headers
+    # Told after each part which went out and which did not, by their entries in `tags`.
+    tags: NDArray[np.int32] | None = None
+    on_part: Callable[[NDArray[np.int32], NDArray[np.int32]], None] | None = None
     done: int = 0  # slots handled
-    sent: int = field(default=0)
+    sent: int = 0
+
+    def tell(self, first: int, last: int, sent: NDArray[np.bool_] | None) -> None:
+        """Say what became of the slots from first to last; None: nothing went out."""
+        if self.on_part is not None and self.tags is not None and last > first:
+            tags = self.tags[first:last]
+            if sent is None:
+                sent = np.zeros(len(tags), bool)
+            self.on_part(tags[sent], tags[~sent])
 
 
 # One packet for one client: packet, address, expiry (0: never).
@@ -73,9 +84,13 @@ class Outbound:
 
     def put_fan_out(self, job: FanOut) -> None:
         """Queue one body for many; `kick` begins to send it."""
-        if len(job.slots) and self._make_room(len(job.slots), job.priority):
+        if not len(job.slots):
+            return
+        if self._make_room(len(job.slots), job.priority):
             self._queues[job.priority].append(job)
             self.waiting += len(job.slots)
+        else:
+            job.tell(0, len(job.slots), None)
 
     def kick(self) -> None:
         """Serve the queues now, unless a turn is already due."""
@@ -103,8 +118,6 @@ class Outbound:
                     handled, full = self._send_part(head, budget, now_us)
                     if head.done >= len(head.slots):
                         queue.popleft()
-                        if head.on_sent is not None:
-                            head.on_sent(head.sent)
                 budget -= handled
             if full or budget <= 0:
                 break
@@ -143,6 +156,7 @@ class Outbound:
             left = len(job.slots) - job.done
             self.dropped["expired"] += left
             self.waiting -= left
+            job.tell(job.done, len(job.slots), None)
             job.done = len(job.slots)
             return 0, False
         table = self._sessions.table
@@ -150,7 +164,9 @@ class Outbound:
         generations = job.generations[job.done : job.done + budget]
         alive = table.active[slots] & (table.generation[slots] == generations)
         live_slots = slots[alive]
-        heads = table.stamp(live_slots, job.kind, job.priority, len(job.body), self._now())
+        heads = table.stamp(
+            live_slots, job.kind, job.priority, len(job.body), self._now(), job.flags
+        )
         handled = self._endpoint.try_send_shared(
             heads, job.body, table.address[live_slots], table.address_length[live_slots]
         )
@@ -159,6 +175,7 @@ class Outbound:
         full = handled < len(live_slots)
         # Where the socket was full, go on at the first client that was not served.
         advanced = int(np.flatnonzero(alive)[handled]) if full else len(slots)
+        job.tell(job.done, job.done + advanced, alive[:advanced])
         job.done += advanced
         self.waiting -= advanced
         return advanced, full
@@ -170,7 +187,11 @@ class Outbound:
         for queue in self._queues[:priority] if wanted <= self._max_waiting else ():
             while queue and self.waiting + wanted > self._max_waiting:
                 item = queue.pop()
-                size = 1 if isinstance(item, tuple) else len(item.slots) - item.done
+                if isinstance(item, tuple):
+                    size = 1
+                else:
+                    size = len(item.slots) - item.done
+                    item.tell(item.done, len(item.slots), None)
                 self.waiting -= size
                 self.dropped["shed"] += size
         if self.waiting + wanted <= self._max_waiting:

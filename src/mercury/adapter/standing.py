@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,9 @@ class StandingAlert:
 
     id: bytes
     area: Area
-    kind: int
     priority: int
-    body: bytes
     until_us: int
     has_it: NDArray[np.bool_]  # by slot
-    departed: set[str] = field(default_factory=set)  # identities that had it when they left
     looked_at_all: bool = False  # before that, those who do not move are looked at, too
 
 
@@ -39,16 +36,14 @@ class StandingAlerts:
     def __len__(self) -> int:
         return len(self._alerts)
 
-    def add(
-        self, id: bytes, area: Area, kind: int, priority: int, body: bytes, until_us: int
-    ) -> StandingAlert | None:
+    def add(self, id: bytes, area: Area, priority: int, until_us: int) -> StandingAlert | None:
         """Take an alert; None if it is already known."""
         if id in self._alerts:
             return None
         if len(self._alerts) >= self._max_alerts:  # the one that ends first makes room
             del self._alerts[min(self._alerts.values(), key=lambda alert: alert.until_us).id]
         has_it = np.zeros(len(self._table.active), bool)
-        alert = StandingAlert(id, area, kind, priority, body, until_us, has_it)
+        alert = StandingAlert(id, area, priority, until_us, has_it)
         self._alerts[id] = alert
         return alert
 
@@ -92,10 +87,10 @@ class StandingAlerts:
             alert.looked_at_all = True
             yield alert, self.newly_inside(alert, candidates, now_us)
 
-    def opened(self, session: Session, seen: Collection[bytes] = ()) -> None:
-        """A client took a slot: it may have had the alert in an earlier session."""
+    def opened(self, session: Session, had: Collection[bytes] = ()) -> None:
+        """A client took a slot; it was addressed these alerts in an earlier session."""
         for alert in self._alerts.values():
-            had_it = session.identity in alert.departed or alert.id in seen
+            had_it = alert.id in had
             if session.slot >= len(alert.has_it):
                 if not had_it:
                     continue
@@ -103,12 +98,6 @@ class StandingAlerts:
                     [alert.has_it, np.zeros(len(self._table.active) - len(alert.has_it), bool)]
                 )
             alert.has_it[session.slot] = had_it
-
-    def closed(self, session: Session) -> None:
-        """A client left its slot: remember what it had."""
-        for alert in self._alerts.values():
-            if session.slot < len(alert.has_it) and alert.has_it[session.slot]:
-                alert.departed.add(session.identity)
 
     def _expire(self, now_us: int) -> None:
         for id in [id for id, alert in self._alerts.items() if alert.until_us <= now_us]:

@@ -41,6 +41,7 @@ async def _run(settings: Settings) -> None:
     try:
         text = settings.adapter.coverage
         coverage = None if text is None else geojson_area(text, "adapter.coverage")
-        await Adapter(bus, settings.adapter, frame.session_of(settings), coverage).run()
+        session = frame.session_of(settings)
+        await Adapter(bus, settings.adapter, session, coverage, settings.mediator).run()
     finally:
         bus.close()

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mercury.bench import brokers as brokers_bench
+from mercury.bench import delivery as delivery_bench
 from mercury.bench import echo as echo_bench
 from mercury.bench import fanout as fanout_bench
 from mercury.bench import ingest as ingest_bench
@@ -22,6 +23,7 @@ from mercury.cli import frame
 from mercury.cli.dev import running_kafka
 from mercury.cli.waiting import steps
 from mercury.dev import KafkaBroker
+from mercury.mediator import NAMES
 from mercury.model.errors import ConfigurationError, PipelineError
 
 app = typer.Typer(help="Measure Mercury on this machine.", no_args_is_help=True)
@@ -218,6 +220,34 @@ def fanout(
 
 
 @app.command()
+def delivery(
+    loss: Annotated[str, typer.Option(help="Shares lost, each way")] = "0,0.1,0.3,0.5",
+    clients: Annotated[int, typer.Option(min=1, max=20_000)] = 1000,
+    policies: Annotated[
+        str, typer.Option(help="Which policies")
+    ] = "fire-and-forget,repeat,critical",
+    seed: Annotated[int, typer.Option(min=0, help="Same seed, same losses")] = 1,
+    log: LogOption = DEFAULT_LOG,
+    as_json: frame.JsonOption = False,
+) -> None:
+    """One alert to many over links that lose: who has it, after how long, at what price."""
+    losses = _shares(loss)
+    unknown = [name for name in policies.split(",") if name not in NAMES]
+    if unknown:
+        raise ConfigurationError(f"no policy {unknown[0]!r}: there are {', '.join(NAMES)}")
+    chosen = [NAMES[name] for name in policies.split(",")]
+    rows = delivery_bench.run(losses, clients, chosen, frame.progress.print, seed)
+    result = {"bench": "delivery", "rows": rows}
+    record.append(log, result, {"loss": losses, "clients": clients, "seed": seed})
+    if as_json:
+        frame.print_json(result)
+    else:
+        columns = ("policy", "loss", "delivered_share", "duplicates", "wire_per_delivery",
+                   "minimum_wire_per_delivery", "t50_s", "t99_s", "t100_s")  # fmt: skip
+        _table(columns, rows)
+
+
+@app.command()
 def ingest(
     rates: Annotated[str, typer.Option(help="Reports a second")] = "20000,40000,60000,80000,100000",
     seconds: Annotated[float, typer.Option(min=0.5, help="For each rate")] = 5.0,
@@ -286,10 +316,26 @@ def _numbers(text: str) -> list[float]:
     return found
 
 
-def _table(columns: tuple[str, ...], rows: list[dict[str, float]]) -> None:
+def _shares(text: str) -> list[float]:
+    try:
+        found = [float(part) for part in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or not all(0.0 <= one < 1.0 for one in found):
+        raise ConfigurationError(f"--loss takes shares from 0 to below 1 with commas, not {text!r}")
+    return found
+
+
+def _table(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
     table = Table(box=None, pad_edge=False)
     for column in columns:
         table.add_column(column, justify="right")
     for row in rows:
-        table.add_row(*(f"{row[column]:,.6g}" for column in columns))
+        table.add_row(*(_cell(row[column]) for column in columns))
     Console(highlight=False).print(table)
+
+
+def _cell(value: float | str | None) -> str:
+    if isinstance(value, str):
+        return value
+    return "–" if value is None else f"{value:,.6g}"

@@ -30,6 +30,9 @@ def client(
     relay_port: Annotated[
         int | None, typer.Option(help="Loopback port for local applications; 0 takes a free one")
     ] = None,
+    group: Annotated[
+        list[str] | None, typer.Option(help="A group it is in; several times", metavar="NAME")
+    ] = None,
     seconds: frame.ForOption = None,
     as_json: frame.JsonOption = False,
 ) -> None:
@@ -43,11 +46,15 @@ def client(
         client__identity=identity,
         client__relay_port=relay_port,
     )
-    frame.run(_run(settings, read_position(position), seconds, as_json))
+    frame.run(_run(settings, read_position(position), group or [], seconds, as_json))
 
 
 async def _run(
-    settings: Settings, position: Position, seconds: float | None, as_json: bool
+    settings: Settings,
+    position: Position,
+    groups: list[str],
+    seconds: float | None,
+    as_json: bool,
 ) -> None:
     identity = settings.client.identity or f"client-{uuid4().hex[:8]}"
     endpoint = Client(
@@ -56,6 +63,8 @@ async def _run(
         position=position,
         settings=frame.session_of(settings),
         relay_port=settings.client.relay_port,
+        mediator=settings.mediator,
+        groups=groups,
     )
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import uuid
+from collections import Counter
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from mercury.model.area import Area, Position
+from mercury.model.delivery import Deliveries
 from mercury.model.geojson import area_to_geojson
 from mercury.model.message import Address, Event, Message, Subscription, Telemetry
 
@@ -46,6 +48,10 @@ def message_line(message: Message) -> str:
             said += f" heading {payload.heading_deg:.0f}°"
     elif isinstance(payload, Event):
         said = f"{payload.kind}: {payload.text}" if payload.text else payload.kind
+    elif isinstance(payload, Deliveries):
+        states = Counter(row.state.label for row in payload.rows)
+        counts = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+        said = f"{uuid.UUID(bytes=payload.message)}: {counts}"
     elif isinstance(payload, Subscription):
         said = f"{payload.topic} where {payload.filter or 'anything'}"
     if message.values:
@@ -85,6 +91,8 @@ def plain(value: object) -> Any:
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     return value

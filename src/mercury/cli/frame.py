@@ -15,6 +15,7 @@ from rich.console import Console
 
 from mercury.bus import Bus, Retention, open_bus
 from mercury.config import Settings, load_settings
+from mercury.model.errors import ConfigurationError
 from mercury.service.logs import set_up_logs
 from mercury.session import SessionSettings
 
@@ -30,11 +31,19 @@ BusOption = Annotated[
     str | None,
     typer.Option(
         "--bus",
-        help="sqlite:PATH, kafka://HOST:PORT[,HOST:PORT...][/PREFIX], memory:",
+        help="sqlite:PATH, kafka://HOST:PORT[,HOST:PORT...]\\[/PREFIX], memory:",
         metavar="URI",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout")]
+LinkOption = Annotated[
+    str | None,
+    typer.Option(help="Lossy link of each vehicle, such as cellular,loss=0.1", metavar="SPEC"),
+]
+AntennaOption = Annotated[
+    str | None,
+    typer.Option(help="Where the links lead to; default the middle of the plane", metavar="X,Y"),
+]
 ForOption = Annotated[
     float | None, typer.Option("--for", min=0.0, help="End by itself after so many seconds")
 ]
@@ -47,6 +56,17 @@ def settings_for(config: Path | None, **overrides: object) -> Settings:
     )
     set_up_logs(settings.log.level, json_lines=settings.log.json_lines)
     return settings
+
+
+def antenna_settings(text: str | None) -> dict[str, float]:
+    """What `--antenna` overrides, for `settings_for`."""
+    if text is None:
+        return {}
+    try:
+        x_m, y_m = (float(part) for part in text.split(","))
+    except ValueError:
+        raise ConfigurationError(f"--antenna {text} is not X,Y in metres") from None
+    return {"sim__antenna_x_m": x_m, "sim__antenna_y_m": y_m}
 
 
 def bus_of(settings: Settings) -> Bus:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,16 +15,27 @@ from rich.table import Table
 from mercury.cli import frame, history_folder, places, times
 from mercury.cli.describe import iso_time
 from mercury.cli.history_folder import FolderOption, MasterOption
+from mercury.config import Settings
 from mercury.model.area import Area, Circle, Position
-from mercury.model.errors import AreaError, ConfigurationError
+from mercury.model.errors import AreaError, ConfigurationError, PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
+
+    from mercury.pipeline.history_files import HistoryFolder
 
 app = typer.Typer(help="Ask what was stored: who was where, what happened.", no_args_is_help=True)
 
 FromOption = Annotated[str | None, typer.Option("--from", help=times.TIME_HELP, metavar="TIME")]
 ToOption = Annotated[str | None, typer.Option("--to", help="Just before this", metavar="TIME")]
+
+# The columns that people see, and where they come from.
+_LEDGER = {
+    "message": "message", "from": "source", "to": "destination", "topic": "topic",
+    "recipients": "recipients", "acknowledged": "acknowledged", "expired": "expired",
+    "refused": "refused", "unreachable": "unreachable",
+    "p50 s": "late_p50_s", "p99 s": "late_p99_s",
+}  # fmt: skip
 
 
 @app.command()
@@ -181,6 +193,62 @@ def compact(
             f"{done.files_before:,} files of {done.partitions:,} days and tiles"
             f" became {done.files_after:,}"
         )
+
+
+@app.command()
+def ledger(
+    begin: FromOption = None,
+    end: ToOption = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many, the newest")] = 1000,
+    config: frame.ConfigOption = None,
+    folder: FolderOption = None,
+    spark_master: MasterOption = None,
+    as_json: frame.JsonOption = False,
+) -> None:
+    """Who heard what, message by message; what is over and stored is added up first."""
+    from_us, to_us = times.span(begin, end)
+    settings = history_folder.load(config, folder, spark_master)
+    stored = history_folder.opened(settings)
+    waiting = _bring_up(settings, stored)
+    from mercury.pipeline.ledger_reading import stored_outcomes
+
+    found = [asdict(one) for one in stored_outcomes(stored.path, from_us, to_us)[-limit:]]
+    for one in found:  # to a millisecond
+        for name in ("late_p50_s", "late_p99_s"):
+            one[name] = None if one[name] is None else round(one[name], 3)
+    if as_json:
+        frame.print_json({"messages": found, "waiting": waiting})
+        return
+    shown = [
+        {"time": iso_time(one["time_us"]), **{name: one[key] for name, key in _LEDGER.items()}}
+        for one in found
+    ]
+    _show({}, shown, False, "no message is over")
+    if waiting:
+        print(f"{waiting:,} were not over when the last record was stored")
+
+
+def _bring_up(settings: Settings, stored: HistoryFolder) -> int | None:
+    """Enter what the pipeline has not entered; how many wait, or None if it is at work itself."""
+    from mercury.pipeline.ledger_job import LedgerJob, newest_stored_us
+
+    job = LedgerJob(stored.path)
+    try:
+        job.start()
+    except PipelineError:
+        return None
+    try:
+        until_us = newest_stored_us(stored)
+        due = job.due(until_us)
+        if not due.messages:
+            return due.waiting
+        with history_folder.session(settings) as spark:
+            # More may come of what is stored: no line is drawn under it.
+            while (entered := job.run(spark, until_us, final=False)).messages:
+                frame.progress.print(f"{entered.messages:,} messages entered the ledger")
+        return entered.waiting
+    finally:
+        job.stop()
 
 
 @app.command()

@@ -34,14 +34,20 @@ def load(config: Path | None, folder: Path | None, spark_master: str | None = No
     )
 
 
+def folder_of(settings: Settings) -> Path:
+    """Where the tables are stored, if any are."""
+    folder = settings.pipeline.history_folder
+    if folder is not None:
+        return folder
+    scheme, _, path = settings.bus.uri.partition(":")
+    if scheme != "sqlite":
+        raise ConfigurationError("with this bus, say where history is: --folder")
+    return Path(f"{path}-history")
+
+
 def opened(settings: Settings) -> HistoryFolder:
     """The folder, if anything was ever stored in it."""
-    folder = settings.pipeline.history_folder
-    if folder is None:
-        scheme, _, path = settings.bus.uri.partition(":")
-        if scheme != "sqlite":
-            raise ConfigurationError("with this bus, say where history is: --folder")
-        folder = Path(f"{path}-history")
+    folder = folder_of(settings)
     try:
         from mercury.pipeline.history_files import HistoryFolder
     except ModuleNotFoundError as error:

@@ -18,12 +18,15 @@ from mercury.cli import (
     doctor,
     history,
     import_,
+    moos,
     pipeline,
     replay,
+    report,
     send,
     sim,
     tail,
     up,
+    why,
 )
 from mercury.cli.frame import fail
 from mercury.model.errors import MercuryError
@@ -43,9 +46,12 @@ app.command("pipeline")(pipeline.pipeline)
 app.add_typer(sim.app, name="sim")
 app.command("send")(send.send)
 app.command("tail")(tail.tail)
+app.command("report")(report.report)
+app.command("why")(why.why)
 app.add_typer(history.app, name="history")
 app.command("replay")(replay.replay)
 app.command("import")(import_.import_)
+app.command("moos")(moos.moos)
 app.command("config")(config.config)
 app.command("doctor")(doctor.doctor)
 app.add_typer(bench.app, name="bench")

@@ -34,6 +34,9 @@ def send(
     ] = None,
     everyone: Annotated[bool, typer.Option("--everyone", help="To all clients")] = False,
     to: Annotated[str | None, typer.Option(help="To one client", metavar="IDENTITY")] = None,
+    group: Annotated[
+        str | None, typer.Option(help="To all who are in a group", metavar="NAME")
+    ] = None,
     kind: Annotated[str, typer.Option(help="Kind of the event")] = "notice",
     priority: Annotated[int, typer.Option(min=0, max=9)] = int(Priority.WARNING),
     validity: Annotated[
@@ -41,7 +44,7 @@ def send(
     ] = 60.0,
     as_json: frame.JsonOption = False,
 ) -> None:
-    """Send an alert to an area, to everyone or to one client."""
+    """Send an alert to an area, to everyone, to a group or to one client."""
     settings = frame.settings_for(config, bus__uri=bus)
     destinations: list[Area | Address] = []
     if circle is not None:
@@ -52,8 +55,10 @@ def send(
         destinations.append(Address.everyone())
     if to is not None:
         destinations.append(Address.client(to))
+    if group is not None:
+        destinations.append(Address.group(group))
     if len(destinations) != 1:
-        raise ConfigurationError("say to whom: one of --circle, --area, --everyone, --to")
+        raise ConfigurationError("say to whom: one of --circle, --area, --everyone, --to, --group")
     destination = destinations[0]
     if heading is not None:
         if not isinstance(destination, Area):

@@ -60,6 +60,8 @@ def sim(
         typer.Option(help="Where traffic comes to a stand, unreported", metavar="X,Y,R"),
     ] = None,
     jam_after: Annotated[float, typer.Option(min=0.0, help="Seconds until it does")] = 2.0,
+    link: frame.LinkOption = None,
+    antenna: frame.AntennaOption = None,
     json: frame.JsonOption = False,
 ) -> None:
     """Let vehicles drive, report where they are and sense events, until Ctrl-C or --for."""
@@ -70,6 +72,8 @@ def sim(
         sim__vehicles=vehicles,
         sim__seed=seed,
         sim__report_interval_s=report_interval,
+        sim__link=link,
+        **frame.antenna_settings(antenna),
         client__adapter=adapter,
     )
     events = [_circle(text, settings) for text in event or []]
@@ -137,8 +141,11 @@ class _Run:
             PlaneFrame(Position(self._sim.origin_lat, self._sim.origin_lon)),
             settings.client.adapter,
             session=session,
+            mediator=settings.mediator,
             seed=self._sim.seed,
             on_connected=self._show_connected,
+            link=self._sim.link,
+            antenna=self._sim.antenna,
         )
         self._shown = 0.0
         self._connected = 0  # when the run ended
@@ -157,6 +164,8 @@ class _Run:
 
     async def _drive(self) -> None:
         await self._fleet.start()
+        if self._fleet.connected < len(self._fleet.clients):  # over lossy links
+            self._show_connected(self._fleet.connected, last=True)
         begun, cpu_begun = monotonic(), process_time()
         try:
             await self._let_happen(begun)
@@ -183,11 +192,12 @@ class _Run:
         frame.progress.print(f"traffic comes to a stand at {circle[0]:g}, {circle[1]:g}")
         self._jamming = asyncio.ensure_future(self._fleet.simulate_jam(*circle))
 
-    def _show_connected(self, count: int) -> None:
+    def _show_connected(self, count: int, *, last: bool = False) -> None:
         total = len(self._fleet.clients)
-        if count == total or monotonic() - self._shown > _SHOW_EVERY_S:
+        if last or count == total or monotonic() - self._shown > _SHOW_EVERY_S:
             self._shown = monotonic()
-            frame.progress.print(f"{count} of {total} vehicles connected")
+            rest = ", the others go on trying" if last else ""
+            frame.progress.print(f"{count} of {total} vehicles connected{rest}")
 
     def to_json(self) -> dict[str, Any]:
         """For programs."""
@@ -202,6 +212,7 @@ class _Run:
             "sessions_lost": fleet.sessions_lost,
             "unrelated_alerts": fleet.unrelated_alerts,
             "dropped": dict(fleet.dropped()),
+            "link": self._link_to_json(),
             "incidents": [incident.to_json() for incident in fleet.incidents],
         }
 
@@ -215,7 +226,25 @@ class _Run:
             f" {100 * self._cpu_s / self._lasted_s:.0f} % of one core;"
             f" {fleet.sessions_lost or 'no'} sessions were lost."
         )
-        return "\n".join([first, *(incident.sentences() for incident in fleet.incidents)])
+        lines = [first, *(incident.sentences() for incident in fleet.incidents)]
+        if self._sim.link is not None:
+            lines.append(self._link_sentence())
+        return "\n".join(lines)
+
+    def _link_to_json(self) -> dict[str, Any] | None:
+        if self._sim.link is None:
+            return None
+        by_direction = self._fleet.link_statistics()
+        return {
+            "spec": self._sim.link,
+            "antenna_m": list(self._fleet.antenna),
+            **{direction: found.to_json() for direction, found in by_direction.items()},
+            "summary": self._link_sentence(),
+        }
+
+    def _link_sentence(self) -> str:
+        found = self._fleet.link_statistics()
+        return f"The links lost {found['up'].phrase()} up and {found['down'].phrase()} down."
 
 
 def _show(incident: Incident) -> None:

@@ -15,15 +15,23 @@ import typer
 
 from mercury.bus import Consumer
 from mercury.cli import frame
+from mercury.cli.live_ledger import LedgerReader
 from mercury.cli.waiting import waiting
 from mercury.config import Settings
 from mercury.java.runtime import find_java
 from mercury.model import topics
 from mercury.model.errors import ConfigurationError, JavaError, PacketError, PipelineError
 from mercury.model.message import Address
+from mercury.service.clock import now_us
 from mercury.service.supervisor import Part, Supervisor, raise_if_failed
 from mercury.wire import decode
 
+_ENDS = {
+    "expired": "expired",
+    "refused": "refused",
+    "unreachable": "unreachable",
+    "waiting": "still waiting",
+}
 _READY_S = 90.0  # Spark may be slow on a busy machine
 
 
@@ -44,6 +52,8 @@ def up(
         str | None, typer.Option(help="A jam that nobody reports, in metres", metavar="X,Y,R")
     ] = None,
     jam_after: Annotated[float, typer.Option(min=0.0, help="Seconds until it forms")] = 10.0,
+    link: frame.LinkOption = None,
+    antenna: frame.AntennaOption = None,
     with_pipeline: Annotated[
         bool | None,
         typer.Option("--pipeline/--no-pipeline", help="Run Spark, too; default if it is there"),
@@ -54,7 +64,14 @@ def up(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the parts' logs")] = False,
 ) -> None:
     """Run all parts on this machine until Ctrl-C, or for a time, and sum up."""
-    settings = frame.settings_for(config, bus__uri=bus, adapter__port=port, sim__seed=seed)
+    settings = frame.settings_for(
+        config,
+        bus__uri=bus,
+        adapter__port=port,
+        sim__seed=seed,
+        sim__link=link,
+        **frame.antenna_settings(antenna),
+    )
     if settings.bus.uri.startswith("memory:"):
         raise ConfigurationError(
             "mercury up runs several processes: use a sqlite: bus or a kafka: bus"
@@ -65,6 +82,8 @@ def up(
         raise ConfigurationError("--event needs --vehicles that sense it")
     if jam is not None and not vehicles:
         raise ConfigurationError("--jam needs --vehicles that stand in it")
+    if (link is not None or antenna is not None) and not vehicles:
+        raise ConfigurationError("--link and --antenna need --vehicles that have a link")
     if settings.bus.uri.startswith("sqlite:"):
         Path(settings.bus.uri.removeprefix("sqlite:")).parent.mkdir(parents=True, exist_ok=True)
     common = ["--bus", settings.bus.uri]
@@ -125,7 +144,9 @@ def _sim_arguments(settings: Settings, config: Path | None, vehicles: int) -> li
     arguments += ["--adapter", f"udp://{host}:{settings.adapter.port}"]
     if config is not None:
         arguments += ["--config", str(config)]
-    return arguments
+    # Said even if there is none: it may be that a flag took away what the file says.
+    x_m, y_m = settings.sim.antenna
+    return [*arguments, "--link", settings.sim.link or "none", f"--antenna={x_m!r},{y_m!r}"]
 
 
 class _Machine:
@@ -153,6 +174,7 @@ class _Machine:
             loop.add_signal_handler(number, stop.set)
         bus = frame.bus_of(self._settings)
         status = bus.subscribe((topics.STATUS,))
+        ledger = LedgerReader(bus, now_us())
         supervisor = Supervisor(self._environment)
         begun = time.monotonic()
         watching: list[asyncio.Task[None]] = []
@@ -182,7 +204,9 @@ class _Machine:
             "restarts": {part.name: part.restarts for part in supervisor.parts if part.restarts},
             "parts": self._seen,
             "simulation": _output(self._sim),
+            "ledger": ledger.catch_up().summary().as_dict(),
         }
+        ledger.close()
         status.close()
         bus.close()
         return result
@@ -275,6 +299,24 @@ def _total(group: dict[str, dict[str, float]], key: str) -> int:
     return int(sum(values.get(key, 0) for values in group.values()))
 
 
+def _told(ledger: dict[str, float | None]) -> str:
+    """The ledger in a sentence."""
+    if not ledger["recipients"]:
+        return f"Ledger: {ledger['messages']:,} messages, addressed to nobody who was there."
+    took = ""
+    if ledger["p50_s"] is not None and ledger["p99_s"] is not None:
+        took = f" (half within {ledger['p50_s']:.3f} s, 99 % within {ledger['p99_s']:.3f} s)"
+    others = ", ".join(
+        f"{ledger[state]:,} {word}"
+        for state, word in _ENDS.items()
+        if ledger[state] or state == "unreachable"
+    )
+    return (
+        f"Ledger: {ledger['messages']:,} messages to {ledger['recipients']:,} recipients: "
+        f"{ledger['acknowledged']:,} acknowledged{took}, {others}."
+    )
+
+
 def _sentences(result: dict[str, Any]) -> list[str]:
     parts = result["parts"]
     adapters = {name: values for name, values in parts.items() if name.startswith("adapter")}
@@ -292,6 +334,9 @@ def _sentences(result: dict[str, Any]) -> list[str]:
     simulation = result["simulation"]
     if simulation is not None:
         lines += [f"  {incident['summary']}" for incident in simulation["incidents"]]
+        if simulation["link"] is not None:
+            lines.append(f"  {simulation['link']['summary']}")
+    lines.append(f"  {_told(result['ledger'])}")
     dropped: dict[str, float] = {}
     for values in parts.values():
         for key, value in values.items():

@@ -7,19 +7,26 @@ import json
 import logging
 import os
 import random
-from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from mercury.client.inbox import Inbox
+from mercury.client.mediation import Mediation
+from mercury.client.reception import Reception
 from mercury.client.relay import Relay
-from mercury.client.subscriptions import ContentStream, Handler, satisfies
-from mercury.geo import contains_point
+from mercury.client.subscriptions import ContentStream, Handler
+from mercury.client.told import Told
+from mercury.config.mediator import MediatorSettings
+from mercury.config.mediator import PolicyName as Policy
+from mercury.mediator import NAMES
 from mercury.model.area import Area, Circle, Position
+from mercury.model.delivery import DeliveryState
 from mercury.model.errors import (
     MercuryError,
+    MessageError,
     NotConnectedError,
     RequestError,
     SessionRefusedError,
@@ -29,6 +36,7 @@ from mercury.model.identity import new_id
 from mercury.model.message import (
     Address,
     Attributes,
+    DeliveryPolicy,
     Event,
     Kind,
     Message,
@@ -38,9 +46,20 @@ from mercury.model.message import (
     Telemetry,
     Values,
 )
-from mercury.net import Packets, UdpEndpoint, bind_udp, parse_udp_uri, resolve
+from mercury.net import (
+    Link,
+    LinkedEndpoint,
+    Packets,
+    UdpEndpoint,
+    bind_udp,
+    link_from,
+    open_endpoint,
+    parse_udp_uri,
+    resolve,
+)
 from mercury.service.clock import epoch_us, now, now_us
 from mercury.session import (
+    AdapterAnswered,
     ClientSession,
     Delivered,
     Established,
@@ -49,11 +68,10 @@ from mercury.session import (
     SessionSettings,
     SessionState,
 )
+from mercury.wire import mercury_pb2
 
 log = logging.getLogger(__name__)
 
-_REMEMBERED_IDS = 4096
-_KEPT_ALERTS = 256
 _RETRY_S = 0.5
 _RENEW_S = 30.0
 _SOCKET_BUFFER_BYTES = 256 * 1024
@@ -81,12 +99,16 @@ class Client:
         relay_port: int | None = None,
         connect_timeout_s: float = 10.0,
         seed: int | None = None,
+        mediator: MediatorSettings | None = None,
+        groups: Iterable[str] = (),
+        link: Link | str | None = None,
     ) -> None:
         self.identity = identity
         self.address = Address.client(identity)
         self.counters: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
         self.relay: Relay | None = None
+        self.link = None if link is None else link_from(link, seed)
         self._uri = uri
         self._relay_port = relay_port
         self._connect_timeout_s = connect_timeout_s
@@ -100,19 +122,24 @@ class Client:
             telemetry=telemetry,
             epoch_us=epoch_us(),
         )
-        self.inbox = Inbox()
-        self._handlers: list[tuple[Kind | None, Handler]] = []
-        self._streams: dict[bytes, ContentStream] = {}
-        self._replies: dict[bytes, asyncio.Future[Message]] = {}
-        self._seen: set[bytes] = set()
-        self._seen_order: deque[bytes] = deque()
-        self._elsewhere: list[Delivered] = []  # alerts for an area that we are not in
+        self.session.groups.update(groups)
+        mediator = mediator or MediatorSettings()
+        self.mediation = Mediation(
+            self.session,
+            mediator.policies(),
+            ack_after_s=mediator.ack_after_s,
+            epoch_us=epoch_us(),
+            now=now,
+        )
+        self.reception = Reception(
+            self.session, self.mediation, self.counters, self.dropped, self.run
+        )
         self._established = asyncio.Event()
         self._refusal: str | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0  # what it was set for
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._endpoint: UdpEndpoint | None = None
+        self._endpoint: UdpEndpoint | LinkedEndpoint | None = None
         self._adapter = b""
 
     # Life
@@ -141,9 +168,9 @@ class Client:
         any_host = "::" if ":" in host or family.name == "AF_INET6" else "0.0.0.0"
         local = {"127.0.0.1": "127.0.0.1", "localhost": any_host}.get(host, any_host)
         sock = bind_udp(local, 0, buffer_bytes=_SOCKET_BUFFER_BYTES)
-        self._endpoint = UdpEndpoint(sock, self._on_packets)
+        self._endpoint = open_endpoint(sock, self._on_packets, self.link)
         if self._relay_port is not None:
-            self.relay = Relay(self, self._relay_port)
+            self.relay = self.reception.relay = Relay(self, self._relay_port)
             self.relay.open()
         self.session.start(now())
         self.after_session()
@@ -172,16 +199,19 @@ class Client:
             self._timer.cancel()
         self._endpoint.close()
         self._endpoint = None
-        self.inbox.close()
-        for stream in self._streams.values():
-            stream.inbox.close()
+        self.reception.close()
         tasks = self._tasks - {asyncio.current_task()}  # a handler may be the one who closes
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for reply in self._replies.values():
+        for reply in self.reception.replies.values():
             if not reply.done():
                 reply.set_exception(NotConnectedError(f"{self.identity} was closed"))
+
+    @property
+    def inbox(self) -> Inbox:
+        """What is addressed to this client and nobody has taken yet."""
+        return self.reception.inbox
 
     # Where it is
 
@@ -206,8 +236,7 @@ class Client:
         self.session.telemetry = Telemetry(
             Position(lat, lon), heading_deg, speed_mps, accuracy_m, altitude_m, now_us()
         )
-        if self._elsewhere:
-            self._look_again()
+        self.reception.moved(now_us())
         if report:
             if self.session.state is not SessionState.ESTABLISHED:
                 raise NotConnectedError(f"{self.identity} has no session now")
@@ -224,12 +253,13 @@ class Client:
         position: Place | None = None,
         priority: int = Priority.CONTENT,
         expires_in_s: float | None = None,
+        policy: Policy = "fire-and-forget",
     ) -> Message:
         """Publish content under a topic; `position` ties it to a place."""
         place = None if position is None else as_position(position)
-        return await self._say(
-            Kind.CONTENT, topic, Attributes(dict(values), place), priority, expires_in_s
-        )
+        payload = Attributes(dict(values), place)
+        message = self._message(Kind.CONTENT, topic, payload, priority, expires_in_s)
+        return await self._say(replace(message, policy=NAMES[policy]))
 
     async def sense(
         self,
@@ -241,13 +271,61 @@ class Client:
         values: Values | None = None,
         priority: int = Priority.WARNING,
         expires_in_s: float | None = None,
+        policy: Policy = "fire-and-forget",
     ) -> Message:
         """Publish an event that was sensed, by default where the client is."""
         place = self.position if position is None else as_position(position)
         telemetry = self.session.telemetry
         speed = telemetry.speed_mps if telemetry else None
         event = Event(kind, place, radius_m, speed, text, dict(values or {}))
-        return await self._say(Kind.EVENT, "", event, priority, expires_in_s)
+        message = self._message(Kind.EVENT, "", event, priority, expires_in_s)
+        return await self._say(replace(message, policy=NAMES[policy]))
+
+    async def tell(
+        self,
+        to: str | Address | Area | None,
+        values: Values,
+        *,
+        topic: str = "message",
+        within_m: float | None = None,
+        policy: Policy = "repeat",
+        priority: int = Priority.NORMAL,
+        expires_in_s: float = 600.0,
+        ordered: bool = False,
+    ) -> Told:
+        """Tell other clients: one by name, a group, those in an area, or all `within_m` of here.
+
+        What becomes of it is reported, client by client: `await told.settled()`.
+        """
+        message = self._message(
+            Kind.CONTENT, topic, Attributes(dict(values)), priority, expires_in_s
+        )
+        message = replace(
+            message,
+            destination=self._destination(to, within_m),
+            policy=NAMES[policy],
+            ordered=ordered,
+        )
+        told = Told(message)
+        self.reception.expect(told)
+        await self._say(message)
+        return told
+
+    async def taken(self, message: Message, timeout_s: float | None = None) -> DeliveryState:
+        """Wait until the adapter has a message for sure, or it is certain that it never will.
+
+        For what is worth repeating; raises TimeoutError.
+        """
+        async with asyncio.timeout(timeout_s):
+            return await self.mediation.taken(message.id)
+
+    async def join(self, *groups: str) -> None:
+        """Be in these groups, too, from now on."""
+        self.regroup(joined=groups)
+
+    async def leave(self, *groups: str) -> None:
+        """Be in these groups no more."""
+        self.regroup(left=groups)
 
     async def subscribe(
         self,
@@ -265,11 +343,11 @@ class Client:
         content_filter = compile_filter(where)
         wish = Subscription(new_id(), topic, where, near_m)
         stream = ContentStream(wish, content_filter, self._unsubscribe, handler)
-        self._streams[wish.id] = stream
+        self.reception.streams[wish.id] = stream
         try:
             await self._confirm(self._message(Kind.SUBSCRIBE, topic, wish), timeout_s)
         except BaseException:
-            self._streams.pop(wish.id, None)
+            self.reception.streams.pop(wish.id, None)
             raise
         return stream
 
@@ -313,19 +391,44 @@ class Client:
         """Decorate a function, plain or async, that is to be called with messages of a kind."""
 
         def register(handler: AnyHandler) -> AnyHandler:
-            self._handlers.append((kind, handler))
+            self.reception.handlers.append((kind, handler))
             return handler
 
         return register
 
     # Inside
 
-    async def _say(
-        self, kind: Kind, topic: str, payload: Payload, priority: int, expires_in_s: float | None
-    ) -> Message:
-        message = self._message(kind, topic, payload, priority, expires_in_s)
-        await self.send(message)
+    async def _say(self, message: Message) -> Message:
+        if self.mediation.post(message):
+            self.counters["sent"] += 1
+            self.after_session()
+        else:
+            await self.send(message)
         return message
+
+    def regroup(self, joined: Iterable[str] = (), left: Iterable[str] = ()) -> None:
+        """Change the groups the client is in; the adapter hears of it for sure."""
+        self.session.groups.difference_update(left)
+        self.session.groups.update(joined)
+        message = self._message(Kind.GROUPS, "", None)
+        self.mediation.post(
+            replace(message, policy=DeliveryPolicy.CRITICAL),
+            mercury_pb2.Envelope(groups=sorted(self.session.groups)).SerializeToString(),
+        )
+        self.after_session()
+
+    def _destination(self, to: str | Address | Area | None, within_m: float | None) -> Address:
+        if within_m is not None:
+            if to is not None or self.position is None:
+                raise MessageError("`within_m` is around this client's position, and for all there")
+            return Address.to_area(Area(Circle(self.position, within_m)))
+        if isinstance(to, Area):
+            return Address.to_area(to)
+        if isinstance(to, str):
+            return Address.client(to)
+        if to is None:
+            raise MessageError("whom to tell? A name, an Address, an Area, or within_m")
+        return to
 
     def _message(
         self,
@@ -356,7 +459,7 @@ class Client:
 
     async def _ask(self, message: Message, timeout_s: float, retry_s: float | None) -> Message:
         reply: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        self._replies[message.id] = reply
+        self.reception.replies[message.id] = reply
         try:
             async with asyncio.timeout(timeout_s):
                 while True:
@@ -368,10 +471,10 @@ class Client:
             what = message.topic or message.kind.name.lower()
             raise RequestError(f"no reply to {what!r} within {timeout_s:g} s") from None
         finally:
-            self._replies.pop(message.id, None)
+            self.reception.replies.pop(message.id, None)
 
     async def _unsubscribe(self, wish: Subscription) -> None:
-        if self._streams.pop(wish.id, None):
+        if self.reception.streams.pop(wish.id, None):
             self.forget(wish)
 
     def forget(self, wish: Subscription) -> None:
@@ -393,23 +496,29 @@ class Client:
             event = session.events.popleft()
             match event:
                 case Delivered():
-                    self._deliver(event)
+                    self.reception.deliver(event, now_us())
+                case AdapterAnswered():
+                    self.mediation.answered(event)
                 case Established():
                     self._refusal = None
+                    self.mediation.connected()
                     self._established.set()
                     self._renew_subscriptions()
                 case Lost():
                     log.info("%s lost its session (%s)", self.identity, event.reason)
+                    self.mediation.disconnected()
                     self._established.clear()
                 case Refused():
                     self._refusal = event.reason
+        self.mediation.work()
         if session.outbox and self._endpoint is not None:
             self._endpoint.send([(packet, self._adapter) for packet in session.outbox])
             session.outbox.clear()
         self._set_timer()
 
     def _set_timer(self) -> None:
-        due = self.session.next_timer()
+        times = (self.session.next_timer(), self.mediation.next_timer())
+        due = min((at for at in times if at is not None), default=None)
         if self._timer is not None:
             if due is not None and self._timer_due <= due:
                 return  # wakes early enough, and then sets the timer anew
@@ -426,11 +535,11 @@ class Client:
         self.after_session()
 
     def _renew_subscriptions(self) -> None:
-        wishes = [stream.wish for stream in self._streams.values()]
+        wishes = [stream.wish for stream in self.reception.streams.values()]
         if self.relay is not None:
             wishes += self.relay.wishes()
         for wish in wishes:
-            self._run(self._renew(wish))
+            self.run(self._renew(wish))
 
     async def _renew(self, wish: Subscription) -> None:
         try:
@@ -438,93 +547,11 @@ class Client:
         except MercuryError as error:
             log.warning("%s could not renew %r: %s", self.identity, wish.topic, error)
 
-    def _deliver(self, delivered: Delivered) -> None:
-        message = delivered.message
-        if self._was_seen(message.id):
-            self.dropped["repeated"] += 1
-            return
-        time_us = now_us()
-        if message.expired(time_us):
-            self.dropped["expired"] += 1
-            return
-        if not self._concerns_me(message, time_us):
-            if message.expires_us and len(self._elsewhere) < _KEPT_ALERTS:
-                # The adapter saw us inside and will not send it again: should we come back.
-                self._elsewhere.append(delivered)
-            else:
-                self.dropped["outside-area"] += 1
-            return
-        self._hand_over(message, delivered.body)
-
-    def _look_again(self) -> None:
-        """Deliver alerts that did not concern us where we were, and do so here."""
-        kept, self._elsewhere = self._elsewhere, []
-        time_us = now_us()
-        for delivered in kept:
-            if delivered.message.expired(time_us):
-                self.dropped["outside-area"] += 1
-            elif self._concerns_me(delivered.message, time_us):
-                self._hand_over(delivered.message, delivered.body)
-            else:
-                self._elsewhere.append(delivered)
-
-    def _hand_over(self, message: Message, body: bytes) -> None:
-        self.counters["received"] += 1
-        if self.relay is not None:
-            self.relay.deliver(message, body)
-        if message.kind is Kind.REPLY:
-            waiting = self._replies.get(message.correlation)
-            if waiting is not None and not waiting.done():
-                waiting.set_result(message)
-        elif message.kind is Kind.CONTENT:
-            for stream in self._streams.values():
-                if satisfies(message, stream.wish, stream.filter, self.position):
-                    if stream.handler is not None:
-                        self._call(stream.handler, message)
-                    else:
-                        stream.inbox.put(message)
-        else:
-            self.inbox.put(message)
-        for kind, handler in self._handlers:
-            if kind is None or kind is message.kind:
-                self._call(handler, message)
-
-    def _concerns_me(self, message: Message, time_us: int) -> bool:
-        # Mercury §4.2: the endpoint checks its own position against the area.
-        area, telemetry = message.destination.area, self.session.telemetry
-        if area is None or telemetry is None:
-            return True
-        here = telemetry.position
-        return contains_point(area, here.lat, here.lon, telemetry.heading_deg, time_us)
-
-    def _was_seen(self, id: bytes) -> bool:
-        if id in self._seen:
-            return True
-        self._seen.add(id)
-        self._seen_order.append(id)
-        if len(self._seen_order) > _REMEMBERED_IDS:
-            self._seen.discard(self._seen_order.popleft())
-        return False
-
-    def _call(self, handler: Handler, message: Message) -> None:
-        try:
-            result = handler(message)
-        except Exception:
-            log.exception("a handler of %s failed", self.identity)
-            return
-        if result is not None:
-            self._run(self._guard(result))
-
-    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something beside the rest, until the client is closed."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    async def _guard(self, work: Awaitable[None]) -> None:
-        try:
-            await work
-        except Exception:
-            log.exception("a handler of %s failed", self.identity)
 
 
 def as_position(place: Place) -> Position:
@@ -542,6 +569,9 @@ def connect(
     settings: SessionSettings | None = None,
     relay_port: int | None = None,
     connect_timeout_s: float = 10.0,
+    mediator: MediatorSettings | None = None,
+    groups: Iterable[str] = (),
+    link: Link | str | None = None,
 ) -> Client:
     """Connect to an adapter, or to a client's relay: `async with connect(...) as client`.
 
@@ -550,6 +580,9 @@ def connect(
         identity: the client's name, unique among all clients.
         position: where it is, a Position or (lat, lon). An application behind a relay has none.
         relay_port: listen there on loopback for local applications; 0 takes a free port.
+        mediator: how much trouble which message is worth.
+        groups: the groups it is in; `join` and `leave` change them.
+        link: for trials, a lossy link that everything goes through, such as "cellular,loss=0.1".
     """
     return Client(
         uri,
@@ -560,4 +593,7 @@ def connect(
         settings=settings,
         relay_port=relay_port,
         connect_timeout_s=connect_timeout_s,
+        mediator=mediator,
+        groups=groups,
+        link=link,
     )

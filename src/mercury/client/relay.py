@@ -8,21 +8,26 @@ all of them, replies the one that asked, content those whose subscription it sat
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import secrets
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mercury.client.subscriptions import satisfies
+from mercury.mediator import Arrival, Incoming
+from mercury.model.delivery import Deliveries, DeliveryState
 from mercury.model.errors import (
     FilterError,
+    MessageError,
     MessageTooLargeError,
     NotConnectedError,
     PacketError,
 )
 from mercury.model.filter import Filter, compile_filter
-from mercury.model.message import Kind, Message, Priority, Subscription
+from mercury.model.message import AddressKind, Kind, Message, Priority, Subscription
 from mercury.net import Packets, UdpEndpoint, bind_udp
 from mercury.service.clock import epoch_us, now
 from mercury.session import AdapterSessions, Closed, Opened, Received, Session, SessionSettings
@@ -36,6 +41,7 @@ log = logging.getLogger(__name__)
 
 _TICK_S = 0.1
 _MAX_OPEN_REQUESTS = 10_000
+_ANSWERED = (Kind.REQUEST, Kind.SUBSCRIBE, Kind.UNSUBSCRIBE)
 
 
 class Relay:
@@ -53,6 +59,8 @@ class Relay:
         # message id -> the application that waits for the reply
         self._requests: OrderedDict[bytes, str] = OrderedDict()
         self._wishes: dict[str, dict[bytes, tuple[Subscription, Filter]]] = {}
+        self._groups: dict[str, set[str]] = {}  # that the applications want the client to be in
+        self._incoming = Incoming()
 
     @property
     def port(self) -> int:
@@ -83,7 +91,10 @@ class Relay:
         if message.kind is Kind.REPLY:
             app = self._requests.pop(message.correlation, None)
             sessions = [table.by_identity.get(app)] if app is not None else []
-        elif message.kind is Kind.CONTENT:
+        elif isinstance(message.payload, Deliveries):
+            app = self._requests.get(message.payload.message)
+            sessions = [table.by_identity.get(app)] if app is not None else []
+        elif message.kind is Kind.CONTENT and message.destination.kind is AddressKind.BROKER:
             here = self._client.position
             sessions = [
                 table.by_identity.get(app)
@@ -110,9 +121,11 @@ class Relay:
             event = self.sessions.receive(data, address, time)
             try:
                 if isinstance(event, Received):
-                    self._pass_on(event.session, from_envelope(event.envelope))
+                    self._on_received(event, time)
                 elif isinstance(event, Closed) or (isinstance(event, Opened) and event.replaced):
-                    self._forget_wishes(event.session.identity)
+                    self._forget(event.session.identity)
+                if isinstance(event, Opened) and event.envelope.groups:
+                    self._set_groups(event.session.identity, event.envelope.groups)
             except PacketError as error:
                 self.sessions.dropped[error.reason] += 1
             except FilterError:
@@ -123,9 +136,45 @@ class Relay:
                 self.sessions.dropped["not-connected"] += 1
         self._flush()
 
+    def _on_received(self, event: Received, time: float) -> None:
+        message, session = from_envelope(event.envelope), event.session
+        if event.wants_receipt:
+            arrival = self._incoming.receive(
+                session.identity, message.id, time, acknowledge=True, answer=False
+            )
+            if arrival is not Arrival.NEW:
+                return  # it is answered when the adapter has answered
+        if message.kind is Kind.GROUPS:
+            self._set_groups(session.identity, event.envelope.groups)
+        else:
+            self._pass_on(session, message)
+        if event.wants_receipt:
+            self._client.run(self._answer(session, message))
+
+    async def _answer(self, session: Session, message: Message) -> None:
+        """Tell an application what became of what it said, once the adapter has told us."""
+        state = DeliveryState.ACKNOWLEDGED
+        with contextlib.suppress(MessageError):  # nobody is asked: passed on is all we know
+            state = await self._client.mediation.taken(message.id)
+        if self.sessions.table.by_identity.get(session.identity) is session:
+            taken = state is DeliveryState.ACKNOWLEDGED
+            received = [message.id] if taken else []
+            refused = [] if taken else [(message.id, state.label)]
+            time = now()
+            body = self.sessions.receipt_body(received, refused, time)
+            packet = self.sessions.packet(session, Kind.RECEIPT, Priority.REPLY, body, time)
+            self._send([(packet, session.address)])
+
+    def _set_groups(self, app: str, groups: Iterable[str]) -> None:
+        before = set().union(*self._groups.values())
+        self._groups[app] = set(groups)
+        after = set().union(*self._groups.values())
+        if before != after:
+            self._client.regroup(joined=after - before, left=before - after)
+
     def _pass_on(self, session: Session, message: Message) -> None:
         app = session.identity
-        if message.kind in (Kind.REQUEST, Kind.SUBSCRIBE, Kind.UNSUBSCRIBE):
+        if message.kind in _ANSWERED or message.destination.kind is not AddressKind.BROKER:
             self._requests[message.id] = app
             if len(self._requests) > _MAX_OPEN_REQUESTS:
                 self._requests.popitem(last=False)
@@ -138,18 +187,20 @@ class Relay:
                 wishes[wish.id] = (wish, compile_filter(wish.filter))
         # The adapter knows the client, not the application behind it.
         mine = replace(message, source=self._client.address, session=b"")
-        self._client.session.send_body(mine.kind, mine.priority, encode(mine))
+        if not self._client.mediation.post(mine):
+            self._client.session.send_body(mine.kind, mine.priority, encode(mine))
         self._client.counters["relayed"] += 1
         self._client.after_session()
 
-    def _forget_wishes(self, app: str) -> None:
+    def _forget(self, app: str) -> None:
+        self._set_groups(app, ())
         for wish, _ in self._wishes.pop(app, {}).values():
             self._client.forget(wish)
 
     def _tick(self) -> None:
         time = now()
         for closed in self.sessions.handle_timer(time):
-            self._forget_wishes(closed.session.identity)
+            self._forget(closed.session.identity)
         due = self.sessions.heartbeats_due(time)
         if len(due):
             body = self.sessions.heartbeat_body(time)

@@ -2,6 +2,7 @@
 
 from mercury.config.detection import CongestionSettings, DetectionSettings, KindSettings
 from mercury.config.loading import load_settings
+from mercury.config.moos import MoosSettings
 from mercury.config.report import Setting, describe, to_toml
 from mercury.config.settings import (
     AdapterSettings,
@@ -12,8 +13,8 @@ from mercury.config.settings import (
     PipelineSettings,
     SessionSettings,
     Settings,
-    SimSettings,
 )
+from mercury.config.simulation import SimSettings
 
 __all__ = [
     "AdapterSettings",
@@ -24,6 +25,7 @@ __all__ = [
     "DetectionSettings",
     "KindSettings",
     "LogSettings",
+    "MoosSettings",
     "PipelineSettings",
     "SessionSettings",
     "Setting",

@@ -9,7 +9,10 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from mercury.config.detection import DetectionSettings
+from mercury.config.mediator import MediatorSettings
+from mercury.config.moos import MoosSettings
 from mercury.config.section import Section
+from mercury.config.simulation import SimSettings
 
 Origin = Literal["default", "file", "environment", "flag"]
 
@@ -190,6 +193,13 @@ class PipelineSettings(Section):
         default=True,
         description="Whether what Java needs for a quicker start is kept, once, in the background",
     )
+    ledger: bool = Field(
+        default=True,
+        description="Whether what became of messages is added up in the stored tables",
+    )
+    ledger_interval_s: float = Field(
+        default=30.0, gt=0, description="Messages that are over enter the ledger so often"
+    )
     metrics_port: int | None = Field(
         default=None,
         ge=0,
@@ -211,20 +221,6 @@ class ClientSettings(Section):
         le=65535,
         description="Loopback UDP port for local applications; none opens none",
     )
-
-
-class SimSettings(Section):
-    vehicles: int = Field(default=100, ge=1, description="Vehicles that drive")
-    seed: int = Field(default=1, ge=0, description="Same seed, same traffic")
-    report_interval_s: float = Field(default=1.0, gt=0, description="A vehicle reports so often")
-    origin_lat: float = Field(
-        default=40.7608, ge=-90, le=90, description="Latitude of the city's origin"
-    )
-    origin_lon: float = Field(
-        default=-111.8910, ge=-180, le=180, description="Longitude of the city's origin"
-    )
-    width_m: float = Field(default=4000.0, gt=0, description="Extent of the city to the east")
-    height_m: float = Field(default=4000.0, gt=0, description="Extent of the city to the north")
 
 
 class LogSettings(Section):
@@ -259,6 +255,9 @@ class Settings(BaseSettings):
     adapter: AdapterSettings = Field(
         default_factory=AdapterSettings, description="Where moving things meet the bus"
     )
+    mediator: MediatorSettings = Field(
+        default_factory=MediatorSettings, description="Delivery over links that lose"
+    )
     broker: BrokerSettings = Field(
         default_factory=BrokerSettings, description="Immediate decisions"
     )
@@ -271,6 +270,9 @@ class Settings(BaseSettings):
     sim: SimSettings = Field(default_factory=SimSettings, description="A city to try it in")
     detection: DetectionSettings = Field(
         default_factory=DetectionSettings, description="What is found in many messages"
+    )
+    moos: MoosSettings = Field(
+        default_factory=MoosSettings, description="A MOOS community, bridged to others"
     )
     log: LogSettings = Field(default_factory=LogSettings, description="What is written to stderr")
 

@@ -7,6 +7,7 @@ MercuryError
 ├── MessageError                a message that cannot be built or sent
 │   └── MessageTooLargeError    would not fit in one UDP packet
 ├── PacketError                 a packet that is not ours; carries the reason it is counted under
+├── MoosError                   a text or datagram of MOOS that is none; carries the reason as well
 ├── SessionError
 │   ├── NotConnectedError       the client has no session now
 │   └── SessionRefusedError     the adapter said no; carries its reason
@@ -65,6 +66,14 @@ class PacketError(MercuryError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
+        self.reason = reason
+
+
+class MoosError(MercuryError, ValueError):
+    """A text or datagram of MOOS that does not hold; `reason` is what it is counted under."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
         self.reason = reason
 
 

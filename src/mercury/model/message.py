@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
 from mercury.model.area import Area, Position
+from mercury.model.delivery import Deliveries
 from mercury.model.errors import MessageError
 from mercury.model.identity import new_id
 
@@ -28,6 +29,8 @@ class Kind(IntEnum):
     REPORT = 4
     CLOSE = 5
     REFUSE = 6
+    RECEIPT = 7
+    GROUPS = 8
     EVENT = 16
     ALERT = 17
     REQUEST = 18
@@ -179,7 +182,7 @@ class Grant:
     adapter: str = ""
 
 
-Payload = Telemetry | Event | Attributes | Subscription | Grant | None
+Payload = Telemetry | Event | Attributes | Subscription | Grant | Deliveries | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +202,7 @@ class Message:
     correlation: bytes = b""
     policy: DeliveryPolicy = DeliveryPolicy.FIRE_AND_FORGET
     sequence: int = 0
+    ordered: bool = False  # messages of its source arrive in the order of sending
     auth: bytes = b""
     version: int = VERSION
     unknown: bytes = b""  # fields of a newer version, kept as they came

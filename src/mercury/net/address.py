@@ -31,10 +31,12 @@ def parse_udp_uri(uri: str) -> tuple[str, int]:
     return host, port
 
 
-def resolve(host: str, port: int) -> tuple[socket.AddressFamily, bytes]:
-    """Return the family and raw sockaddr of a host's first UDP address."""
+def resolve(
+    host: str, port: int, wanted: int = socket.AF_UNSPEC
+) -> tuple[socket.AddressFamily, bytes]:
+    """Return the family and raw sockaddr of a host's first UDP address, of a family if wanted."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+        found = socket.getaddrinfo(host, port, wanted, socket.SOCK_DGRAM)
     except OSError as error:
         raise ConfigurationError(f"cannot find the address of host {host!r}: {error}") from None
     family, _, _, _, address = found[0]

@@ -1,4 +1,4 @@
-"""What events and alerts say, as rows of the stored tables; poison is named, never raised."""
+"""What messages say, as rows of the stored tables; poison is named, never raised."""
 
 from __future__ import annotations
 
@@ -14,19 +14,29 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from mercury.geo.outline import bounding_circle
+from mercury.mediator import NAMES
 from mercury.model import topics
+from mercury.model.delivery import DeliveryState
 from mercury.model.errors import AreaError, PacketError
 from mercury.model.geojson import area_to_geojson
-from mercury.model.message import Value
-from mercury.pipeline.history_schemas import ALERT_COLUMNS, EVENT_COLUMNS, ORIGIN, joined
+from mercury.model.message import Kind, Value
+from mercury.pipeline.history_schemas import (
+    ALERT_COLUMNS,
+    DELIVERY_COLUMNS,
+    EVENT_COLUMNS,
+    ORIGIN,
+    joined,
+)
 from mercury.wire import mercury_pb2 as pb
 from mercury.wire import parse
 from mercury.wire.areas import area_from_pb
 from mercury.wire.codec import values_from_pb
+from mercury.wire.deliveries import deliveries_from_pb
 from mercury.wire.records import POSITION, read_place
 
 Said = dict[str, Any]
 RowsOf = Callable[[pa.Table], pa.Table]
+_POLICIES = {int(strength): name for name, strength in NAMES.items()}
 _PROBLEM = StructType([StructField("problem", StringType())])
 
 
@@ -38,6 +48,11 @@ def read_events(records: pa.Table) -> pa.Table:
 def read_alerts(records: pa.Table) -> pa.Table:
     """Records of the alert topics as rows; `problem` says why one is none."""
     return _read_rows(read_alert, ALERT_COLUMNS, records)
+
+
+def read_deliveries(records: pa.Table) -> pa.Table:
+    """Records of `deliveries` as rows; `problem` says why one is none."""
+    return _read_rows(read_receipts, DELIVERY_COLUMNS, records)
 
 
 def read_event(topic: str, position: bytes | None, value: bytes) -> Said:
@@ -69,11 +84,15 @@ def read_event(topic: str, position: bytes | None, value: bytes) -> Said:
 def read_alert(topic: str, position: bytes | None, value: bytes) -> Said:
     """The columns of an alert, but for its time."""
     envelope = parse(value)
-    event = envelope.event if envelope.WhichOneof("payload") == "event" else None
+    payload = envelope.WhichOneof("payload")
+    event = envelope.event if payload == "event" else None
+    # Clients tell each other content, of which a word may be the text.
+    said = event if event is not None else envelope.attributes
     lat = lon = None
-    if event is not None and event.HasField("position"):
-        lat, lon = event.position.lat, event.position.lon
+    if said.HasField("position"):
+        lat, lon = said.position.lat, said.position.lon
     shown = None
+    ends = [envelope.expires_us]
     if envelope.destination.WhichOneof("target") == "area":
         try:
             area = area_from_pb(envelope.destination.area)
@@ -82,9 +101,16 @@ def read_alert(topic: str, position: bytes | None, value: bytes) -> Said:
         centre = bounding_circle(area.shape).center
         lat, lon = centre.lat, centre.lon
         shown = json.dumps(area_to_geojson(area), separators=(",", ":"))
+        ends.append(area.valid_until_us or 0)
+    kind = _kind(envelope.kind)
     return {
         "id": _id(envelope.id),
-        "kind": event.kind if event is not None else None,
+        "kind": (event.kind if event is not None else "") or kind,
+        "message_kind": kind,
+        "subject": envelope.topic or None,
+        "policy": _POLICIES.get(envelope.policy),
+        "sent_us": _instant(envelope.sent_us),
+        "ends_us": min((end for end in map(_instant, ends) if end), default=None),
         "priority": envelope.priority,
         "source": _address(envelope.source),
         "destination": _address(envelope.destination),
@@ -92,7 +118,23 @@ def read_alert(topic: str, position: bytes | None, value: bytes) -> Said:
         "correlation": _id(envelope.correlation) if envelope.correlation else None,
         "area": shown,
         **_on_earth(lat, lon),
-        **(_words(event) if event is not None else {}),
+        **_words(said),
+    }
+
+
+def read_receipts(topic: str, position: bytes | None, value: bytes) -> Said:
+    """The columns of receipts, but for their time."""
+    envelope = parse(value)
+    if envelope.WhichOneof("payload") != "deliveries":
+        raise PacketError("no-receipts")
+    found = deliveries_from_pb(envelope.deliveries)
+    return {
+        "message": _id(found.message),
+        "source": found.source or None,
+        "kind": _kind(found.kind),
+        "adapter": envelope.source.adapter or None,
+        "recipients": len(found.rows),
+        "waiting": sum(row.state is DeliveryState.WAITING for row in found.rows),
     }
 
 
@@ -104,10 +146,18 @@ def _on_earth(lat: float | None, lon: float | None) -> Said:
     return {"lat": lat, "lon": lon}
 
 
-def _words(event: pb.Event) -> Said:
-    values = {key: _plain(value) for key, value in values_from_pb(event.values).items()}
+def _words(told: pb.Event | pb.Attributes) -> Said:
+    values = {key: _plain(value) for key, value in values_from_pb(told.values).items()}
     said = json.dumps(values, separators=(",", ":"), sort_keys=True) if values else None
-    return {"text": event.text or None, "values": said}
+    text = told.text if isinstance(told, pb.Event) else values.get("text")
+    return {"text": text if isinstance(text, str) and text else None, "values": said}
+
+
+def _kind(number: int) -> str | None:
+    try:
+        return Kind(number).name.lower()
+    except ValueError:
+        return None
 
 
 def _plain(value: Value) -> Value | None:

@@ -10,8 +10,9 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -77,9 +78,37 @@ class HistoryFolder:
 
     def read_files(self, spark: SparkSession, table: str, files: list[Path]) -> DataFrame:
         """The rows of some of a table's files."""
+        if not files:
+            return spark.createDataFrame([], TABLES[table].schema)
         reader = spark.read.schema(TABLES[table].schema)
         reader = reader.option("basePath", _uri(self.path / table))
         return reader.parquet(*map(_uri, files))
+
+    @contextmanager
+    def at_rest(self) -> Iterator[None]:
+        """Nothing comes or goes meanwhile: files listed now are all there are, each row once."""
+        with locked(self.path, _CHANGE):
+            self._journal.recover()
+            yield
+
+    def files(
+        self,
+        table: str,
+        first_day: str = "",
+        last_day: str = "~",
+        tiles: Iterable[str] | None = None,
+    ) -> list[Path]:
+        """A table's files, of some days and tiles."""
+        found: list[Path] = []
+        for day in self.days(table):
+            if first_day <= day <= last_day:
+                place = self.path / table / f"day={day}"
+                names = (
+                    place.glob("tile=*") if tiles is None else (place / f"tile={t}" for t in tiles)
+                )
+                for name in sorted(names):
+                    found += sorted(name.glob("[!_.]*.parquet"))
+        return found
 
     # Changing
 
@@ -106,7 +135,11 @@ class HistoryFolder:
 
     def stage(self, rows: DataFrame, staging: Path, table: str) -> None:
         """Write rows, with their day and tile, where nobody looks yet."""
-        writer = by_place(rows).write.partitionBy("day", "tile").option("compression", "zstd")
+        writer = (
+            by_place(rows, TABLES[table])
+            .write.partitionBy("day", "tile")
+            .option("compression", "zstd")
+        )
         writer.option("maxRecordsPerFile", _FILE_ROWS).parquet(_uri(staging / table))
 
     def add(self, staging: Path, names: list[str], label: str, marks: Marks) -> None:

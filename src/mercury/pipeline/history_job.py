@@ -10,6 +10,7 @@ import logging
 import uuid
 from collections import Counter
 from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -34,6 +35,11 @@ BATCH_RECORDS = 1_000_000
 COMPACT_BATCHES = 60
 COMPACT_FILES = 30
 _BATCH = "batch"
+# Kafka shares out a batch's limit among partitions, and may stay a little below it.
+_FULL = 0.9
+# What is being appended when a batch begins may be missed by it.
+_SETTLED_US = 1_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class HistoryJob:
@@ -57,6 +63,7 @@ class HistoryJob:
         self._taken = 0  # batches of this run
         self._held = ExitStack()
         self._query: StreamingQuery | None = None
+        self._until_us = 0
         self.counters: Counter[str] = Counter()  # rows by table
         self.rejected: Counter[str] = Counter()  # by reason
 
@@ -84,6 +91,25 @@ class HistoryJob:
             self._query.stop()
         self._held.close()
 
+    def stored_until_us(self, now_us: int) -> int:
+        """All that came to the bus until then is stored."""
+        query = self._query
+        if query is None:
+            return 0
+        active = query.status["isTriggerActive"]
+        progress = query.lastProgress
+        if progress is not None:
+            begun_us = _micros(progress.timestamp)
+            # A batch that was not cut short had all that was there when it began.
+            if progress.numInputRows < _FULL * self._batch_records:
+                self._until_us = max(self._until_us, begun_us - _SETTLED_US)
+            # When nothing comes there are no batches.
+            idle_us = now_us - begun_us - progress.batchDuration * 1000
+            if not active and idle_us > 2 * self._interval_s * 1e6 + _SETTLED_US:
+                quiet_us = now_us - int(2 * self._interval_s * 1e6) - _SETTLED_US
+                self._until_us = max(self._until_us, quiet_us)
+        return self._until_us
+
     def on_batch(self, frame: DataFrame, batch: int) -> None:
         rows, bad = store(frame, self.folder, f"{batch:09}-{self._run}")
         self.counters.update(rows)
@@ -94,6 +120,11 @@ class HistoryJob:
                 compact(frame.sparkSession, self.folder, least_files=COMPACT_FILES)
             except Exception as error:  # what is stored stays readable, only less quickly
                 log.warning("history was not compacted: %s", error)
+
+
+def _micros(timestamp: str) -> int:
+    """A time as Spark writes it in its progress."""
+    return (datetime.fromisoformat(timestamp) - _EPOCH) // timedelta(microseconds=1)
 
 
 def store_batch(spark: SparkSession, bus: str, folder: Path) -> Counter[str]:

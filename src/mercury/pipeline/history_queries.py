@@ -84,7 +84,8 @@ def steady(ask: Callable[[], Result]) -> Result:
         try:
             return ask()
         except Exception as error:
-            if not left or "FILE_NOT_EXIST" not in str(error):
+            gone = isinstance(error, FileNotFoundError) or "FILE_NOT_EXIST" in str(error)
+            if not left or not gone:
                 raise
     raise AssertionError
 

@@ -16,12 +16,12 @@ from pyspark.sql.types import (
 _TEXT, _WHOLE, _REAL, _BYTES = StringType(), LongType(), DoubleType(), BinaryType()
 
 
-def _columns(**types: DataType) -> StructType:
+def columns(**types: DataType) -> StructType:
     return StructType([StructField(name, type) for name, type in types.items()])
 
 
 # What the record was on the bus: with these a replay is exact.
-ORIGIN = _columns(
+ORIGIN = columns(
     topic=_TEXT,
     partition=IntegerType(),
     offset=_WHOLE,
@@ -29,12 +29,12 @@ ORIGIN = _columns(
     position=_BYTES,
     value=_BYTES,
 )
-PLACES = _columns(day=_TEXT, tile=_TEXT)  # in the folders' names
+PLACES = columns(day=_TEXT, tile=_TEXT)  # in the folders' names
 
-REPORT_COLUMNS = _columns(
+REPORT_COLUMNS = columns(
     client=_TEXT, time_us=_WHOLE, lat=_REAL, lon=_REAL, heading_deg=_REAL, speed_mps=_REAL
 )
-EVENT_COLUMNS = _columns(
+EVENT_COLUMNS = columns(
     kind=_TEXT,
     id=_TEXT,
     reporter=_TEXT,
@@ -48,14 +48,19 @@ EVENT_COLUMNS = _columns(
     text=_TEXT,
     values=_TEXT,  # JSON
 )
-ALERT_COLUMNS = _columns(
+ALERT_COLUMNS = columns(
     id=_TEXT,
-    kind=_TEXT,
+    kind=_TEXT,  # of the event that is told of; of the message, if it tells of none
+    message_kind=_TEXT,  # alert, content
+    subject=_TEXT,  # the message's own topic
     priority=IntegerType(),
+    policy=_TEXT,
     source=_TEXT,
     destination=_TEXT,
     time_us=_WHOLE,
+    sent_us=_WHOLE,
     expires_us=_WHOLE,
+    ends_us=_WHOLE,  # expiry or end of the area's validity, whichever is first
     correlation=_TEXT,
     area=_TEXT,  # GeoJSON
     lat=_REAL,  # the area's centre
@@ -63,8 +68,16 @@ ALERT_COLUMNS = _columns(
     text=_TEXT,
     values=_TEXT,  # JSON
 )
-DELIVERY_COLUMNS = _columns(recipient=_TEXT, time_us=_WHOLE, lat=_REAL, lon=_REAL)
-REJECT_COLUMNS = _columns(reason=_TEXT, time_us=_WHOLE)
+DELIVERY_COLUMNS = columns(
+    message=_TEXT,
+    source=_TEXT,
+    kind=_TEXT,
+    adapter=_TEXT,
+    time_us=_WHOLE,
+    recipients=IntegerType(),
+    waiting=IntegerType(),  # so many of them are not settled yet
+)
+REJECT_COLUMNS = columns(reason=_TEXT, time_us=_WHOLE)
 
 
 def joined(*parts: StructType) -> StructType:

@@ -20,10 +20,13 @@ from mercury.pipeline.history_schemas import (
     REPORT_COLUMNS,
     joined,
 )
+from mercury.pipeline.ledger_schemas import LEDGER_COLUMNS, OUTCOME_COLUMNS
 
 DAY_US = 86_400_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 REJECTS = "rejects"
+LEDGER = "ledger"  # what became of each message, for each of those who should have heard it
+OUTCOMES = "outcomes"  # the same added up: a row for each message
 
 
 class Table(NamedTuple):
@@ -32,11 +35,14 @@ class Table(NamedTuple):
     name: str
     topics: tuple[str, ...]
     columns: StructType
+    of_records: bool = True  # or found from them
+    order: tuple[str, ...] = ("key", "time_us", "offset")
 
     @property
     def schema(self) -> StructType:
         """The columns as a reader sees them, those in the folders' names last."""
-        return joined(self.columns, ORIGIN, PLACES)
+        origin = (ORIGIN,) if self.of_records else ()
+        return joined(self.columns, *origin, PLACES)
 
 
 TABLES = {
@@ -47,15 +53,16 @@ TABLES = {
         Table("alerts", topics.ALERTS, ALERT_COLUMNS),
         Table("deliveries", (topics.DELIVERIES,), DELIVERY_COLUMNS),
         Table(REJECTS, (), REJECT_COLUMNS),
+        Table(LEDGER, (), LEDGER_COLUMNS, of_records=False, order=("message", "client")),
+        Table(OUTCOMES, (), OUTCOME_COLUMNS, of_records=False, order=("message",)),
     )
 }
 TOPICS = tuple(topic for table in TABLES.values() for topic in table.topics)
 
 
-def by_place(rows: DataFrame) -> DataFrame:
+def by_place(rows: DataFrame, table: Table) -> DataFrame:
     """Rows in the order in which they are written: one task a partition, one vehicle together."""
-    order = ("day", "tile", "key", "time_us", "offset")
-    return rows.repartition("day", "tile").sortWithinPartitions(*order)
+    return rows.repartition("day", "tile").sortWithinPartitions("day", "tile", *table.order)
 
 
 def of_topics(names: tuple[str, ...]) -> Column:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from mercury.pipeline.history_decoding import RowsOf, read_alerts, read_events
+from mercury.pipeline.history_decoding import RowsOf, read_alerts, read_deliveries, read_events
 from mercury.pipeline.history_journal import Marks
 from mercury.pipeline.history_schemas import ORIGIN
 from mercury.pipeline.history_tables import DAY_US, REJECTS, TABLES, Table, day_of
@@ -58,7 +58,7 @@ def write(
     bad: list[pa.Table] = []
     for table in TABLES.values():
         own = records.filter(_of_topics(records, table))
-        if table.name == REJECTS or not own.num_rows:
+        if not own.num_rows:
             continue
         rows = _READERS[table.name](own)
         told.append(_spans(table, rows))
@@ -93,23 +93,11 @@ def _read_reports(records: pa.Table) -> pa.Table:
     return records.append_column("client", texts).append_column("problem", problem)
 
 
-def _read_deliveries(records: pa.Table) -> pa.Table:
-    """Records of `deliveries` as rows: whatever they say, it is kept."""
-    _, texts = _texts(records.column("key"))
-    off_earth = _off_earth(records)
-    for name in ("lat", "lon"):
-        at = records.column_names.index(name)
-        known = pc.if_else(off_earth, pa.scalar(None, pa.float64()), records.column(name))
-        records = records.set_column(at, name, known)
-    records = records.append_column("recipient", texts)
-    return records.append_column("problem", pa.nulls(records.num_rows, pa.string()))
-
-
 _READERS: dict[str, RowsOf] = {
     "reports": _read_reports,
     "events": read_events,
     "alerts": read_alerts,
-    "deliveries": _read_deliveries,
+    "deliveries": read_deliveries,
 }
 
 

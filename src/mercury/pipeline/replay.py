@@ -69,7 +69,8 @@ def recorded(
         within(folder.read(spark, table, *days), from_us, to_us)
         .where(of_topics(names))
         .select(*_COLUMNS, "offset", "partition")
-        for table in TABLES
+        for table, one in TABLES.items()
+        if one.of_records
     ]
     return reduce(DataFrame.unionByName, parts).orderBy(*_ORDER).select(*_COLUMNS)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -26,6 +28,8 @@ from mercury.pipeline.core_job import CoreJob
 from mercury.pipeline.event_job import EventJob
 from mercury.pipeline.history_job import HistoryJob
 from mercury.pipeline.history_journal import locked
+from mercury.pipeline.ledger_job import NAME as LEDGER_POOL
+from mercury.pipeline.ledger_job import LedgerJob
 from mercury.pipeline.schemas import RECORD
 from mercury.pipeline.session import start_session, submitted
 from mercury.pipeline.sources import spark_settings
@@ -65,7 +69,11 @@ class Pipeline(Service):
         self._jobs: list[CoreJob] = []
         self._history: HistoryJob | None = None
         self.stage = ""  # of the start
+        self._ledger: LedgerJob | None = None
+        # A thread of its own: Spark's scheduler goes by threads.
+        self._ledger_thread = ThreadPoolExecutor(1, "ledger")
         self._queries: dict[str, StreamingQuery] = {}
+        self._leaving = threading.Event()
         self._held = ExitStack()  # the checkpoint is ours
 
     def statistics(self) -> Statistics:
@@ -80,6 +88,9 @@ class Pipeline(Service):
                 {f"history-{reason}": n for reason, n in self._history.rejected.items()}
             )
         gauges: dict[str, float] = {}
+        if self._ledger is not None:
+            counters.update(self._ledger.counters)
+            gauges["ledger_waiting"] = self._ledger.waiting
         for job in self._jobs:
             gauges |= {f"{job.name}_lag": job.lag, f"{job.name}_position": job.position}
         return Statistics(gauges=gauges, counters=dict(counters), dropped=dropped)
@@ -111,6 +122,12 @@ class Pipeline(Service):
             query = await asyncio.to_thread(self._history.start, self._spark, self._bus_uri)
             self._queries["history"] = query
             log.info("job history runs")
+            if self.settings.ledger:
+                # On one machine it takes one core at a time, and leaves the others to detection.
+                tasks = 1 if self.settings.spark_master.startswith("local") else None
+                self._ledger = LedgerJob(folder, tasks=tasks)
+                self._ledger.start()
+                self.spawn(self._keep_ledger(self._ledger, self._history))
         self.spawn(self._watch())
         local = self.settings.spark_master.startswith("local") and not submitted()
         if self.settings.share_classes and local:
@@ -140,6 +157,8 @@ class Pipeline(Service):
 
     async def _stop(self) -> None:
         try:
+            if self._ledger is not None:
+                await asyncio.to_thread(self._end_ledger)
             await asyncio.to_thread(_finish, list(self._queries.values()))
             if self._history is not None:
                 await asyncio.to_thread(self._history.stop)
@@ -158,6 +177,39 @@ class Pipeline(Service):
             raise JobFailedError(f"Spark does not answer: {error}") from error
         except BusError as error:
             raise JobFailedError(f"the bus does not take what was found: {error}") from error
+
+    async def _keep_ledger(self, ledger: LedgerJob, history: HistoryJob) -> None:
+        """Enter what is over, and fail loudly if it does not add up."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(self.settings.ledger_interval_s)
+            try:
+                await loop.run_in_executor(self._ledger_thread, self._enter, ledger, history)
+            except JobFailedError:
+                raise  # with a sentence of its own
+            except Exception as error:
+                if self._leaving.is_set():
+                    return  # it was cut short
+                why = str(error).split("\n", 1)[0]
+                raise JobFailedError(f"the ledger job ended: {why}") from error
+
+    def _enter(self, ledger: LedgerJob, history: HistoryJob) -> None:
+        assert self._spark is not None
+        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", LEDGER_POOL)
+        self._spark.sparkContext.setJobGroup(LEDGER_POOL, "the ledger", interruptOnCancel=True)
+        while not self._leaving.is_set():
+            done = ledger.run(self._spark, history.stored_until_us(now_us()))
+            if not done.messages:
+                return
+
+    def _end_ledger(self) -> None:
+        """What is cut short is done again by the next."""
+        assert self._ledger is not None
+        self._leaving.set()
+        if self._spark is not None:
+            self._spark.sparkContext.cancelJobGroup(LEDGER_POOL)
+        self._ledger_thread.shutdown(wait=True, cancel_futures=True)
+        self._ledger.stop()
 
     async def _tend(self) -> None:
         """Judge ended intervals, and fail with a query."""

@@ -20,12 +20,17 @@ _TIMEOUT_S = 5.0
 class MetricsServer:
     """A very small HTTP server for two read-only pages."""
 
-    def __init__(self, part: str, statistics: Callable[[], Statistics]) -> None:
+    def __init__(
+        self,
+        part: str,
+        statistics: Callable[[], Statistics],
+        more: Callable[[], Iterable[Metric]] = tuple,
+    ) -> None:
         self.ready = False  # whether the service has started
         self._part = part
         self._statistics = statistics
         self._registry = CollectorRegistry()
-        self._registry.register(_ServiceCollector(part, statistics))
+        self._registry.register(_ServiceCollector(part, statistics, more))
         self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int) -> None:
@@ -84,9 +89,15 @@ class MetricsServer:
 
 
 class _ServiceCollector(Collector):
-    def __init__(self, part: str, statistics: Callable[[], Statistics]) -> None:
+    def __init__(
+        self,
+        part: str,
+        statistics: Callable[[], Statistics],
+        more: Callable[[], Iterable[Metric]],
+    ) -> None:
         self._part = part
         self._statistics = statistics
+        self._more = more
 
     def collect(self) -> Iterable[Metric]:
-        return self._statistics().metrics(self._part)
+        return (*self._statistics().metrics(self._part), *self._more())

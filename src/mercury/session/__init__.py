@@ -2,12 +2,14 @@
 
 from mercury.session.adapter_side import (
     AdapterSessions,
+    Answered,
     Closed,
     Opened,
     Received,
     Reported,
     SessionEvent,
 )
+from mercury.session.client_side import Answered as AdapterAnswered
 from mercury.session.client_side import (
     ClientEvent,
     ClientSession,
@@ -21,7 +23,9 @@ from mercury.session.settings import SessionSettings
 from mercury.session.table import Session, SessionTable
 
 __all__ = [
+    "AdapterAnswered",
     "AdapterSessions",
+    "Answered",
     "ClientEvent",
     "ClientSession",
     "Closed",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,16 @@ from mercury.session.settings import SessionSettings
 from mercury.session.table import Session, SessionTable
 from mercury.wire import mercury_pb2 as pb
 from mercury.wire.codec import encode, parse
-from mercury.wire.packet import HEADER_BYTES, NO_TOKEN, TOKEN_BYTES, pack, read_header
+from mercury.wire.packet import (
+    CARRIES_RECEIPTS,
+    FLAGS_AT,
+    HEADER_BYTES,
+    NO_TOKEN,
+    TOKEN_BYTES,
+    pack,
+    read_header,
+    wants_receipt,
+)
 from mercury.wire.records import place_header
 
 MAX_IDENTITY_BYTES = 128
@@ -25,9 +34,13 @@ _MAX_NUMBER = 1e30
 
 # What a client may send within a session; alerts and replies come from the other side only.
 _FROM_CLIENTS = frozenset(
-    int(kind) for kind in (Kind.EVENT, Kind.REQUEST, Kind.CONTENT, Kind.SUBSCRIBE, Kind.UNSUBSCRIBE)
-)
+    int(kind)
+    for kind in (
+        Kind.EVENT, Kind.REQUEST, Kind.CONTENT, Kind.SUBSCRIBE, Kind.UNSUBSCRIBE, Kind.GROUPS,
+    )
+)  # fmt: skip
 _INIT, _REPORT, _CLOSE = int(Kind.INIT), int(Kind.REPORT), int(Kind.CLOSE)
+_RECEIPT = int(Kind.RECEIPT)
 # An unknown session is told so, that it may start anew; a storm of such packets is not answered.
 _MAX_REFUSALS_PER_S = 1000.0
 
@@ -58,6 +71,7 @@ class Received:
     session: Session
     envelope: pb.Envelope
     body: bytes
+    wants_receipt: bool = False
 
 
 @dataclass(slots=True)
@@ -68,14 +82,25 @@ class Closed:
     reason: str  # "closed" or "silent"
 
 
+@dataclass(slots=True)
+class Answered:
+    """A client says what it has of what was sent to it."""
+
+    session: Session
+    received: tuple[bytes, ...]
+    refused: tuple[tuple[bytes, str], ...]  # ids and reasons
+    sent: int = 0  # receipts that the client has sent so far
+    resent: int = 0  # of which for copies that it had already
+
+
 SessionEvent = Opened | Reported | Received | Closed
 
 
 class AdapterSessions:
     """Decides what the packets of clients mean.
 
-    `outbox` collects packets to send as (packet, address); `dropped` counts what was not
-    accepted, by reason.
+    `outbox` collects packets to send as (packet, address), `answers` what clients say about
+    messages that they were sent; `dropped` counts what was not accepted, by reason.
     """
 
     def __init__(
@@ -89,6 +114,7 @@ class AdapterSessions:
         self.settings = settings
         self.table = SessionTable()
         self.outbox: list[tuple[bytes, bytes]] = []
+        self.answers: list[Answered] = []
         self.dropped: Counter[str] = Counter()
         self.address_changes = 0
         self._adapter = Address.adapter(adapter)
@@ -136,6 +162,8 @@ class AdapterSessions:
             self.address_changes += 1
         session.last_message = now
         session.messages += 1
+        if data[FLAGS_AT] & CARRIES_RECEIPTS:
+            body = self._take_answers(session, envelope)
         if kind == _REPORT:
             if not self._apply_telemetry(session, envelope, now):
                 self.dropped["bad-coordinates"] += 1
@@ -143,12 +171,23 @@ class AdapterSessions:
             session.reports += 1
             return Reported(session, envelope, body)
         if kind in _FROM_CLIENTS:
-            return Received(session, envelope, body)
+            return Received(session, envelope, body, wants_receipt(data))
+        if kind == _RECEIPT:
+            return None
         if kind == _CLOSE:
             self.table.remove(session)
             return Closed(session, "closed")
         self.dropped["not-allowed"] += 1
         return None
+
+    def _take_answers(self, session: Session, envelope: pb.Envelope) -> bytes:
+        """Take receipts off the packet that they ride on; returns the rest of it."""
+        refused = tuple((one.id, one.reason) for one in envelope.refused)
+        sent, resent = envelope.receipts_sent, envelope.receipts_resent
+        self.answers.append(Answered(session, tuple(envelope.received), refused, sent, resent))
+        for field in ("received", "refused", "receipts_sent", "receipts_resent"):
+            envelope.ClearField(field)
+        return envelope.SerializeToString()
 
     def handle_timer(self, now: float) -> list[Closed]:
         """Prune silent sessions (Mercury §4.5: three report intervals without a report)."""
@@ -178,6 +217,17 @@ class AdapterSessions:
         return self._session_message(
             Kind.REFUSE, Address.everyone(), Attributes({"reason": reason}), now
         )
+
+    def receipt_body(
+        self, received: Sequence[bytes], refused: Sequence[tuple[bytes, str]], now: float
+    ) -> bytes:
+        """The Envelope of a RECEIPT."""
+        rows = pb.Envelope(
+            received=received,
+            refused=[pb.Refusal(id=id, reason=reason) for id, reason in refused],
+        )
+        everyone = Address.everyone()
+        return self._session_message(Kind.RECEIPT, everyone, None, now) + rows.SerializeToString()
 
     def packet(self, session: Session, kind: int, priority: int, body: bytes, now: float) -> bytes:
         """Return the packet that takes a body to one client."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -13,13 +14,22 @@ from mercury.model.message import Address, Attributes, Grant, Kind, Message, Pri
 from mercury.session.replay import ReplayWindow
 from mercury.session.settings import SessionSettings
 from mercury.wire import mercury_pb2
-from mercury.wire.codec import decode, encode
-from mercury.wire.packet import HEADER_BYTES, NO_TOKEN, pack, read_header
+from mercury.wire.codec import decode, encode, parse
+from mercury.wire.packet import (
+    CARRIES_RECEIPTS,
+    HEADER_BYTES,
+    NO_TOKEN,
+    pack,
+    read_header,
+    wants_receipt,
+)
 
 # A client that comes back says which alerts it saw last: the others are sent again.
 SEEN_ALERTS = 64
 
-_FROM_ADAPTER = frozenset(int(kind) for kind in (Kind.ALERT, Kind.REPLY, Kind.CONTENT))
+_FROM_ADAPTER = frozenset(
+    int(kind) for kind in (Kind.ALERT, Kind.REPLY, Kind.CONTENT, Kind.RECEIPT)
+)
 _ANY_ADAPTER = Address.adapter("any")
 
 
@@ -59,9 +69,18 @@ class Delivered:
 
     message: Message
     body: bytes
+    wants_receipt: bool = False
 
 
-ClientEvent = Established | Lost | Refused | Delivered
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The adapter says what it has of what was sent to it."""
+
+    received: tuple[bytes, ...]
+    refused: tuple[tuple[bytes, str], ...]  # ids and reasons
+
+
+ClientEvent = Established | Lost | Refused | Delivered | Answered
 
 
 class ClientSession:
@@ -102,6 +121,9 @@ class ClientSession:
         self._next_report: float | None = None
         self._silent_at: float | None = None  # when the adapter is given up
         self._seen: deque[bytes] = deque(maxlen=SEEN_ALERTS)
+        self.groups: set[str] = set()  # those the client is in
+        # Returns receipts that have waited for a packet to ride on, encoded.
+        self.riders: Callable[[], bytes] | None = None
 
     def start(self, now: float) -> None:
         """Begin to seek a session."""
@@ -125,33 +147,52 @@ class ClientSession:
             self._heard(now)
             if kind == Kind.HEARTBEAT:
                 return
+            body = data[HEADER_BYTES:]
+            if kind == Kind.RECEIPT and self._answered(parse(body, kind)):
+                return
             if kind not in _FROM_ADAPTER:
                 raise PacketError("not-allowed")
-            body = data[HEADER_BYTES:]
             message = decode(body)
             if message.kind != kind:
                 raise PacketError("malformed")
         except PacketError as error:
             self.dropped[error.reason] += 1
             return
-        if kind == Kind.ALERT:
+        if kind == Kind.ALERT or wants_receipt(data):
             self._seen.append(message.id)
-        self.events.append(Delivered(message, body))
+        self.events.append(Delivered(message, body, wants_receipt(data)))
+
+    def _answered(self, envelope: mercury_pb2.Envelope) -> bool:
+        """Take receipts of this client's messages; False if it tells of what others received."""
+        if envelope.HasField("deliveries"):
+            return False
+        refused = tuple((one.id, one.reason) for one in envelope.refused)
+        self.events.append(Answered(tuple(envelope.received), refused))
+        return True
 
     def send(self, message: Message) -> None:
         """Send a message to the adapter; raises NotConnectedError without a session."""
         self.send_body(message.kind, message.priority, encode(message))
 
-    def send_body(self, kind: int, priority: int, body: bytes) -> None:
+    def send_body(self, kind: int, priority: int, body: bytes, flags: int = 0) -> None:
         """Send an encoded Envelope to the adapter."""
         if self.state is not SessionState.ESTABLISHED:
             raise NotConnectedError(f"{self.identity} has no session now")
         self._sequence += 1
-        self.outbox.append(pack(kind, priority, self.token, self._sequence, body))
+        self.outbox.append(pack(kind, priority, self.token, self._sequence, body, flags))
+
+    def send_receipts(self, receipts: bytes, now: float) -> None:
+        """Tell the adapter what arrived, in a packet of its own."""
+        # Two encoded Envelopes in a row are one.
+        body = self._session_body(Kind.RECEIPT, None, now) + receipts
+        self.send_body(Kind.RECEIPT, Priority.REPLY, body, CARRIES_RECEIPTS)
 
     def report(self, now: float) -> None:
         """Send a report at once; the next one by itself is due an interval later."""
-        self._send_session_message(Kind.REPORT, self.telemetry, now)
+        body = self._session_body(Kind.REPORT, self.telemetry, now)
+        receipts = b"" if self.riders is None else self.riders()
+        flags = CARRIES_RECEIPTS if receipts else 0
+        self.send_body(Kind.REPORT, Priority.NORMAL, body + receipts, flags)
         self._next_report = now + self._report_interval_s
 
     def close(self, now: float) -> None:
@@ -199,7 +240,10 @@ class ClientSession:
     def _send_init(self, now: float) -> None:
         self._attempts += 1
         body = self._session_body(Kind.INIT, self.telemetry, now)
-        body += mercury_pb2.Envelope(seen=self._seen).SerializeToString()  # one message with it
+        # One message with it.
+        body += mercury_pb2.Envelope(
+            seen=self._seen, groups=sorted(self.groups)
+        ).SerializeToString()
         self.outbox.append(pack(Kind.INIT, Priority.NORMAL, NO_TOKEN, self.incarnation, body))
         # Mercury §4.6: linear back-off with jitter, so that clients do not come back in step.
         settings = self.settings

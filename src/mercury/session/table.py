@@ -90,10 +90,12 @@ class SessionTable:
         self.sequence: NDArray[np.uint64] = np.zeros(capacity, np.uint64)
         self.address: NDArray[np.uint8] = np.zeros((capacity, ADDRESS_BYTES), np.uint8)
         self.address_length: NDArray[np.uint32] = np.zeros(capacity, np.uint32)
+        # The client's number among those that messages are delivered to, for who numbers them.
+        self.peer: NDArray[np.int32] = np.full(capacity, -1, np.int32)
 
     _COLUMNS = (
         "active", "generation", "lat", "lon", "heading", "speed", "moved", "last_report",
-        "last_sent", "token", "sequence", "address", "address_length",
+        "last_sent", "token", "sequence", "address", "address_length", "peer",
     )  # fmt: skip
 
     def __len__(self) -> int:
@@ -128,6 +130,7 @@ class SessionTable:
         self.last_report[slot] = self.last_sent[slot] = now
         self.token[slot] = np.frombuffer(token, np.uint8)
         self.sequence[slot] = 0
+        self.peer[slot] = -1
         self.set_address(session, address)
         return session
 
@@ -147,12 +150,18 @@ class SessionTable:
         self.address_length[session.slot] = len(address)
 
     def stamp(
-        self, slots: NDArray[np.intp], kind: int, priority: int, body_length: int, now: float
+        self,
+        slots: NDArray[np.intp],
+        kind: int,
+        priority: int,
+        body_length: int,
+        now: float,
+        flags: int = 0,
     ) -> NDArray[np.void]:
         """Return the packet headers of one body for the sessions in `slots`, each once."""
         self.sequence[slots] += np.uint64(1)
         self.last_sent[slots] = now
-        return headers(kind, priority, body_length, self.token[slots], self.sequence[slots])
+        return headers(kind, priority, body_length, self.token[slots], self.sequence[slots], flags)
 
     def _grow(self) -> None:
         old = {name: getattr(self, name) for name in self._COLUMNS}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import resource
 from collections import Counter
 from collections.abc import Callable
@@ -11,9 +12,11 @@ from functools import partial
 
 from mercury.client import Client
 from mercury.client.inbox import Inbox
+from mercury.config.mediator import MediatorSettings
 from mercury.model.area import Position
 from mercury.model.errors import ConfigurationError, NotConnectedError, SessionError
 from mercury.model.message import EventKind, Kind, Message
+from mercury.net import LinkPair, LinkStatistics, link_from, parse_link
 from mercury.service.clock import now
 from mercury.session import SessionSettings
 from mercury.session.client_side import SessionState
@@ -28,6 +31,7 @@ _MOVE_CHUNK = 256  # vehicles moved before packets get their turn
 # An adapter's receive buffer may be as small as 208 KiB, which some 270 packets fill.
 _BURST = 64
 _BURST_PAUSE_S = 0.004
+_LOSSY_PAUSE_S = 0.3  # over lossy links a burst waits so long for its sessions, then goes on
 
 
 class Fleet:
@@ -38,6 +42,9 @@ class Fleet:
             the caller to `advance`.
         patience_s: how long a burst of vehicles may take to get their sessions.
         on_connected: called with the number of vehicles that have a session, as it grows.
+        link: every vehicle gets a lossy link like this, with dice of its own. Who gets no session
+            then goes on trying while the others drive.
+        antenna: x and y of where the links lead to; None is the middle of the plane.
     """
 
     def __init__(
@@ -47,19 +54,26 @@ class Fleet:
         adapter: str,
         *,
         session: SessionSettings | None = None,
+        mediator: MediatorSettings | None = None,
         tick_s: float | None = 0.25,
         patience_s: float = 10.0,
         name: str = "car",
         seed: int = 1,
         on_connected: Callable[[int], None] | None = None,
+        link: LinkPair | str | None = None,
+        antenna: tuple[float, float] | None = None,
     ) -> None:
         self.plane = plane
         self.frame = frame
         self.incidents: list[Incident] = []
         self.unrelated_alerts = 0  # received, and not about an incident of this fleet
+        self._adapter = adapter
         self._tick_s = tick_s
+        self._mediator = mediator
         self._patience_s = patience_s
         self._on_connected = on_connected
+        self._link = parse_link(link) if isinstance(link, str) else link
+        self.antenna = antenna or (plane.width_m / 2, plane.height_m / 2)
         self._ticker: asyncio.Task[None] | None = None
         self._moving = asyncio.Lock()  # held while some have moved and others have not
         lat, lon = frame.to_wgs84(plane.x_m, plane.y_m)
@@ -88,7 +102,10 @@ class Fleet:
             for first in range(0, len(self.clients), _BURST):
                 await self._connect(self.clients[first : first + _BURST])
                 if self._on_connected is not None:
-                    self._on_connected(min(first + _BURST, len(self.clients)))
+                    opened = min(first + _BURST, len(self.clients))
+                    self._on_connected(opened if self._link is None else self.connected)
+            if not self.connected:
+                await self._first_session()
         except BaseException:
             await self.stop()
             raise
@@ -111,7 +128,7 @@ class Fleet:
     @property
     def connected(self) -> int:
         """How many vehicles have a session now."""
-        return sum(client.session.state is SessionState.ESTABLISHED for client in self.clients)
+        return sum(_has_session(client) for client in self.clients)
 
     @property
     def sessions_lost(self) -> int:
@@ -125,6 +142,15 @@ class Fleet:
             total += client.dropped + client.session.dropped
         return total
 
+    def link_statistics(self) -> dict[str, LinkStatistics]:
+        """What became of the packets on all vehicles' links, by direction."""
+        total = {"up": LinkStatistics(), "down": LinkStatistics()}
+        for client in self.clients:
+            if client.link is not None:
+                for direction, statistics in client.link.statistics.items():
+                    total[direction].add(statistics)
+        return total
+
     # What happens
 
     async def simulate_event(
@@ -136,7 +162,7 @@ class Fleet:
             witnesses = self.plane.inside_circle(x_m, y_m, radius_m).tolist()
             for count, number in enumerate(witnesses, 1):
                 client = self.clients[number]
-                if client.session.state is SessionState.ESTABLISHED:
+                if _has_session(client):
                     begun = now()
                     message = await client.sense(kind)
                     incident.sensed_by(number, message.id, begun)
@@ -188,11 +214,16 @@ class Fleet:
                 plane.speed_mps[part].tolist(),
                 strict=True,
             ):
-                client.move(*place, heading_deg=heading_deg, speed_mps=speed_mps, report=report)
+                says_so = report and (self._link is None or _has_session(client))
+                client.move(*place, heading_deg=heading_deg, speed_mps=speed_mps, report=says_so)
             await asyncio.sleep(0)
 
     def _client(self, number: int, adapter: str, session: SessionSettings, seed: int) -> Client:
         traffic = self.traffic
+        client_seed = seed * 1_000_003 + number
+        link = None if self._link is None else link_from(self._link, client_seed)
+        if link is not None:
+            link.range_m = partial(self._range_m, number)
         client = Client(
             adapter,
             identity=self.identities[number],
@@ -200,23 +231,46 @@ class Fleet:
             heading_deg=float(traffic.heading_deg[number]),
             speed_mps=float(traffic.speed_mps[number]),
             settings=session,
-            seed=seed * 1_000_003 + number,
+            seed=client_seed,
+            mediator=self._mediator,
+            link=link,
         )
-        client.inbox = Inbox(limit=0)  # the handler hears everything; nobody would empty it
+        # The handler hears everything; nobody would empty it.
+        client.reception.inbox = Inbox(limit=0)
         client.on(Kind.ALERT)(partial(self._heard, number))
         return client
 
     async def _connect(self, clients: list[Client]) -> None:
         for client in clients:
             await client.open()
-        waits = [client.connected(self._patience_s) for client in clients]
+        patience_s = self._patience_s
+        if self._link is not None:
+            patience_s = min(patience_s, _LOSSY_PAUSE_S)
+        waits = [client.connected(patience_s) for client in clients]
         answers = await asyncio.gather(*waits, return_exceptions=True)
         for answer in answers:
             if isinstance(answer, SessionError):
+                if self._link is not None:
+                    continue  # it tries on
                 got, all_of_them = self.connected, len(self.clients)
                 raise NotConnectedError(f"{got} of {all_of_them} vehicles have a session: {answer}")
             if isinstance(answer, BaseException):
                 raise answer
+
+    async def _first_session(self) -> None:
+        """Over the worst of links somebody still gets through, or there is no adapter at all."""
+        deadline = now() + self._patience_s
+        while not self.connected:
+            if now() > deadline:
+                raise NotConnectedError(
+                    f"none of {len(self.clients)} vehicles got a session over its link"
+                    f" within {self._patience_s:g} s: is there an adapter at {self._adapter}?"
+                )
+            await asyncio.sleep(_BURST_PAUSE_S)
+
+    def _range_m(self, number: int) -> float:
+        x_m, y_m = self.antenna
+        return math.hypot(self.traffic.x_m[number] - x_m, self.traffic.y_m[number] - y_m)
 
     async def _drive(self, tick_s: float) -> None:
         moved = now()
@@ -233,6 +287,10 @@ class Fleet:
                 incident.told(number, alert, time, self.traffic)
                 return
         self.unrelated_alerts += 1
+
+
+def _has_session(client: Client) -> bool:
+    return client.session.state is SessionState.ESTABLISHED
 
 
 def _allow_open_files(wanted: int) -> None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import heapq
 import math
 import random
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
+
+from mercury.net import LinkSettings, OneWay
 
 Address = TypeVar("Address", bound=Hashable)
 
@@ -42,6 +44,10 @@ class HostileNetwork(Generic[Address]):
     A packet takes `latency_s`; a delayed one, and the second copy of a duplicate, up to
     `max_delay_s` more, so that later packets overtake it. Apart from that, the share `corrupt` of
     all copies arrives damaged. The seed stands in the repr: have a failing test show it.
+
+    With a `link`, that decides in place of shares and times: these settings for each pair of
+    ends and each direction apart, or what a function says carries from a source to a destination,
+    such as the `up` of a vehicle's Link.
     """
 
     def __init__(
@@ -55,6 +61,7 @@ class HostileNetwork(Generic[Address]):
         corrupt: float = 0.0,
         latency_s: float = 0.01,
         max_delay_s: float = 1.0,
+        link: LinkSettings | Callable[[Address, Address], OneWay] | None = None,
     ) -> None:
         shares = {"deliver": deliver, "drop": drop, "duplicate": duplicate, "delay": delay}
         for name, share in {**shares, "corrupt": corrupt}.items():
@@ -70,6 +77,8 @@ class HostileNetwork(Generic[Address]):
         self.latency_s = latency_s
         self.max_delay_s = max_delay_s
         self.statistics = NetworkStatistics()
+        self._link = link
+        self._ways: dict[tuple[Address, Address], OneWay] = {}
         self._random = random.Random(seed)
         self._cut: set[Address] = set()
         # Ordered by time of arrival, then by order of sending.
@@ -81,6 +90,9 @@ class HostileNetwork(Generic[Address]):
         self.statistics.sent += 1
         if self._is_cut(source, destination):
             self.statistics.cut_off += 1
+            return
+        if self._link is not None:
+            self._carry(Datagram(bytes(data), source, destination), now)
             return
         [fate] = self._random.choices(list(self.shares), list(self.shares.values()))
         late = now + self.latency_s + self._random.uniform(0, self.max_delay_s)
@@ -126,11 +138,31 @@ class HostileNetwork(Generic[Address]):
         return len(self._queue)
 
     def __repr__(self) -> str:
+        if self._link is not None:
+            return f"HostileNetwork(seed={self.seed}, link={self._link}, corrupt={self.corrupt})"
         shares = ", ".join(f"{name}={share}" for name, share in self.shares.items())
         return (
             f"HostileNetwork(seed={self.seed}, {shares}, corrupt={self.corrupt}, "
             f"latency_s={self.latency_s}, max_delay_s={self.max_delay_s})"
         )
+
+    def way(self, source: Address, destination: Address) -> OneWay:
+        """What carries from one end to another, with its own statistics; needs a `link`."""
+        if self._link is None:
+            raise ValueError("this network has shares, no link")
+        if callable(self._link):
+            return self._link(source, destination)
+        ends = source, destination
+        if ends not in self._ways:
+            self._ways[ends] = OneWay(self._link, random.Random(self._random.getrandbits(64)))
+        return self._ways[ends]
+
+    def _carry(self, packet: Datagram[Address], now: float) -> None:
+        arrivals = self.way(packet.source, packet.destination).carry(len(packet.data), now)
+        self.statistics.dropped += not arrivals
+        self.statistics.duplicated += len(arrivals) > 1
+        for arrival in arrivals:
+            self._enqueue(arrival, packet)
 
     def _is_cut(self, source: Address, destination: Address) -> bool:
         return source in self._cut or destination in self._cut

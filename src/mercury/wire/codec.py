@@ -7,6 +7,7 @@ from typing import cast
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from mercury.model.delivery import Deliveries
 from mercury.model.errors import AreaError, MessageError, PacketError
 from mercury.model.message import (
     VERSION,
@@ -26,6 +27,7 @@ from mercury.model.message import (
 )
 from mercury.wire import mercury_pb2 as pb
 from mercury.wire.areas import area_from_pb, area_to_pb, position_from_pb, position_to_pb
+from mercury.wire.deliveries import deliveries_from_pb, deliveries_to_pb
 from mercury.wire.packet import MAX_PRIORITY
 
 _SIMPLE_ADDRESSES = frozenset({"client", "service", "broker", "adapter", "group"})
@@ -87,6 +89,8 @@ def to_envelope(message: Message) -> pb.Envelope:
         envelope.policy = cast("pb.DeliveryPolicy", int(message.policy))
     if message.sequence:
         envelope.sequence = message.sequence
+    if message.ordered:
+        envelope.ordered = True
     if message.auth:
         envelope.auth = message.auth
     _set_payload(envelope, message.payload)
@@ -110,6 +114,7 @@ def from_envelope(envelope: pb.Envelope) -> Message:
             correlation=envelope.correlation,
             policy=DeliveryPolicy(envelope.policy),
             sequence=envelope.sequence,
+            ordered=envelope.ordered,
             auth=envelope.auth,
             payload=_payload(envelope),
             unknown=_unknown_fields(envelope),
@@ -178,6 +183,8 @@ def _set_payload(envelope: pb.Envelope, payload: Payload) -> None:
             grant.heartbeat_interval_s = payload.heartbeat_interval_s
             grant.report_interval_s = payload.report_interval_s
             grant.adapter = payload.adapter
+        case Deliveries():
+            deliveries_to_pb(payload, envelope.deliveries)
 
 
 def _payload(envelope: pb.Envelope) -> Payload:
@@ -219,6 +226,8 @@ def _payload(envelope: pb.Envelope) -> Payload:
                 report_interval_s=grant.report_interval_s,
                 adapter=grant.adapter,
             )
+        case "deliveries":
+            return deliveries_from_pb(envelope.deliveries)
     return None
 
 

@@ -16,6 +16,8 @@ class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REPORT: _ClassVar[Kind]
     CLOSE: _ClassVar[Kind]
     REFUSE: _ClassVar[Kind]
+    RECEIPT: _ClassVar[Kind]
+    GROUPS: _ClassVar[Kind]
     EVENT: _ClassVar[Kind]
     ALERT: _ClassVar[Kind]
     REQUEST: _ClassVar[Kind]
@@ -36,6 +38,8 @@ HEARTBEAT: Kind
 REPORT: Kind
 CLOSE: Kind
 REFUSE: Kind
+RECEIPT: Kind
+GROUPS: Kind
 EVENT: Kind
 ALERT: Kind
 REQUEST: Kind
@@ -48,7 +52,7 @@ REPEAT: DeliveryPolicy
 CRITICAL: DeliveryPolicy
 
 class Envelope(_message.Message):
-    __slots__ = ("version", "id", "session", "kind", "source", "destination", "topic", "priority", "sent_us", "expires_us", "correlation", "policy", "sequence", "auth", "seen", "telemetry", "event", "attributes", "subscription", "grant")
+    __slots__ = ("version", "id", "session", "kind", "source", "destination", "topic", "priority", "sent_us", "expires_us", "correlation", "policy", "sequence", "auth", "seen", "received", "refused", "ordered", "groups", "receipts_sent", "receipts_resent", "telemetry", "event", "attributes", "subscription", "grant", "deliveries")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
@@ -64,11 +68,18 @@ class Envelope(_message.Message):
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     AUTH_FIELD_NUMBER: _ClassVar[int]
     SEEN_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    ORDERED_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    RECEIPTS_SENT_FIELD_NUMBER: _ClassVar[int]
+    RECEIPTS_RESENT_FIELD_NUMBER: _ClassVar[int]
     TELEMETRY_FIELD_NUMBER: _ClassVar[int]
     EVENT_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     GRANT_FIELD_NUMBER: _ClassVar[int]
+    DELIVERIES_FIELD_NUMBER: _ClassVar[int]
     version: int
     id: bytes
     session: bytes
@@ -84,12 +95,19 @@ class Envelope(_message.Message):
     sequence: int
     auth: bytes
     seen: _containers.RepeatedScalarFieldContainer[bytes]
+    received: _containers.RepeatedScalarFieldContainer[bytes]
+    refused: _containers.RepeatedCompositeFieldContainer[Refusal]
+    ordered: bool
+    groups: _containers.RepeatedScalarFieldContainer[str]
+    receipts_sent: int
+    receipts_resent: int
     telemetry: Telemetry
     event: Event
     attributes: Attributes
     subscription: Subscription
     grant: Grant
-    def __init__(self, version: _Optional[int] = ..., id: _Optional[bytes] = ..., session: _Optional[bytes] = ..., kind: _Optional[_Union[Kind, str]] = ..., source: _Optional[_Union[Address, _Mapping]] = ..., destination: _Optional[_Union[Address, _Mapping]] = ..., topic: _Optional[str] = ..., priority: _Optional[int] = ..., sent_us: _Optional[int] = ..., expires_us: _Optional[int] = ..., correlation: _Optional[bytes] = ..., policy: _Optional[_Union[DeliveryPolicy, str]] = ..., sequence: _Optional[int] = ..., auth: _Optional[bytes] = ..., seen: _Optional[_Iterable[bytes]] = ..., telemetry: _Optional[_Union[Telemetry, _Mapping]] = ..., event: _Optional[_Union[Event, _Mapping]] = ..., attributes: _Optional[_Union[Attributes, _Mapping]] = ..., subscription: _Optional[_Union[Subscription, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ...) -> None: ...
+    deliveries: Deliveries
+    def __init__(self, version: _Optional[int] = ..., id: _Optional[bytes] = ..., session: _Optional[bytes] = ..., kind: _Optional[_Union[Kind, str]] = ..., source: _Optional[_Union[Address, _Mapping]] = ..., destination: _Optional[_Union[Address, _Mapping]] = ..., topic: _Optional[str] = ..., priority: _Optional[int] = ..., sent_us: _Optional[int] = ..., expires_us: _Optional[int] = ..., correlation: _Optional[bytes] = ..., policy: _Optional[_Union[DeliveryPolicy, str]] = ..., sequence: _Optional[int] = ..., auth: _Optional[bytes] = ..., seen: _Optional[_Iterable[bytes]] = ..., received: _Optional[_Iterable[bytes]] = ..., refused: _Optional[_Iterable[_Union[Refusal, _Mapping]]] = ..., ordered: _Optional[bool] = ..., groups: _Optional[_Iterable[str]] = ..., receipts_sent: _Optional[int] = ..., receipts_resent: _Optional[int] = ..., telemetry: _Optional[_Union[Telemetry, _Mapping]] = ..., event: _Optional[_Union[Event, _Mapping]] = ..., attributes: _Optional[_Union[Attributes, _Mapping]] = ..., subscription: _Optional[_Union[Subscription, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., deliveries: _Optional[_Union[Deliveries, _Mapping]] = ...) -> None: ...
 
 class Address(_message.Message):
     __slots__ = ("client", "service", "broker", "adapter", "group", "everyone", "area")
@@ -294,3 +312,51 @@ class Grant(_message.Message):
     report_interval_s: float
     adapter: str
     def __init__(self, token: _Optional[bytes] = ..., incarnation: _Optional[int] = ..., heartbeat_interval_s: _Optional[float] = ..., report_interval_s: _Optional[float] = ..., adapter: _Optional[str] = ...) -> None: ...
+
+class Refusal(_message.Message):
+    __slots__ = ("id", "reason")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    id: bytes
+    reason: str
+    def __init__(self, id: _Optional[bytes] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class Deliveries(_message.Message):
+    __slots__ = ("message", "source", "topic", "kind", "priority", "policy", "sent_us", "expires_us", "client", "state", "reason", "tries", "addressed_us", "first_sent_us", "settled_us", "reasons", "acks", "acks_again")
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    SENT_US_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_US_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    TRIES_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSED_US_FIELD_NUMBER: _ClassVar[int]
+    FIRST_SENT_US_FIELD_NUMBER: _ClassVar[int]
+    SETTLED_US_FIELD_NUMBER: _ClassVar[int]
+    REASONS_FIELD_NUMBER: _ClassVar[int]
+    ACKS_FIELD_NUMBER: _ClassVar[int]
+    ACKS_AGAIN_FIELD_NUMBER: _ClassVar[int]
+    message: bytes
+    source: str
+    topic: str
+    kind: int
+    priority: int
+    policy: DeliveryPolicy
+    sent_us: int
+    expires_us: int
+    client: _containers.RepeatedScalarFieldContainer[str]
+    state: _containers.RepeatedScalarFieldContainer[int]
+    reason: _containers.RepeatedScalarFieldContainer[int]
+    tries: _containers.RepeatedScalarFieldContainer[int]
+    addressed_us: _containers.RepeatedScalarFieldContainer[int]
+    first_sent_us: _containers.RepeatedScalarFieldContainer[int]
+    settled_us: _containers.RepeatedScalarFieldContainer[int]
+    reasons: _containers.RepeatedScalarFieldContainer[str]
+    acks: _containers.RepeatedScalarFieldContainer[int]
+    acks_again: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, message: _Optional[bytes] = ..., source: _Optional[str] = ..., topic: _Optional[str] = ..., kind: _Optional[int] = ..., priority: _Optional[int] = ..., policy: _Optional[_Union[DeliveryPolicy, str]] = ..., sent_us: _Optional[int] = ..., expires_us: _Optional[int] = ..., client: _Optional[_Iterable[str]] = ..., state: _Optional[_Iterable[int]] = ..., reason: _Optional[_Iterable[int]] = ..., tries: _Optional[_Iterable[int]] = ..., addressed_us: _Optional[_Iterable[int]] = ..., first_sent_us: _Optional[_Iterable[int]] = ..., settled_us: _Optional[_Iterable[int]] = ..., reasons: _Optional[_Iterable[str]] = ..., acks: _Optional[_Iterable[int]] = ..., acks_again: _Optional[_Iterable[int]] = ...) -> None: ...

@@ -25,6 +25,12 @@ MAX_PRIORITY = 9
 MAX_BODY_BYTES = MAX_PACKET_BYTES - HEADER_BYTES
 NO_TOKEN = bytes(TOKEN_BYTES)
 
+# Flags of the header.
+WANTS_RECEIPT = 1
+CARRIES_RECEIPTS = 2
+
+FLAGS_AT = 5
+
 _HEADER = struct.Struct(">2sBBBBH16sQ")
 assert _HEADER.size == HEADER_BYTES
 
@@ -55,11 +61,18 @@ class Header(NamedTuple):
     sequence: int
 
 
-def pack(kind: int, priority: int, token: bytes, sequence: int, body: bytes) -> bytes:
+def pack(
+    kind: int, priority: int, token: bytes, sequence: int, body: bytes, flags: int = 0
+) -> bytes:
     """Return a packet."""
     if len(body) > MAX_BODY_BYTES:
         raise MessageTooLargeError(len(body), MAX_BODY_BYTES)
-    return _HEADER.pack(MAGIC, VERSION, kind, priority, 0, len(body), token, sequence) + body
+    return _HEADER.pack(MAGIC, VERSION, kind, priority, flags, len(body), token, sequence) + body
+
+
+def wants_receipt(data: bytes) -> bool:
+    """Whether the sender of a packet, whose header was read, asks to hear that it arrived."""
+    return bool(data[FLAGS_AT] & WANTS_RECEIPT)
 
 
 def unpack(data: bytes) -> Header:
@@ -90,7 +103,12 @@ def read_header(data: bytes) -> tuple[int, int, bytes, int]:
 
 
 def headers(
-    kind: int, priority: int, body_length: int, tokens: np.ndarray, sequences: np.ndarray
+    kind: int,
+    priority: int,
+    body_length: int,
+    tokens: np.ndarray,
+    sequences: np.ndarray,
+    flags: int = 0,
 ) -> np.ndarray:
     """Return the headers of one body for many recipients, as an array of HEADER_DTYPE.
 
@@ -103,7 +121,7 @@ def headers(
     result["version"] = VERSION
     result["kind"] = kind
     result["priority"] = priority
-    result["flags"] = 0
+    result["flags"] = flags
     result["length"] = body_length
     result["token"] = np.ascontiguousarray(tokens).view("V16").reshape(-1)
     result["sequence"] = sequences

@@ -1,0 +1,175 @@
+"""Whom a message is for: by area, by name, by group, now or when they come."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mercury.adapter.deliveries import Deliveries
+from mercury.adapter.groups import MAX_PER_CLIENT as MAX_GROUPS
+from mercury.adapter.groups import Groups
+from mercury.adapter.missed import EVERYONE, AddressedAlert, MissedAlerts, To
+from mercury.adapter.standing import StandingAlerts
+from mercury.geo import contains, overlaps
+from mercury.model.area import Area
+from mercury.model.errors import PacketError
+from mercury.service import now_us
+from mercury.session import Session, SessionTable
+from mercury.wire import mercury_pb2 as pb
+from mercury.wire.areas import area_from_pb
+
+# What has no end of its own is kept for so long, and found again after a restart.
+LOOKBACK_US = 24 * 3600 * 1_000_000
+
+
+class Addressing:
+    """Finds the clients that a message concerns, and those it will concern while it holds."""
+
+    def __init__(
+        self,
+        table: SessionTable,
+        deliveries: Deliveries,
+        groups: Mapping[str, Iterable[str]],
+        coverage: Area | None,
+        counters: Counter[str],
+        dropped: Counter[str],
+    ) -> None:
+        self.coverage = coverage  # None: everywhere
+        self.standing = StandingAlerts(table)
+        self.missed = MissedAlerts()
+        self.groups = Groups(groups)
+        self._table = table
+        self._deliveries = deliveries
+        self._counters = counters
+        self._dropped = dropped
+        # Who came since the last look at the standing alerts, and what is owed to it.
+        self._returned: list[tuple[Session, list[AddressedAlert]]] = []
+
+    # Who is there
+
+    def opened(self, session: Session, groups: Iterable[str], seen: Collection[bytes]) -> None:
+        """A client has a session: it is owed what it has not seen."""
+        self.groups.set(session, list(groups)[:MAX_GROUPS])
+        had = self._deliveries.opened(session, seen)
+        self.standing.opened(session, had)
+        roles = [EVERYONE, ("client", session.identity), *_roles(self.groups.of(session))]
+        self._note_owed(session, roles, had)
+
+    def closed(self, session: Session) -> None:
+        """A client has no session any more."""
+        self.groups.closed(session)
+        self._deliveries.closed(session)
+
+    def regrouped(self, session: Session, groups: Iterable[str]) -> None:
+        """A client says which groups it is in."""
+        fresh = self.groups.set(session, list(groups)[:MAX_GROUPS])
+        self._note_owed(session, _roles(fresh), self._deliveries.had(session))
+
+    def _note_owed(self, session: Session, roles: list[To], had: Collection[bytes]) -> None:
+        owed = self.missed.owed_to(roles, had, now_us())
+        if owed:
+            self._returned.append((session, owed))
+
+    # What is told
+
+    def tell(self, envelope: pb.Envelope, body: bytes, appended_us: int) -> None:
+        """Address a message to those who are here, and keep it for the others while it holds."""
+        destination = envelope.destination.WhichOneof("target")
+        if destination == "area":
+            self._tell_area(envelope, body, appended_us)
+        elif destination == "everyone":
+            everyone = np.flatnonzero(self._table.active)
+            self._tell(envelope, body, appended_us, EVERYONE, everyone)
+        elif destination == "group":
+            group = envelope.destination.group
+            self._tell(envelope, body, appended_us, ("group", group), self.groups.slots(group))
+        elif destination == "client":
+            client = envelope.destination.client
+            session = self._table.by_identity.get(client)
+            slots = np.array([] if session is None else [session.slot], np.intp)
+            self._tell(envelope, body, appended_us, ("client", client), slots)
+        else:
+            raise PacketError("no-address")
+
+    def _tell(
+        self,
+        envelope: pb.Envelope,
+        body: bytes,
+        appended_us: int,
+        to: To,
+        slots: NDArray[np.intp],
+    ) -> None:
+        until_us = envelope.expires_us or appended_us + LOOKBACK_US
+        if until_us <= now_us():
+            self._dropped["expired"] += 1
+        elif self.missed.add(AddressedAlert(envelope.id, to, envelope.priority, until_us)):
+            self._post(envelope, body, until_us, slots)
+        else:
+            self._dropped["repeated-alert"] += 1
+
+    def _tell_area(self, envelope: pb.Envelope, body: bytes, appended_us: int) -> None:
+        area = area_from_pb(envelope.destination.area)
+        time_us = now_us()
+        ends = [end for end in (area.valid_until_us, envelope.expires_us) if end]
+        until_us = min(ends, default=0)
+        if not until_us and area.valid_from_us is not None and area.valid_from_us > time_us:
+            until_us = area.valid_from_us + LOOKBACK_US  # it must be kept
+        if until_us and until_us <= time_us:
+            self._dropped["expired"] += 1
+            return
+        if self.coverage is not None and not overlaps(area, self.coverage):
+            self._dropped["outside-coverage"] += 1
+            return
+        self._counters["area_alerts"] += 1
+        table = self._table
+        if until_us:
+            alert = self.standing.add(envelope.id, area, envelope.priority, until_us)
+            if alert is None:
+                self._dropped["repeated-alert"] += 1
+                return
+            slots = self.standing.newly_inside(alert, np.flatnonzero(table.active), time_us)
+            alert.looked_at_all = area.valid_from_us is None or area.valid_from_us <= time_us
+        else:
+            # For those who are there now; they may have to be told for a while.
+            until_us = appended_us + LOOKBACK_US
+            inside = contains(area, table.lat, table.lon, table.heading, time_us)
+            slots = np.flatnonzero(inside & table.active)
+        self._post(envelope, body, until_us, slots)
+
+    def _post(
+        self, envelope: pb.Envelope, body: bytes, until_us: int, slots: NDArray[np.intp]
+    ) -> None:
+        own = self._table.by_identity.get(envelope.source.client)
+        if own is not None:
+            slots = slots[slots != own.slot]  # nobody is told what it says itself
+        self._counters["addressed"] += len(slots)
+        self._deliveries.post(envelope, body, until_us, slots)
+
+    # By itself
+
+    def tend(self) -> Iterator[None]:
+        """Address what holds to those who came since the last call; yields after each step."""
+        returned, self._returned = self._returned, []
+        for alert, slots in self.standing.due(now_us()):
+            if len(slots):
+                self._counters["alerts_on_entry"] += self._deliveries.address(alert.id, slots)
+            yield
+        # Only now: what is for the place where somebody came back to may be more urgent than
+        # what is for it by name, and the queue puts them in order.
+        for session, owed in returned:
+            if self._table.by_identity.get(session.identity) is session:
+                slots = np.array([session.slot], np.intp)
+                for one in owed:
+                    self._counters["alerts_on_return"] += self._deliveries.address(one.id, slots)
+            yield
+
+    def expire(self) -> None:
+        """Forget what holds no more."""
+        self.missed.expire(now_us())
+
+
+def _roles(groups: Iterable[str]) -> list[To]:
+    return [("group", name) for name in groups]

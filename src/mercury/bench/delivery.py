@@ -1,0 +1,217 @@
+"""Alerts over links that lose: who has it, after how long, and at what price on the wire."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from mercury.bench import processes
+from mercury.bus import open_bus
+from mercury.client import Client, ServiceEndpoint
+from mercury.config.mediator import MediatorSettings
+from mercury.mediator import BY_STRENGTH, Policy
+from mercury.mediator.ledger import Ledger
+from mercury.model import topics
+from mercury.model.area import Area, Circle, Position
+from mercury.model.delivery import Deliveries, DeliveryState
+from mercury.model.message import DeliveryPolicy, Kind, Message, Priority
+from mercury.session import SessionSettings
+from mercury.wire import decode
+
+CENTER = Position(40.7608, -111.8910)
+VALIDITY_S = 60.0
+_BURST = 64
+_SETTLE_S = 1.0
+_QUIET_S = 3.0  # fire-and-forget: what has not come by then does not come
+# Sessions that outlive bad luck: it is delivery that is measured, not their coming and going.
+_SESSION = SessionSettings(
+    missed_reports=20, missed_heartbeats=10, heartbeat_interval_s=5.0, init_retry_max_s=1.0
+)
+_ENVIRONMENT = {
+    "MERCURY_SESSION__REPORT_INTERVAL_S": "1",
+    "MERCURY_SESSION__HEARTBEAT_INTERVAL_S": "5",
+    "MERCURY_SESSION__MISSED_REPORTS": "20",
+    # Each message says itself how much trouble it is worth.
+    "MERCURY_MEDIATOR__RULES__ALERT__POLICY": "fire-and-forget",
+}
+
+
+def minimum_wire(loss: float, policy: Policy) -> float:
+    """Packets a delivery costs at least, where each is lost with this probability, each way.
+
+    A sender must go on until it hears an answer: both ways succeed with q = (1 − p)², so it sends
+    1/q times, or as often as the policy allows; the recipient answers what arrives.
+    """
+    arrives = 1.0 - loss
+    if not policy.acknowledge:
+        return 1.0 / arrives  # sends, by deliveries
+    answered = arrives * arrives
+    if policy.max_tries is None:
+        sends, delivered = 1.0 / answered, 1.0
+    else:
+        tries = policy.max_tries + 1
+        sends = (1.0 - (1.0 - answered) ** tries) / answered
+        delivered = 1.0 - loss**tries
+    return sends * (1.0 + arrives) / delivered
+
+
+def run(
+    losses: list[float],
+    clients: int,
+    policies: list[DeliveryPolicy],
+    say: Callable[[str], None] = lambda _: None,
+    seed: int = 1,
+) -> list[dict[str, Any]]:
+    """Measure every policy at every loss."""
+    rows = []
+    for loss in losses:
+        with tempfile.TemporaryDirectory(prefix="mercury-bench-") as folder:
+            bus = processes.bus_in(folder)
+            with processes.adapter(bus, _ENVIRONMENT) as (port, _):
+                rows += asyncio.run(_at(loss, clients, policies, bus, port, say, seed))
+    return rows
+
+
+async def _at(
+    loss: float,
+    count: int,
+    policies: list[DeliveryPolicy],
+    bus: str,
+    port: int,
+    say: Callable[[str], None],
+    seed: int,
+) -> list[dict[str, Any]]:
+    say(f"loss {loss:.0%}: opening {count:,} sessions")
+    world = _Clients(port, count, loss, seed)
+    rows = []
+    try:
+        await world.connect()
+        for policy in policies:
+            say(f"loss {loss:.0%}: {BY_STRENGTH[policy].name}")
+            rows.append(await world.measure(bus, loss, policy))
+    finally:
+        await world.close()
+    return rows
+
+
+class _Clients:
+    """Real clients in one process, each behind its own bad link."""
+
+    def __init__(self, port: int, count: int, loss: float, seed: int) -> None:
+        self._heard: dict[bytes, Counter[str]] = {}
+        self._times: dict[bytes, list[float]] = {}
+        mediator = MediatorSettings()
+        self.clients = []
+        for number in range(count):
+            client = Client(
+                f"udp://127.0.0.1:{port}",
+                identity=f"car-{number}",
+                position=CENTER,
+                settings=_SESSION,
+                mediator=mediator,
+                seed=seed * 1_000_003 + number,
+                link=f"loss={loss}",
+            )
+            client.on(Kind.ALERT)(self._listener(client.identity))
+            self.clients.append(client)
+
+    def _listener(self, name: str) -> Callable[[Message], None]:
+        def hear(message: Message) -> None:
+            self._heard.setdefault(message.id, Counter())[name] += 1
+            self._times.setdefault(message.id, []).append(time.monotonic())
+
+        return hear
+
+    async def connect(self) -> None:
+        for first in range(0, len(self.clients), _BURST):
+            for client in self.clients[first : first + _BURST]:
+                await client.open()
+            await asyncio.sleep(0.01)
+        async with asyncio.timeout(120.0):
+            for client in self.clients:
+                await client.connected()
+        await asyncio.sleep(_SETTLE_S)
+
+    async def close(self) -> None:
+        for client in self.clients:
+            await client.close()
+
+    async def measure(self, bus: str, loss: float, policy: DeliveryPolicy) -> dict[str, Any]:
+        """Send one alert to all and wait until it is known what became of it."""
+        receipts_before = self._receipts_sent()
+        sockets = open_bus(bus)
+        followed = sockets.subscribe((topics.DELIVERIES,))
+        ledger = Ledger()
+        async with ServiceEndpoint(bus, "bench") as office:
+            begun = time.monotonic()
+            alert = await office.alert(
+                Area(Circle(CENTER, 1000.0)),
+                kind="flood",
+                text="x" * 100,
+                priority=Priority.EMERGENCY,
+                validity_s=VALIDITY_S,
+                policy=policy,
+            )
+        deadline = begun + (VALIDITY_S if policy else _QUIET_S)
+        while time.monotonic() < deadline:
+            for record in await followed.read(timeout_s=0.2):
+                payload = decode(record.value).payload
+                if isinstance(payload, Deliveries) and payload.message == alert.id:
+                    ledger.add(payload)
+            entry = ledger.get(alert.id)
+            if entry is not None and policy and not entry.states()[DeliveryState.WAITING]:
+                break
+        await asyncio.sleep(0.2)
+        for record in followed.poll(10_000):
+            payload = decode(record.value).payload
+            if isinstance(payload, Deliveries) and payload.message == alert.id:
+                ledger.add(payload)
+        followed.close()
+        sockets.close()
+        return self._row(ledger, alert.id, begun, loss, policy, receipts_before)
+
+    def _row(
+        self,
+        ledger: Ledger,
+        id: bytes,
+        begun: float,
+        loss: float,
+        policy: DeliveryPolicy,
+        receipts_before: int,
+    ) -> dict[str, Any]:
+        entry = ledger.get(id)
+        rows = [] if entry is None else list(entry.rows.values())
+        heard = self._heard.get(id, Counter())
+        times = sorted(at - begun for at in self._times.get(id, []))
+        # Receipts that rode on reports cost no packet of their own.
+        copies = sum(row.tries for row in rows) if policy else len(rows)
+        packets = copies + self._receipts_sent() - receipts_before
+        delivered = len(heard)
+        minimum = minimum_wire(loss, BY_STRENGTH[policy])
+        return {
+            "policy": BY_STRENGTH[policy].name,
+            "loss": loss,
+            "clients": len(self.clients),
+            "addressed": len(rows),
+            "delivered_share": delivered / len(self.clients),
+            "acknowledged": sum(row.state is DeliveryState.ACKNOWLEDGED for row in rows),
+            "duplicates": sum(heard.values()) - delivered,
+            "wire_per_delivery": round(packets / delivered, 4) if delivered else None,
+            "minimum_wire_per_delivery": round(minimum, 4),
+            "t50_s": _at_share(times, 0.5, len(self.clients)),
+            "t99_s": _at_share(times, 0.99, len(self.clients)),
+            "t100_s": _at_share(times, 1.0, len(self.clients)),
+        }
+
+    def _receipts_sent(self) -> int:
+        return sum(client.mediation.receipt_packets for client in self.clients)
+
+
+def _at_share(times: list[float], share: float, count: int) -> float | None:
+    """When this share of all clients had it; None if so many never did."""
+    index = max(round(share * count), 1) - 1
+    return round(times[index], 3) if index < len(times) else None

@@ -1,0 +1,178 @@
+"""The client's mediator: what it owes the adapter, and what it has from it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+
+import numpy as np
+
+from mercury.mediator import Arrival, Incoming, Outgoing, Policies, Report
+from mercury.mediator.report import report
+from mercury.model.delivery import DeliveryState
+from mercury.model.errors import MessageError
+from mercury.model.message import Message
+from mercury.session import AdapterAnswered, ClientSession, Delivered, SessionState
+from mercury.wire import encode, mercury_pb2
+from mercury.wire.packet import WANTS_RECEIPT
+
+_ADAPTER = "adapter"
+_MAX_IDS = 10_000
+_OUTCOMES = 4096
+
+
+class Mediation:
+    """Sends what is worth it until the adapter has it, and answers what the adapter sends.
+
+    Arguments:
+        epoch_us: the wall clock when `now` was zero.
+    """
+
+    def __init__(
+        self,
+        session: ClientSession,
+        policies: Policies,
+        *,
+        ack_after_s: float,
+        epoch_us: int,
+        now: Callable[[], float],
+    ) -> None:
+        self.outgoing = Outgoing(random.Random(os.urandom(16)), resends_per_s=1000.0, now=now())
+        self.incoming = Incoming(ack_after_s=ack_after_s, max_ids=_MAX_IDS)
+        self.receipt_packets = 0  # receipts that found no packet to ride on
+        self._session = session
+        self._policies = policies
+        self._epoch_us = epoch_us
+        self._now = now
+        self._adapter = self.outgoing.peers.number(_ADAPTER)
+        self._outcomes: OrderedDict[bytes, DeliveryState] = OrderedDict()  # of late
+        self._taken: dict[bytes, asyncio.Future[DeliveryState]] = {}
+        session.riders = self._riders
+
+    # To the adapter
+
+    def post(self, message: Message, extra: bytes = b"") -> bool:
+        """Take a message if it is worth repeating; False leaves it to be sent just once.
+
+        `extra` is a part of the Envelope that a Message does not have, encoded.
+        """
+        kind = message.kind.name.lower()
+        topic = message.topic or (message.event.kind if message.event else "")
+        strength, policy = self._policies.of(kind, topic, message.policy)
+        if not strength:
+            return False
+        expires = (message.expires_us - self._epoch_us) / 1e6 if message.expires_us else np.inf
+        self.outgoing.post(
+            message.id,
+            (message.kind, message.priority, encode(message) + extra),
+            np.array([self._adapter], np.int32),
+            self._now(),
+            policy=policy,
+            topic=topic or kind,
+            priority=message.priority,
+            expires=expires,
+            ordered=message.ordered,
+        )
+        return True
+
+    async def taken(self, id: bytes) -> DeliveryState:
+        """Wait until a message that was posted is settled with the adapter."""
+        if id in self._outcomes:
+            return self._outcomes[id]
+        if self.outgoing.get(id) is None:
+            raise MessageError("nobody answers a message that is fire-and-forget")
+        future = self._taken.setdefault(id, asyncio.get_running_loop().create_future())
+        return await asyncio.shield(future)
+
+    def connected(self) -> None:
+        """There is a session: what waits is due."""
+        self.outgoing.arrived(self._adapter, self._now())
+
+    def disconnected(self) -> None:
+        """There is none until further notice."""
+        self.outgoing.left(self._adapter)
+
+    def answered(self, answer: AdapterAnswered) -> None:
+        """The adapter says what it has."""
+        time = self._now()
+        for id in answer.received:
+            self.outgoing.acknowledged(self._adapter, id, time)
+        for id, reason in answer.refused:
+            self.outgoing.refused(self._adapter, id, reason, time)
+
+    # From the adapter
+
+    def receive(self, delivered: Delivered) -> Arrival:
+        """Take a copy, and answer it if that is asked for; only what is NEW is passed on."""
+        message = delivered.message
+        until = (message.expires_us - self._epoch_us) / 1e6 if message.expires_us else None
+        return self.incoming.receive(
+            _ADAPTER,
+            message.id,
+            self._now(),
+            acknowledge=delivered.wants_receipt,
+            until=until,
+        )
+
+    def refuse(self, message: Message, reason: str) -> None:
+        """Answer that a message that came is not wanted."""
+        self.incoming.refuse(_ADAPTER, message.id, reason, self._now())
+
+    # By itself
+
+    def work(self) -> None:
+        """Send what is due, and settle what is over; nothing is due without a session."""
+        time = self._now()
+        for dispatch, peers in self.outgoing.due(time):
+            kind, priority, body = dispatch.content
+            flags = WANTS_RECEIPT if dispatch.policy.acknowledge else 0
+            self._session.send_body(kind, priority, body, flags)
+            self.outgoing.sent(dispatch, peers, time)
+        if self._session.state is SessionState.ESTABLISHED:
+            for _, answers in self.incoming.answers_due(time):
+                self._session.send_receipts(self._encoded(answers), time)
+                self.receipt_packets += 1
+        for dispatch, _ in self.outgoing.take_news(time):
+            if not dispatch.waiting:
+                assert isinstance(dispatch.id, bytes)
+                self._settled(dispatch.id, DeliveryState(int(dispatch.state[0])))
+
+    def next_timer(self) -> float | None:
+        """When `work` wants to be called."""
+        due = self.outgoing.next_timer()
+        if self._session.state is not SessionState.ESTABLISHED:
+            return due
+        times = (due, self.incoming.next_timer())
+        return min((at for at in times if at is not None), default=None)
+
+    def report(self, name: str) -> Report:
+        """What was sent, repeated and lost between this client and its adapter."""
+        return report(name, self.outgoing, self.incoming, self._now())
+
+    def _settled(self, id: bytes, state: DeliveryState) -> None:
+        self._outcomes[id] = state
+        if len(self._outcomes) > _OUTCOMES:
+            self._outcomes.popitem(last=False)
+        waiter = self._taken.pop(id, None)
+        if waiter is not None and not waiter.done():
+            waiter.set_result(state)
+
+    def _riders(self) -> bytes:
+        answers = self.incoming.take_answers(_ADAPTER)
+        return self._encoded(answers) if answers else b""
+
+    def _encoded(self, answers: list[tuple[Hashable, str]]) -> bytes:
+        statistics = self.incoming.statistics[_ADAPTER]
+        envelope = mercury_pb2.Envelope(
+            receipts_sent=statistics.acks_sent, receipts_resent=statistics.acks_resent
+        )
+        for id, refusal in answers:
+            assert isinstance(id, bytes)
+            if refusal:
+                envelope.refused.add(id=id, reason=refusal)
+            else:
+                envelope.received.append(id)
+        return envelope.SerializeToString()

@@ -1,0 +1,150 @@
+"""What becomes of a message that has come to a client: for whom it is, if it concerns us at all."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from mercury.client.inbox import Inbox
+from mercury.client.mediation import Mediation
+from mercury.client.subscriptions import ContentStream, Handler, satisfies
+from mercury.client.told import Told
+from mercury.geo import contains_point
+from mercury.mediator import Arrival
+from mercury.model.delivery import Deliveries
+from mercury.model.message import AddressKind, Kind, Message
+from mercury.session import ClientSession, Delivered
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from mercury.client.relay import Relay
+
+log = logging.getLogger(__name__)
+
+_KEPT_ALERTS = 256
+_REMEMBERED_TOLD = 4096
+
+
+class Reception:
+    """Hands each message to whoever waits for it: once, while it holds, and where we are."""
+
+    def __init__(
+        self,
+        session: ClientSession,
+        mediation: Mediation,
+        counters: Counter[str],
+        dropped: Counter[str],
+        run: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self.inbox = Inbox()
+        self.relay: Relay | None = None
+        self.handlers: list[tuple[Kind | None, Handler]] = []
+        self.streams: dict[bytes, ContentStream] = {}  # by subscription
+        self.replies: dict[bytes, asyncio.Future[Message]] = {}  # by request
+        self._told: OrderedDict[bytes, Told] = OrderedDict()
+        self._elsewhere: list[Delivered] = []  # alerts for an area that we are not in
+        self._session = session
+        self._mediation = mediation
+        self._counters = counters
+        self._dropped = dropped
+        self._run = run
+
+    def expect(self, told: Told) -> None:
+        """What becomes of a message is to be noted in it."""
+        self._told[told.message.id] = told
+        if len(self._told) > _REMEMBERED_TOLD:
+            self._told.popitem(last=False)
+
+    def deliver(self, delivered: Delivered, time_us: int) -> None:
+        """Take a message that came."""
+        message = delivered.message
+        arrival = self._mediation.receive(delivered)
+        if arrival is not Arrival.NEW:
+            self._dropped["repeated" if arrival is Arrival.REPEATED else "no-room"] += 1
+        elif message.expired(time_us):
+            self._dropped["expired"] += 1
+            self._mediation.refuse(message, "expired")
+        elif self._concerns_us(message, time_us):
+            self._hand_over(message, delivered.body)
+        elif message.expires_us and len(self._elsewhere) < _KEPT_ALERTS:
+            # The adapter saw us inside and will not send it again: should we come back.
+            self._elsewhere.append(delivered)
+        else:
+            self._dropped["outside-area"] += 1
+            self._mediation.refuse(message, "outside-area")
+
+    def moved(self, time_us: int) -> None:
+        """Deliver alerts that did not concern us where we were, and do so here."""
+        kept, self._elsewhere = self._elsewhere, []
+        for delivered in kept:
+            if delivered.message.expired(time_us):
+                self._dropped["outside-area"] += 1
+            elif self._concerns_us(delivered.message, time_us):
+                self._hand_over(delivered.message, delivered.body)
+            else:
+                self._elsewhere.append(delivered)
+
+    def close(self) -> None:
+        """End what applications iterate over."""
+        self.inbox.close()
+        for stream in self.streams.values():
+            stream.inbox.close()
+
+    def _concerns_us(self, message: Message, time_us: int) -> bool:
+        # Mercury §4.2: the endpoint checks its own position against the area.
+        area, telemetry = message.destination.area, self._session.telemetry
+        if area is None or telemetry is None:
+            return True
+        here = telemetry.position
+        return contains_point(area, here.lat, here.lon, telemetry.heading_deg, time_us)
+
+    def _hand_over(self, message: Message, body: bytes) -> None:
+        told = None
+        if isinstance(message.payload, Deliveries):
+            told = self._told.get(message.payload.message)
+            if told is not None:
+                told.update(message.payload.rows)
+        if self.relay is not None and told is None:
+            self.relay.deliver(message, body)
+        if message.kind is Kind.RECEIPT:
+            return
+        self._counters["received"] += 1
+        if message.kind is Kind.REPLY:
+            waiting = self.replies.get(message.correlation)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(message)
+        elif message.kind is Kind.CONTENT and message.destination.kind is AddressKind.BROKER:
+            self._hand_to_streams(message)
+        else:
+            self.inbox.put(message)
+        for kind, handler in self.handlers:
+            if kind is None or kind is message.kind:
+                self._call(handler, message)
+
+    def _hand_to_streams(self, message: Message) -> None:
+        telemetry = self._session.telemetry
+        here = telemetry.position if telemetry else None
+        for stream in self.streams.values():
+            if satisfies(message, stream.wish, stream.filter, here):
+                if stream.handler is not None:
+                    self._call(stream.handler, message)
+                else:
+                    stream.inbox.put(message)
+
+    def _call(self, handler: Handler, message: Message) -> None:
+        try:
+            result = handler(message)
+        except Exception:
+            log.exception("a handler of %s failed", self._session.identity)
+            return
+        if result is not None:
+            self._run(self._guard(result))
+
+    async def _guard(self, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except Exception:
+            log.exception("a handler of %s failed", self._session.identity)

@@ -1,0 +1,128 @@
+"""One message on its way to many: a tracked copy for each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mercury.mediator.peers import Numbers, distinct
+from mercury.mediator.policy import Policy
+from mercury.model.delivery import DeliveryState
+
+_COLUMNS = ("peers", "state", "reason", "tries", "addressed", "first_sent", "due", "settled")
+Rows = NDArray[np.intp]
+
+# As a number of the column's type: NumPy is slow with enums.
+WAITING = np.uint8(DeliveryState.WAITING)
+
+
+class Dispatch:
+    """A message's content and, in columns, how far each copy has come (pMediator §4.1)."""
+
+    __slots__ = (
+        *_COLUMNS, "changed", "content", "expires", "id", "news", "policy", "posted", "priority",
+        "scheduled", "source", "stream", "topic", "waiting",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        id: Hashable,
+        content: Any,
+        policy: Policy,
+        *,
+        source: str,
+        topic: str,
+        priority: int,
+        posted: float,
+        expires: float,
+        ordered: bool,
+    ) -> None:
+        self.id = id
+        self.content = content
+        self.policy = policy
+        self.source = source
+        self.topic = topic
+        self.priority = priority
+        self.posted = posted
+        self.expires = expires
+        self.stream = source if ordered else None  # copies of one stream go one after the other
+        self.waiting = 0  # copies that are not settled
+        self.scheduled = math.inf  # when the table looks at it next
+        # Whose copies have changed since somebody asked: many at once, and one by one.
+        self.news: list[Numbers] = []
+        self.changed: list[int] = []
+        self.peers: Numbers = np.empty(0, np.int32)  # ascending
+        self.state: NDArray[np.uint8] = np.empty(0, np.uint8)
+        self.reason: NDArray[np.uint16] = np.empty(0, np.uint16)  # a number of the table's
+        self.tries: NDArray[np.uint16] = np.empty(0, np.uint16)
+        self.addressed: NDArray[np.float64] = np.empty(0)
+        self.first_sent: NDArray[np.float64] = np.empty(0)  # NaN: not yet
+        self.due: NDArray[np.float64] = np.empty(0)  # infinite: not by itself
+        self.settled: NDArray[np.float64] = np.empty(0)  # NaN: not yet
+
+    def __len__(self) -> int:
+        return len(self.peers)
+
+    def row(self, peer: int) -> int | None:
+        """The row of a peer's copy."""
+        # Of the same type: with another the whole column would be converted.
+        row = int(self.peers.searchsorted(np.int32(peer)))
+        return row if row < len(self.peers) and self.peers[row] == peer else None
+
+    def rows(self, peers: Numbers) -> Rows:
+        """The rows of peers that all have a copy."""
+        return self.peers.searchsorted(peers)
+
+    def without_copy(self, peers: Numbers) -> Numbers:
+        """Those of these peers, each once, that have no copy yet."""
+        peers = distinct(peers)
+        if not len(self.peers):
+            return peers
+        rows = np.minimum(self.rows(peers), len(self.peers) - 1)
+        without: Numbers = peers[self.peers[rows] != peers]
+        return without
+
+    def add(self, peers: Numbers, due: NDArray[np.float64], now: float) -> None:
+        """Make copies for peers that have none."""
+        count = len(peers)
+        fresh = {
+            "peers": peers,
+            "state": np.full(count, DeliveryState.WAITING, np.uint8),
+            "reason": np.zeros(count, np.uint16),
+            "tries": np.zeros(count, np.uint16),
+            "addressed": np.full(count, now),
+            "first_sent": np.full(count, np.nan),
+            "due": due,
+            "settled": np.full(count, np.nan),
+        }
+        if len(self.peers):
+            order = np.argsort(np.concatenate([self.peers, peers]), kind="stable")
+            fresh = {
+                name: np.concatenate([getattr(self, name), new])[order]
+                for name, new in fresh.items()
+            }
+        for name, column in fresh.items():
+            setattr(self, name, column)
+        self.waiting += count
+        self.news.append(peers)
+
+    def is_waiting(self) -> NDArray[np.bool_]:
+        """Which copies are not settled."""
+        waiting: NDArray[np.bool_] = self.state == WAITING
+        return waiting
+
+    def next_due(self) -> float:
+        """When the first copy is due, or the message expires."""
+        if not self.waiting:
+            return self.expires
+        return min(float(self.due[self.is_waiting()].min()), self.expires)
+
+    def take_news(self) -> Numbers:
+        """Whose copies have changed since the last call."""
+        news = [*self.news, np.array(self.changed, np.int32)]
+        self.news, self.changed = [], []
+        return distinct(np.concatenate(news))

@@ -1,0 +1,200 @@
+"""The receiving side (pMediator §4.2): answer every copy, pass each message on once."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import OrderedDict
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+_MAX_BATCH = 64  # answers in one packet: 64 ids of 16 bytes fit everywhere
+
+
+class Arrival(Enum):
+    """What a copy that came is."""
+
+    NEW = auto()
+    REPEATED = auto()  # it was passed on before
+    NO_ROOM = auto()  # not taken, not answered: the sender will repeat it
+
+
+@dataclass(slots=True)
+class SourceStatistics:
+    """What came from one sender, and what it was answered."""
+
+    received: int = 0  # new messages
+    repeated: int = 0
+    no_room: int = 0
+    acks_sent: int = 0  # one for each new message
+    acks_resent: int = 0  # one for each repetition
+
+
+@dataclass(slots=True)
+class _Source:
+    # What the sender may repeat, with the answer: empty, or why it was refused.
+    lasting: dict[Hashable, str] = field(default_factory=dict)
+    ends: list[tuple[float, int, Hashable]] = field(default_factory=list)  # a heap: until when
+    # What only the network may repeat, and until when; the oldest first.
+    passing: OrderedDict[Hashable, float] = field(default_factory=OrderedDict)
+    answers: OrderedDict[Hashable, str] = field(default_factory=OrderedDict)  # to be sent
+    statistics: SourceStatistics = field(default_factory=SourceStatistics)
+
+
+class Incoming:
+    """Remembers what came from each sender for as long as it may come again.
+
+    The memory of one sender is bounded. When it is full of messages that may still be repeated, a
+    new one is neither taken nor answered, so that nothing is ever passed on twice: the sender
+    repeats it, and finds room later. One sender takes no room from another.
+    """
+
+    def __init__(
+        self,
+        *,
+        ack_after_s: float = 0.02,
+        remember_s: float = 3600.0,
+        max_ids: int = 10_000,
+        max_sources: int = 10_000,
+    ) -> None:
+        self._ack_after_s = ack_after_s
+        self._remember_s = remember_s  # where a message says nothing about its end
+        self._max_ids = max_ids
+        self._max_sources = max_sources
+        self._sources: OrderedDict[str, _Source] = OrderedDict()
+        self._due: list[tuple[float, int, str]] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        return sum(len(one.lasting) + len(one.passing) for one in self._sources.values())
+
+    @property
+    def statistics(self) -> dict[str, SourceStatistics]:
+        """By sender."""
+        return {name: source.statistics for name, source in self._sources.items()}
+
+    def receive(
+        self,
+        sender: str,
+        id: Hashable,
+        now: float,
+        *,
+        acknowledge: bool,
+        until: float | None = None,
+        answer: bool = True,
+    ) -> Arrival:
+        """Take a copy; it is answered if that is asked for. Only what is NEW is passed on.
+
+        After `until` the same id is another message: a sender may begin to count anew.
+        With `answer` false the host answers itself, when what came is safe with it.
+        """
+        source = self._source(sender, now)
+        if source is None:
+            return Arrival.NO_ROOM
+        self._forget(source, now)
+        statistics = source.statistics
+        if id in source.lasting or source.passing.get(id, now) > now:
+            statistics.repeated += 1
+            if acknowledge:
+                statistics.acks_resent += 1
+                if answer:
+                    self._answer(sender, source, id, source.lasting.get(id, ""), now)
+            return Arrival.REPEATED
+        if acknowledge:
+            if len(source.lasting) >= self._max_ids:
+                statistics.no_room += 1
+                return Arrival.NO_ROOM
+            source.lasting[id] = ""
+            end = now + self._remember_s if until is None else until
+            self._count += 1
+            heapq.heappush(source.ends, (end, self._count, id))
+            statistics.acks_sent += 1
+            if answer:
+                self._answer(sender, source, id, "", now)
+        else:
+            source.passing[id] = math.inf if until is None else until
+            source.passing.move_to_end(id)
+            if len(source.passing) > self._max_ids:
+                source.passing.popitem(last=False)
+        statistics.received += 1
+        return Arrival.NEW
+
+    def refuse(
+        self, sender: str, id: Hashable, reason: str, now: float, *, answer: bool = True
+    ) -> None:
+        """Answer that a message that came is not wanted; each of its copies is answered so."""
+        source = self._sources.get(sender)
+        if source is not None and id in source.lasting:
+            source.lasting[id] = reason
+            if answer:
+                self._answer(sender, source, id, reason, now)
+
+    def answer_to(self, sender: str, id: Hashable) -> str | None:
+        """Why a message that came was refused; empty if it was not, None if it is not known."""
+        source = self._sources.get(sender)
+        return None if source is None else source.lasting.get(id)
+
+    def disown(self, sender: str, id: Hashable) -> None:
+        """Forget a message that came and could not be kept: its next copy is NEW."""
+        source = self._sources.get(sender)
+        if source is not None:
+            source.lasting.pop(id, None)
+            source.answers.pop(id, None)
+
+    def take_answers(self, sender: str) -> list[tuple[Hashable, str]]:
+        """Answers for a sender, to ride on a packet that goes there anyway: ids and refusals."""
+        source = self._sources.get(sender)
+        if source is None or not source.answers:
+            return []
+        taken = [
+            source.answers.popitem(last=False) for _ in range(min(len(source.answers), _MAX_BATCH))
+        ]
+        return taken
+
+    def answers_due(self, now: float) -> list[tuple[str, list[tuple[Hashable, str]]]]:
+        """Answers that have waited long enough for a ride, by sender."""
+        found = []
+        while self._due and self._due[0][0] <= now:
+            _, _, sender = heapq.heappop(self._due)
+            while answers := self.take_answers(sender):
+                found.append((sender, answers))
+        return found
+
+    def next_timer(self) -> float | None:
+        """When `answers_due` wants to be asked."""
+        while self._due:
+            at, _, sender = self._due[0]
+            source = self._sources.get(sender)
+            if source is not None and source.answers:
+                return at
+            heapq.heappop(self._due)  # they found a ride
+        return None
+
+    def _source(self, sender: str, now: float) -> _Source | None:
+        source = self._sources.get(sender)
+        if source is None:
+            if len(self._sources) >= self._max_sources and not self._drop_a_source(now):
+                return None
+            source = self._sources[sender] = _Source()
+        return source
+
+    def _drop_a_source(self, now: float) -> bool:
+        """Make room: the longest known sender goes of those that can repeat nothing any more."""
+        for name, source in self._sources.items():
+            self._forget(source, now)
+            if not source.lasting and not source.answers:
+                del self._sources[name]
+                return True
+        return False
+
+    def _answer(self, sender: str, source: _Source, id: Hashable, refusal: str, now: float) -> None:
+        if not source.answers:
+            self._count += 1
+            heapq.heappush(self._due, (now + self._ack_after_s, self._count, sender))
+        source.answers[id] = refusal
+
+    def _forget(self, source: _Source, now: float) -> None:
+        while source.ends and source.ends[0][0] <= now:
+            _, _, id = heapq.heappop(source.ends)
+            source.lasting.pop(id, None)

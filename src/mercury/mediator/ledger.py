@@ -1,0 +1,145 @@
+"""The ledger: what became of each message, for each of those it was addressed to.
+
+Receipts come from several adapters and at several times; the ledger makes of them one row for each
+message and recipient. Spark jobs and commands alike fold receipts with these functions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from mercury.model.delivery import Deliveries, Delivery, DeliveryState, Reason
+
+# Which of two receipts about the same copy tells more: what a recipient said itself is the last
+# word, and whatever has ended tells more than what was still open.
+_WORTH = {
+    DeliveryState.ACKNOWLEDGED: 4,
+    DeliveryState.REFUSED: 3,
+    DeliveryState.EXPIRED: 2,
+    DeliveryState.UNREACHABLE: 1,
+    DeliveryState.WAITING: 0,
+}
+
+
+def merged(one: Delivery, other: Delivery) -> Delivery:
+    """Of two receipts about one message and recipient, what is known from both."""
+    better, worse = one, other
+    if (_WORTH[other.state], other.settled_us, other.tries) > (
+        _WORTH[one.state],
+        one.settled_us,
+        one.tries,
+    ):
+        better, worse = other, one
+    starts = [row.addressed_us for row in (one, other) if row.addressed_us]
+    sends = [row.first_sent_us for row in (one, other) if row.first_sent_us]
+    return replace(
+        better,
+        tries=max(better.tries, worse.tries),
+        addressed_us=min(starts, default=0),
+        first_sent_us=min(sends, default=0),
+    )
+
+
+def final(row: Delivery, end_us: int) -> Delivery:
+    """How a copy ended whose message is over, also where no adapter lived to say so."""
+    if row.state is not DeliveryState.WAITING:
+        return row
+    if row.tries:
+        state, reason = DeliveryState.EXPIRED, Reason.NOT_ACKNOWLEDGED
+    else:
+        state, reason = DeliveryState.UNREACHABLE, Reason.AWAY
+    return replace(row, state=state, reason=reason, settled_us=end_us)
+
+
+def never_addressed(client: str, seen_us: int, end_us: int) -> Delivery:
+    """The row of one who should have heard it and whom no adapter sent it."""
+    return Delivery(
+        client,
+        DeliveryState.UNREACHABLE,
+        Reason.NEVER_ADDRESSED,
+        addressed_us=seen_us,
+        settled_us=end_us,
+    )
+
+
+@dataclass(slots=True)
+class Entry:
+    """What is known of one message."""
+
+    about: Deliveries  # without rows
+    rows: dict[str, Delivery] = field(default_factory=dict)  # by client
+
+    def states(self) -> Counter[DeliveryState]:
+        """How many recipients are in which state; they add up to the recipients."""
+        return Counter(row.state for row in self.rows.values())
+
+
+class Ledger:
+    """One row for each message and recipient, from receipts in any order, also repeated ones."""
+
+    def __init__(self) -> None:
+        self._entries: dict[bytes, Entry] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._entries.values())
+
+    def get(self, message: bytes) -> Entry | None:
+        """What is known of a message."""
+        return self._entries.get(message)
+
+    def add(self, receipts: Deliveries) -> None:
+        """Take in what an adapter says of some recipients of a message."""
+        entry = self._entries.get(receipts.message)
+        if entry is None:
+            entry = self._entries[receipts.message] = Entry(replace(receipts, rows=()))
+        for row in receipts.rows:
+            known = entry.rows.get(row.client)
+            entry.rows[row.client] = row if known is None else merged(known, row)
+
+    def summary(self, entries: Iterable[Entry] | None = None) -> Summary:
+        """Add up."""
+        total = Summary()
+        for entry in self if entries is None else entries:
+            total.messages += 1
+            total.recipients += len(entry.rows)
+            total.states.update(entry.states())
+            for row in entry.rows.values():
+                total.tries += row.tries
+                if row.state is DeliveryState.ACKNOWLEDGED and row.addressed_us:
+                    total.delays_s.append((row.settled_us - row.addressed_us) / 1e6)
+        assert sum(total.states.values()) == total.recipients
+        return total
+
+
+@dataclass(slots=True)
+class Summary:
+    """Sums over messages."""
+
+    messages: int = 0
+    recipients: int = 0
+    states: Counter[DeliveryState] = field(default_factory=Counter)
+    tries: int = 0
+    delays_s: list[float] = field(default_factory=list)  # from addressed to acknowledged
+
+    def delay_s(self, share: float) -> float | None:
+        """So long it took for this share of those who answered."""
+        if not self.delays_s:
+            return None
+        ordered = sorted(self.delays_s)
+        return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
+
+    def as_dict(self) -> dict[str, float | None]:
+        """The same for JSON."""
+        return {
+            "messages": self.messages,
+            "recipients": self.recipients,
+            **{state.label: self.states[state] for state in DeliveryState},
+            "tries": self.tries,
+            "p50_s": self.delay_s(0.5),
+            "p99_s": self.delay_s(0.99),
+        }

@@ -1,0 +1,490 @@
+"""The table of outgoing messages (pMediator §4.1): who has been sent what, and who has it.
+
+A core: `now` comes in, shipments and news come out. The host asks for what is `due`, sends it, and
+says what was `sent`; it passes on what recipients answer, and who comes and goes.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+from collections import Counter, deque
+from collections.abc import Collection, Hashable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mercury.mediator.dispatch import WAITING, Dispatch, Rows
+from mercury.mediator.pace import Pace
+from mercury.mediator.peers import Numbers, Peers
+from mercury.mediator.policy import Policy
+from mercury.mediator.statistics import TopicStatistics
+from mercury.model.delivery import DeliveryState, Reason
+
+_AGAIN_S = 0.1  # what could not be sent is tried again so soon
+_RECENT = 8
+_TOPICS, _OTHER = 1000, "other"  # topics that are counted by themselves, and the rest
+_OPEN = int(DeliveryState.WAITING)
+_RECEIVED = {int(DeliveryState.ACKNOWLEDGED), int(DeliveryState.REFUSED)}
+
+
+class Shipment(NamedTuple):
+    """A message, and those to send it to now."""
+
+    dispatch: Dispatch
+    peers: Numbers
+
+
+class Completed(NamedTuple):
+    """How one copy ended."""
+
+    time: float
+    id: Hashable
+    peer: str
+    state: DeliveryState
+    elapsed_s: float
+
+
+class Outgoing:
+    """Sends each message to each recipient until it is known what became of it."""
+
+    def __init__(
+        self,
+        rng: random.Random,
+        *,
+        peers: Peers | None = None,
+        resends_per_s: float = 5000.0,
+        max_copies: int = 5_000_000,
+        forget_peers: bool = False,
+        now: float = 0.0,
+    ) -> None:
+        self.peers = peers or Peers()
+        self.pace = Pace(resends_per_s, now)
+        self.topics: dict[str, TopicStatistics] = {}
+        self.ended: Counter[DeliveryState] = Counter()  # copies, by how they ended
+        self.copies = 0  # ever made
+        self.recent: deque[Completed] = deque(maxlen=_RECENT)
+        self._rng = np.random.default_rng(rng.getrandbits(64))
+        self._max_copies = max_copies
+        self._forget_peers = forget_peers  # once they are gone and nothing of them is in the table
+        self._dispatches: dict[Hashable, Dispatch] = {}  # the oldest first
+        self._held = 0  # copies in the table
+        self._with_news: dict[Hashable, Dispatch] = {}
+        self._heap: list[tuple[float, int, Dispatch]] = []
+        self._pushed = 0
+        self._reasons: list[str] = [Reason.NONE]
+        self._reason_numbers: dict[str, int] = {Reason.NONE: 0}
+        # By stream and peer: what must arrive in this order, one at a time.
+        self._streams: dict[tuple[str, int], deque[Dispatch]] = {}
+
+    def __len__(self) -> int:
+        return len(self._dispatches)
+
+    def __iter__(self) -> Iterator[Dispatch]:
+        return iter(self._dispatches.values())
+
+    def get(self, id: Hashable) -> Dispatch | None:
+        """The message with this id, while it is in the table."""
+        return self._dispatches.get(id)
+
+    @property
+    def waiting(self) -> int:
+        """Copies that are not settled."""
+        return self.copies - sum(self.ended.values())
+
+    # What is to be sent
+
+    def post(
+        self,
+        id: Hashable,
+        content: Any,
+        peers: Numbers,
+        now: float,
+        *,
+        policy: Policy,
+        source: str = "",
+        topic: str = "",
+        priority: int = 4,
+        expires: float = math.inf,
+        ordered: bool = False,
+    ) -> Dispatch:
+        """Take a message for these peers; those that have a copy of it get no other."""
+        dispatch = self._dispatches.get(id)
+        if dispatch is None:
+            dispatch = Dispatch(
+                id,
+                content,
+                policy,
+                source=source,
+                topic=topic,
+                priority=priority,
+                posted=now,
+                expires=expires,
+                ordered=ordered,
+            )
+            self._dispatches[id] = dispatch
+            if topic not in self.topics:
+                # Senders make topics up: what is beyond a number is counted together.
+                counted = topic if len(self.topics) < _TOPICS else _OTHER
+                self.topics.setdefault(counted, TopicStatistics(now, policy.acknowledge))
+        self.add(dispatch, peers, now)
+        return dispatch
+
+    def add(self, dispatch: Dispatch, peers: Numbers, now: float) -> Numbers:
+        """Address a message to further peers; returns those that had no copy."""
+        peers = dispatch.without_copy(peers)
+        if len(peers):
+            self._make_room(len(peers), dispatch, now)
+            due = np.where(self.peers.present[peers], now, math.inf)
+            dispatch.add(peers, due, now)
+            self._with_news[dispatch.id] = dispatch
+            self.peers.held[peers] += 1
+            self.peers.waiting[peers] += 1
+            self.copies += len(peers)
+            self._held += len(peers)
+            self._statistics_of(dispatch).add(self.peers, peers)
+            if dispatch.stream is not None:
+                self._queue_up(dispatch, dispatch.stream, peers)
+        self._look_at(dispatch, min(now, dispatch.expires) if len(peers) else dispatch.expires)
+        return peers
+
+    def due(self, now: float, limit: int | None = None) -> list[Shipment]:
+        """What is to be sent now, the most urgent first; until `sent`, it is not due again."""
+        ready: list[tuple[Dispatch, Rows]] = []
+        while self._heap and self._heap[0][0] <= now:
+            at, _, dispatch = heapq.heappop(self._heap)
+            if at != dispatch.scheduled:
+                continue  # there is a later entry
+            dispatch.scheduled = math.inf
+            if now >= dispatch.expires:
+                self._expire(dispatch, now)
+                continue
+            rows = self._ready_rows(dispatch, now)
+            if len(rows):
+                ready.append((dispatch, rows))
+            else:
+                self._schedule(dispatch)
+        ready.sort(key=lambda one: (-one[0].priority, one[0].posted))
+        shipments = []
+        left = math.inf if limit is None else limit
+        for dispatch, rows in ready:
+            rows = self._within_pace(dispatch, rows, now)
+            if len(rows) > left:
+                rows = rows[: int(left)]
+            left -= len(rows)
+            if len(rows):
+                dispatch.due[rows] = math.inf  # under way
+                shipments.append(Shipment(dispatch, dispatch.peers[rows]))
+            # What was held back is looked at again soon, not in a busy loop.
+            self._schedule(dispatch, not_before=now + max(self.pace.next_s(), 0.01))
+        return shipments
+
+    def sent(self, dispatch: Dispatch, peers: Numbers, now: float) -> None:
+        """Note that a shipment, or a part of it, went out."""
+        rows = dispatch.rows(peers)
+        rows = rows[dispatch.state[rows] == WAITING]
+        if not len(rows):
+            return
+        peers = dispatch.peers[rows]
+        again = dispatch.tries[rows] > 0
+        dispatch.first_sent[rows[~again]] = now
+        dispatch.tries[rows] += np.uint16(1)
+        self.peers.sent[peers[~again]] += 1
+        self.peers.resent[peers[again]] += 1
+        resent = int(again.sum())
+        statistics = self._statistics_of(dispatch)
+        statistics.sent += len(rows) - resent
+        statistics.resent += resent
+        if dispatch.policy.acknowledge:
+            waits = dispatch.policy.waits_s(dispatch.tries[rows], self._rng)
+            due = now + np.maximum(waits, self.peers.least_waits_s(peers))
+            dispatch.due[rows] = due
+            self._look_at(dispatch, float(due.min()))
+        elif math.isinf(dispatch.expires):
+            # Nobody will answer, and nobody may come back for it.
+            self._settle(dispatch, rows, DeliveryState.EXPIRED, Reason.NOT_ASKED, now)
+
+    def unsent(self, dispatch: Dispatch, peers: Numbers, now: float) -> None:
+        """Note that a shipment, or a part of it, could not be sent."""
+        rows = dispatch.rows(peers)
+        rows = rows[dispatch.state[rows] == WAITING]
+        # Who is gone gets it when it comes back.
+        there = self.peers.present[dispatch.peers[rows]]
+        dispatch.due[rows] = np.where(there, now + _AGAIN_S, math.inf)
+        self._schedule(dispatch)
+
+    def next_timer(self) -> float | None:
+        """When `due` wants to be asked."""
+        while self._heap and self._heap[0][0] != self._heap[0][2].scheduled:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    # What recipients say and do
+
+    def acknowledged(self, peer: int, id: Hashable, now: float) -> bool:
+        """A recipient has it; False if that was known, or nobody sent it."""
+        dispatch = self._dispatches.get(id)
+        row = None if dispatch is None else dispatch.row(peer)
+        if dispatch is None or row is None:
+            return False
+        state = int(dispatch.state[row])
+        if state == _OPEN:
+            if dispatch.tries[row] == 1:
+                self.peers.measure(peer, now - float(dispatch.first_sent[row]))
+            elif dispatch.tries[row] > 1:
+                self.pace.answered()
+        elif state in _RECEIVED:
+            return False
+        self._settle_one(dispatch, row, DeliveryState.ACKNOWLEDGED, Reason.NONE, now)
+        return True
+
+    def refused(self, peer: int, id: Hashable, reason: str, now: float) -> bool:
+        """A recipient has it and does not want it."""
+        dispatch = self._dispatches.get(id)
+        row = None if dispatch is None else dispatch.row(peer)
+        if dispatch is None or row is None or int(dispatch.state[row]) in _RECEIVED:
+            return False
+        self._settle_one(dispatch, row, DeliveryState.REFUSED, reason, now)
+        return True
+
+    def arrived(self, peer: int, now: float, seen: Collection[Hashable] = ()) -> None:
+        """A peer can be sent to; it gets what waits for it, but for what it has seen."""
+        self.peers.present[peer] = True
+        if not self.peers.waiting[peer]:
+            return
+        for dispatch in list(self._dispatches.values()):
+            row = dispatch.row(peer)
+            if row is None or dispatch.state[row] != WAITING:
+                continue
+            if dispatch.id in seen:
+                self.acknowledged(peer, dispatch.id, now)
+            elif not self._is_held_up(dispatch, peer):
+                dispatch.due[row] = now
+                self._look_at(dispatch, now)
+
+    def known(self, dispatch: Dispatch, peer: int, state: DeliveryState, now: float) -> None:
+        """Take over what another life of this table, or another table, found out; no news."""
+        row = dispatch.row(peer)
+        if row is None:
+            peers = np.array([peer], np.int32)
+            news, dispatch.news = dispatch.news, []
+            self.add(dispatch, peers, now)
+            dispatch.news = news
+            row = dispatch.row(peer)
+            assert row is not None
+        if state in _RECEIVED and int(dispatch.state[row]) not in _RECEIVED:
+            self._settle_one(dispatch, row, state, Reason.NONE, now)
+            dispatch.changed.pop()
+
+    def left(self, peer: int) -> None:
+        """A peer cannot be sent to until it comes back."""
+        self.peers.present[peer] = False
+        if self._forget_peers:
+            self.peers.release(peer)
+
+    # What has become of it
+
+    def take_news(self, now: float) -> list[tuple[Dispatch, Numbers]]:
+        """Whose copies were made or settled since the last call, by message.
+
+        What is complete and can have no further recipients leaves the table.
+        """
+        news = [(dispatch, dispatch.take_news()) for dispatch in self._with_news.values()]
+        for dispatch in self._with_news.values():
+            if not dispatch.waiting and (math.isinf(dispatch.expires) or now >= dispatch.expires):
+                self._forget(dispatch)
+        self._with_news = {}
+        return news
+
+    def reason_text(self, number: int) -> str:
+        """Why copies ended that bear this number as their reason."""
+        return self._reasons[number]
+
+    def validate(self) -> None:
+        """Check the invariants; for tests."""
+        waiting = np.zeros_like(self.peers.waiting)
+        held = np.zeros_like(self.peers.held)
+        for dispatch in self._dispatches.values():
+            open_rows = dispatch.is_waiting()
+            assert np.all(np.diff(dispatch.peers) > 0)
+            assert dispatch.waiting == int(open_rows.sum())
+            assert np.all(np.isnan(dispatch.settled) == open_rows)
+            assert dispatch.scheduled <= dispatch.next_due() or math.isinf(dispatch.next_due())
+            if dispatch.policy.acknowledge and dispatch.policy.max_tries is not None:
+                assert np.all(dispatch.tries <= dispatch.policy.max_tries + 1)
+            waiting[dispatch.peers[open_rows]] += 1
+            held[dispatch.peers] += 1
+        assert self._held == int(held.sum())
+        assert np.array_equal(held, self.peers.held)
+        assert np.array_equal(waiting, self.peers.waiting)
+        assert self.waiting == int(waiting.sum())
+
+    # Inside
+
+    def _statistics_of(self, dispatch: Dispatch) -> TopicStatistics:
+        return self.topics.get(dispatch.topic) or self.topics[_OTHER]
+
+    def _ready_rows(self, dispatch: Dispatch, now: float) -> Rows:
+        rows = np.flatnonzero(dispatch.is_waiting() & (dispatch.due <= now))
+        there = self.peers.present[dispatch.peers[rows]]
+        dispatch.due[rows[~there]] = math.inf  # until they come back
+        rows = rows[there]
+        max_tries = dispatch.policy.max_tries
+        if dispatch.policy.acknowledge and max_tries is not None:
+            spent = dispatch.tries[rows] > max_tries
+            if spent.any():
+                self._settle(dispatch, rows[spent], DeliveryState.UNREACHABLE, Reason.GAVE_UP, now)
+                rows = rows[~spent]
+        return rows
+
+    def _within_pace(self, dispatch: Dispatch, rows: Rows, now: float) -> Rows:
+        again = dispatch.tries[rows] > 0
+        repeats = int(again.sum())
+        if not repeats:
+            return rows
+        allowed = self.pace.take(repeats, now)
+        if allowed == repeats:
+            return rows
+        return np.concatenate([rows[~again], rows[again][:allowed]])
+
+    def _settle_one(
+        self, dispatch: Dispatch, row: int, state: DeliveryState, reason: str, now: float
+    ) -> None:
+        """Settle what a recipient has: one at a time, so without the price of arrays."""
+        before = DeliveryState(int(dispatch.state[row]))
+        was_lost = dispatch.reason[row] != self._reason_number(Reason.NOT_ASKED)
+        peer = int(dispatch.peers[row])
+        dispatch.state[row] = state
+        dispatch.reason[row] = self._reason_number(reason)
+        dispatch.settled[row] = now
+        dispatch.due[row] = math.inf
+        dispatch.changed.append(peer)
+        self._with_news[dispatch.id] = dispatch
+        self.ended[state] += 1
+        if before is DeliveryState.WAITING:
+            dispatch.waiting -= 1
+            self.peers.waiting[peer] -= 1
+        else:  # an answer after all, when it had been given up
+            self.ended[before] -= 1
+            self.peers.dropped[peer] -= was_lost
+        tally = (
+            self.peers.acknowledged if state is DeliveryState.ACKNOWLEDGED else self.peers.refused
+        )
+        tally[peer] += 1
+        self.recent.append(
+            Completed(now, dispatch.id, self.peers.name(peer), state, now - dispatch.posted)
+        )
+        if dispatch.stream is not None:
+            self._let_next_go(dispatch.stream, dispatch, [peer], now)
+
+    def _settle(
+        self, dispatch: Dispatch, rows: Rows, state: DeliveryState, reason: str, now: float
+    ) -> None:
+        """Settle waiting copies without an answer."""
+        peers = dispatch.peers[rows]
+        dispatch.state[rows] = state
+        dispatch.reason[rows] = self._reason_number(reason)
+        dispatch.settled[rows] = now
+        dispatch.due[rows] = math.inf
+        dispatch.news.append(peers)
+        self._with_news[dispatch.id] = dispatch
+        dispatch.waiting -= len(rows)
+        self.peers.waiting[peers] -= 1
+        self.ended[state] += len(rows)
+        # What was sent as often as it was meant to be is not lost.
+        is_lost = reason != Reason.NOT_ASKED
+        self.peers.dropped[peers] += is_lost
+        if len(rows) == 1 and is_lost:
+            name = self.peers.name(int(peers[0]))
+            self.recent.append(Completed(now, dispatch.id, name, state, now - dispatch.posted))
+        if dispatch.stream is not None:
+            self._let_next_go(dispatch.stream, dispatch, peers.tolist(), now)
+
+    def _expire(self, dispatch: Dispatch, now: float) -> None:
+        rows = np.flatnonzero(dispatch.is_waiting())
+        there = self.peers.present[dispatch.peers[rows]]
+        tried = dispatch.tries[rows] > 0
+        answer = Reason.NOT_ACKNOWLEDGED if dispatch.policy.acknowledge else Reason.NOT_ASKED
+        # Fire-and-forget is done once it is sent; for the others, who is away had no chance.
+        done = tried & (there | (not dispatch.policy.acknowledge))
+        ends = (
+            (done, DeliveryState.EXPIRED, answer),
+            (there & ~tried, DeliveryState.EXPIRED, Reason.NOT_SENT),
+            (~there & ~done, DeliveryState.UNREACHABLE, Reason.AWAY),
+        )
+        for those, state, reason in ends:
+            if those.any():
+                self._settle(dispatch, rows[those], state, reason, now)
+        self._with_news[dispatch.id] = dispatch  # so that it leaves the table
+
+    def _forget(self, dispatch: Dispatch) -> None:
+        del self._dispatches[dispatch.id]
+        self._held -= len(dispatch)
+        self.peers.held[dispatch.peers] -= 1
+        dispatch.scheduled = math.nan  # no entry of the heap is right
+        if not self._forget_peers:
+            return
+        gone = ~self.peers.present[dispatch.peers] & (self.peers.held[dispatch.peers] == 0)
+        for peer in dispatch.peers[gone].tolist():
+            self.peers.release(peer)
+
+    def _make_room(self, wanted: int, new: Dispatch, now: float) -> None:
+        while self._held + wanted > self._max_copies:
+            oldest = next((one for one in self._dispatches.values() if one is not new), None)
+            if oldest is None:
+                return
+            rows = np.flatnonzero(oldest.is_waiting())
+            if len(rows):
+                self._settle(oldest, rows, DeliveryState.UNREACHABLE, Reason.NO_ROOM, now)
+            self._forget(oldest)
+
+    def _schedule(self, dispatch: Dispatch, not_before: float = -math.inf) -> None:
+        self._look_at(dispatch, max(dispatch.next_due(), not_before))
+
+    def _look_at(self, dispatch: Dispatch, at: float) -> None:
+        if at < dispatch.scheduled:
+            dispatch.scheduled = at
+            self._pushed += 1
+            heapq.heappush(self._heap, (at, self._pushed, dispatch))
+
+    def _reason_number(self, reason: str) -> int:
+        number = self._reason_numbers.get(reason)
+        if number is None:
+            if len(self._reasons) >= 1000:  # recipients make them up
+                return self._reason_number("other")
+            number = self._reason_numbers[reason] = len(self._reasons)
+            self._reasons.append(reason)
+        return number
+
+    # Order
+
+    def _queue_up(self, dispatch: Dispatch, stream: str, peers: Numbers) -> None:
+        for peer in peers.tolist():
+            queue = self._streams.setdefault((stream, peer), deque())
+            queue.append(dispatch)
+            if len(queue) > 1:
+                row = dispatch.row(peer)
+                assert row is not None
+                dispatch.due[row] = math.inf
+
+    def _is_held_up(self, dispatch: Dispatch, peer: int) -> bool:
+        if dispatch.stream is None:
+            return False
+        return self._streams[(dispatch.stream, peer)][0] is not dispatch
+
+    def _let_next_go(self, stream: str, done: Dispatch, peers: list[int], now: float) -> None:
+        for peer in peers:
+            queue = self._streams.get((stream, peer))
+            if queue is None or done not in queue:
+                continue  # settled a second time
+            was_first = queue[0] is done
+            queue.remove(done)
+            if not queue:
+                del self._streams[(stream, peer)]
+            elif was_first:
+                row = queue[0].row(peer)
+                assert row is not None
+                if self.peers.present[peer]:
+                    queue[0].due[row] = now
+                    self._look_at(queue[0], now)

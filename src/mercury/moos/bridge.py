@@ -1,0 +1,276 @@
+"""What pMediator does on a vehicle, as a core: postings of MOOS variables in, postings out.
+
+A message of the own community gets a tracked copy for each mate, is sent again to who did not
+acknowledge, and is given up at last. A message of a mate is acknowledged each time it comes, and
+posted to the own community once (pMediator §4 and §5).
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from mercury.mediator import Arrival, Incoming, Mediator, Policies, Policy, Report
+from mercury.model.errors import MoosError
+from mercury.model.message import MAX_PACKET_BYTES, DeliveryPolicy
+from mercury.moos.node_report import NodeReport, read_node_report
+from mercury.moos.packet import NOTIFY, MoosPacket, read_packet, write_packet
+from mercury.moos.settings import ANY, BridgeSettings
+from mercury.moos.text_forms import (
+    ALL,
+    AckMessage,
+    NodeMessage,
+    read_ack_message,
+    read_mediated_message,
+    read_node_message,
+    write_ack_message,
+    write_node_message,
+)
+
+NODE_MESSAGE = "NODE_MESSAGE"
+MEDIATED_MESSAGE = "MEDIATED_MESSAGE"
+ACK_MESSAGE = "ACK_MESSAGE"
+
+# A mate may count anew when it starts anew: an id that comes later is another message. Long enough
+# for any usual max_tries * resend_thresh of a mate.
+_REMEMBER_S = 120.0
+_REMEMBERED = 100_000
+_ROOM_BYTES = 1024  # for names, the id and the head of a datagram
+_MAX_MATES = 1000
+
+
+class Posting(NamedTuple):
+    """A variable to be posted at a mate, or in the own community."""
+
+    mate: str | None  # in small letters; None is the own community
+    key: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeReport:
+    """Everything the bridge can say about its work (pMediator §8)."""
+
+    settings: BridgeSettings
+    mates: list[str]
+    mediator: Report
+    posted: int  # to the own community
+    bad: dict[str, int] = field(default_factory=dict)  # malformed, by reason
+    dropped: dict[str, int] = field(default_factory=dict)  # in order, but not to be sent on
+
+
+class MoosBridge:
+    """One vehicle's end of the bridge.
+
+    `carries_all` says that mates without a route of their own can be sent to, too.
+    """
+
+    def __init__(
+        self,
+        settings: BridgeSettings,
+        rng: random.Random,
+        *,
+        begun_us: int,
+        carries_all: bool = False,
+        on_report: Callable[[NodeReport], None] | None = None,
+    ) -> None:
+        self.settings = settings
+        self.bad: Counter[str] = Counter()
+        self.dropped: Counter[str] = Counter()
+        self.posted = 0
+        repeat = Policy(
+            "repeat", resend_after_s=settings.resend_thresh_s, max_tries=settings.max_tries
+        )
+        policies = Policies(named={DeliveryPolicy.REPEAT: repeat})
+        self.mediator = Mediator(settings.name, rng, begun_us=begun_us, policies=policies)
+        # Room for 800 messages a second of each mate, as long as they are remembered.
+        self.mediator.incoming = Incoming(ack_after_s=0.0, max_ids=_REMEMBERED)
+        self._name = settings.name.lower()
+        self._carries_all = carries_all or ANY in settings.routes
+        self._on_report = on_report
+        self._spelling: dict[str, str] = {}  # of mates, by their names in small letters
+        self._outbox: list[Posting] = []
+        for mate in (*settings.mates, *settings.routes):
+            if mate != ANY:
+                self._meet(mate)
+
+    # In
+
+    def receive(self, data: bytes, now: float) -> None:
+        """Take a datagram of the own pShare or of a mate."""
+        try:
+            packet = read_packet(data)
+            if packet.message_type != NOTIFY:
+                raise MoosError("not-a-notification", f"message of type {packet.message_type!r}")
+            self._take(packet.key, packet.text, now)
+        except MoosError as error:
+            self.bad[error.reason] += 1
+
+    def take(self, key: str, text: str, now: float) -> None:
+        """Take a variable that came some other way."""
+        try:
+            self._take(key, text, now)
+        except MoosError as error:
+            self.bad[error.reason] += 1
+
+    def _take(self, key: str, text: str, now: float) -> None:
+        match key.upper():
+            case "NODE_MESSAGE_LOCAL":
+                self._send(read_node_message(text), now)
+            case "MEDIATED_MESSAGE" | "MEDIATED_MESSAGE_LOCAL":  # renamed on the way, or not
+                self._receive_copy(read_mediated_message(text), now)
+            case "ACK_MESSAGE" | "ACK_MESSAGE_LOCAL":
+                self._acknowledged(read_ack_message(text), now)
+            case "NODE_REPORT" | "NODE_REPORT_LOCAL":
+                self._reported(read_node_report(text))
+            case _:
+                self.dropped["unknown-variable"] += 1
+
+    # Out
+
+    def post_locally(self, key: str, text: str) -> None:
+        """Post a variable to the own community."""
+        self._outbox.append(Posting(None, key, text))
+        self.posted += 1
+
+    def due(self, now: float) -> list[Posting]:
+        """What is to be posted now; it counts as posted."""
+        for copy in self.mediator.due(now):
+            mediated = replace(
+                copy.content,
+                dest_nodes=(self._spelling[copy.mate],),
+                dest_group="",
+                ack_id=copy.id,
+                ack=copy.acknowledge,
+            )
+            text = write_node_message(mediated)
+            self._outbox.append(Posting(copy.mate, MEDIATED_MESSAGE, text))
+        for mate, answers in self.mediator.incoming.answers_due(now):
+            for received, _refusal in answers:
+                assert isinstance(received, tuple)  # the id, and what it came with
+                ack = AckMessage(str(received[0]), self.settings.name, self._spelling[mate])
+                self._outbox.append(Posting(mate, ACK_MESSAGE, write_ack_message(ack)))
+        postings, self._outbox = self._outbox, []
+        return postings
+
+    def datagram(self, posting: Posting, time_s: float) -> bytes:
+        """A posting as pShare takes it."""
+        return write_packet(
+            MoosPacket(
+                posting.key,
+                posting.text,
+                source="mercury",
+                community=self.settings.community,
+                time_s=time_s,
+            )
+        )
+
+    def next_timer(self) -> float | None:
+        """When `due` wants to be asked; at once where something is waiting, at time 0."""
+        return 0.0 if self._outbox else self.mediator.next_timer()
+
+    def report(self, now: float) -> BridgeReport:
+        """What was sent, repeated and lost, by mate and by variable."""
+        return BridgeReport(
+            self.settings,
+            self.mediator.mates,
+            self.mediator.report(now),
+            self.posted,
+            dict(self.bad),
+            dict(self.dropped),
+        )
+
+    # Inside
+
+    def _send(self, message: NodeMessage, now: float) -> None:
+        if message.src_node.lower() != self._name:
+            self.dropped["source-is-not-us"] += 1
+            return
+        size = len((message.string_val or "").encode("utf-8", "surrogateescape"))
+        if size + _ROOM_BYTES > MAX_PACKET_BYTES:
+            self.dropped["too-large"] += 1
+            return
+        mates = self._destinations(message)
+        if not mates:
+            return
+        forget = message.var_name in self.settings.no_ack_vars
+        policy = DeliveryPolicy.FIRE_AND_FORGET if forget else DeliveryPolicy.REPEAT
+        self.mediator.post(message.plain, message.var_name, mates, now, policy=policy)
+
+    def _destinations(self, message: NodeMessage) -> list[str]:
+        """Whom a message is for, in small letters; whom we cannot send to is counted."""
+        wanted: dict[str, None] = {}
+        for node in message.dest_nodes:
+            if node.lower() == ALL:
+                wanted |= dict.fromkeys(self.mediator.mates)
+            elif node.lower() == self._name:
+                self.dropped["to-ourselves"] += 1
+            elif self._meet(node, by_name=True):
+                wanted[node.lower()] = None
+            else:
+                self.dropped["unknown-node"] += 1
+        if message.dest_group:
+            group = self.settings.group
+            if group is None or message.dest_group.lower() != group.lower():
+                self.dropped["unknown-group"] += 1
+            else:
+                named = [mate.lower() for mate in self.settings.mates]
+                wanted |= dict.fromkeys(named or self.mediator.mates)
+        if not wanted and ALL in map(str.lower, message.dest_nodes):
+            self.dropped["nobody-known"] += 1
+        return list(wanted)
+
+    def _receive_copy(self, message: NodeMessage, now: float) -> None:
+        if message.src_node.lower() == self._name:
+            self.dropped["from-ourselves"] += 1
+            return
+        nodes = {node.lower() for node in message.dest_nodes}
+        group = (self.settings.group or "").lower()
+        if not (nodes & {self._name, ALL} or (group and message.dest_group.lower() == group)):
+            self.dropped["not-for-us"] += 1
+            return
+        if not self._meet(message.src_node):
+            self.dropped["no-way-back"] += 1
+            return
+        text = write_node_message(message.plain)
+        arrival = self.mediator.incoming.receive(
+            message.src_node.lower(),
+            (message.ack_id, hash(text)),
+            now,
+            acknowledge=message.ack,
+            until=now + _REMEMBER_S,
+        )
+        if arrival is Arrival.NEW:
+            self.post_locally(NODE_MESSAGE, text)
+        elif arrival is Arrival.NO_ROOM:
+            self.dropped["no-room"] += 1
+
+    def _acknowledged(self, ack: AckMessage, now: float) -> None:
+        if ack.dest.lower() != self._name:
+            self.dropped["not-for-us"] += 1
+        elif not self.mediator.acknowledged(ack.src.lower(), ack.id, now):
+            self.dropped["ack-not-awaited"] += 1  # its first copy came, or we gave up long ago
+
+    def _reported(self, report: NodeReport) -> None:
+        if report.name.lower() != self._name:
+            self.dropped["report-of-another"] += 1
+        elif self._on_report is not None:
+            self._on_report(report)
+
+    def _meet(self, mate: str, *, by_name: bool = False) -> bool:
+        """Know a mate from now on, if it can be sent to; False if not."""
+        known = mate.lower()
+        if known not in self._spelling:
+            is_named = known in map(str.lower, self.settings.mates)
+            if not (is_named or known in self.settings.routes or self._carries_all):
+                return False
+            if len(self._spelling) >= _MAX_MATES:
+                return False
+            self._spelling[known] = mate
+            self.mediator.join(known, 0.0)
+        elif not by_name:
+            self._spelling[known] = mate  # as it writes itself
+        return True

@@ -1,0 +1,64 @@
+"""The pipeline fails with the ledger, in one sentence, and not when it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mercury.bus import open_bus
+from mercury.config.settings import PipelineSettings
+from mercury.model.errors import JobFailedError
+from mercury.pipeline.ledger_job import Entered
+from mercury.pipeline.service import Pipeline
+
+
+class Ledger:
+    """Enters two portions, then says or raises what it is told to."""
+
+    def __init__(self, then: Exception) -> None:
+        self.seen: list[int] = []
+        self._then = then
+
+    def run(self, spark: Any, stored_until_us: int) -> Entered:
+        self.seen.append(stored_until_us)
+        if len(self.seen) == 4:
+            raise self._then
+        return Entered(2 if len(self.seen) < 3 else 0, 5, 0)
+
+
+@pytest.fixture
+def pipeline() -> Pipeline:
+    settings = PipelineSettings(ledger_interval_s=0.001)
+    pipeline = Pipeline(open_bus("memory:"), "memory:", settings, ())
+    context = SimpleNamespace(setLocalProperty=lambda *_: None, setJobGroup=lambda *_, **__: None)
+    pipeline._spark = SimpleNamespace(sparkContext=context)  # type: ignore[assignment]
+    return pipeline
+
+
+def keep(pipeline: Pipeline, ledger: Ledger) -> None:
+    history = SimpleNamespace(stored_until_us=lambda now_us: 7)
+    asyncio.run(pipeline._keep_ledger(ledger, history))  # type: ignore[arg-type]
+
+
+def test_a_ledger_that_does_not_add_up_ends_the_pipeline(pipeline: Pipeline) -> None:
+    ledger = Ledger(JobFailedError("the ledger does not add up: m (1 of 2)"))
+    with pytest.raises(JobFailedError, match=r"does not add up: m \(1 of 2\)"):
+        keep(pipeline, ledger)
+    assert ledger.seen == [7] * 4  # until nothing was left, and once more after the interval
+
+
+def test_whatever_else_ends_it_is_said_in_a_line(pipeline: Pipeline) -> None:
+    with pytest.raises(JobFailedError, match=r"^the ledger job ended: no disk$"):
+        keep(pipeline, Ledger(OSError("no disk\nat Java.lang")))
+
+
+def test_what_was_cut_short_on_the_way_out_is_no_failure(pipeline: Pipeline) -> None:
+    class Cut(Ledger):
+        def run(self, spark: Any, stored_until_us: int) -> Entered:
+            pipeline._leaving.set()
+            raise OSError("the job was cancelled")
+
+    keep(pipeline, Cut(OSError()))

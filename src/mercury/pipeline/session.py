@@ -48,6 +48,7 @@ _LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -Xss4m",
     "spark.driver.memory": "2g",
+    "spark.python.daemon.module": "mercury.pipeline.worker_daemon",
 }
 _QUIET_LOGS = """\
 rootLogger.level = error

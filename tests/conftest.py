@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 sys.path.insert(0, str(Path(__file__).parent))
+
+# No test is the place to train Java for later starts.
+os.environ.setdefault("MERCURY_PIPELINE__SHARE_CLASSES", "false")
 
 # A loaded machine is no failure; what is too slow shows in `--durations`.
 settings.register_profile("mercury", deadline=None, print_blob=True)

@@ -49,8 +49,6 @@ async def test_the_python_of_the_tour() -> None:
 @in_loop
 async def test_the_python_of_delivery() -> None:
     output = await output_of("docs/delivery.md")
-    assert output.splitlines() == [
-        "survey",
-        "ben acknowledged after 1 tries",
-        "acknowledged",
-    ]
+    task, ben, sensed = output.splitlines()
+    assert (task, sensed) == ("survey", "acknowledged")
+    assert re.fullmatch(r"ben acknowledged after \d tries", ben)

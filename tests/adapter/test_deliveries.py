@@ -94,7 +94,8 @@ async def test_a_client_answers_and_the_ledger_knows() -> None:
             say(world, Address.to_area(AROUND_HERE))
             assert (await first(car)).event.text == "stop"
             row = await ended(receipts)
-            assert (row.client, row.state, row.tries) == ("car", DeliveryState.ACKNOWLEDGED, 1)
+            assert (row.client, row.state) == ("car", DeliveryState.ACKNOWLEDGED)
+            assert row.tries >= 1  # a busy machine may be slower than the first repetition
             assert car.mediation.report("car").acks[0].acks_sent == 1
 
 

@@ -171,7 +171,7 @@ async def test_what_does_not_fit_once_the_client_speaks_for_it_is_counted() -> N
             app_of(car, "app") as app,
         ):
             assert car.relay is not None
-            message = app._message(Kind.CONTENT, "fuel", Attributes({"x": b""}))
+            message = app._compose(Kind.CONTENT, "fuel", Attributes({"x": b""}))
             room = MAX_BODY_BYTES - len(encode(message)) - 10
             await app.publish("fuel", {"x": b"x" * room})
             await until(lambda: car.relay.sessions.dropped)
@@ -186,7 +186,7 @@ async def test_fields_of_a_newer_version_pass_the_relay() -> None:
         content = world.read("content.*")
         async with connect(adapter, "car", relay_port=0) as car, app_of(car, "app") as app:
             unknown = b"\xa2\x06\x03new"  # field 100
-            message = app._message(Kind.CONTENT, "fuel", Attributes({"x": 1}))
+            message = app._compose(Kind.CONTENT, "fuel", Attributes({"x": 1}))
             app.session.send_body(Kind.CONTENT, 3, encode(message) + unknown)
             app.after_session()
             [record] = await content.read()

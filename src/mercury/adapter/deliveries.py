@@ -96,7 +96,7 @@ class Deliveries:
         return had.union(seen)
 
     def had(self, session: Session) -> set[bytes]:
-        """Ids of the messages that a client was addressed, in this session or an earlier one."""
+        """Ids of the messages that a client was addressed, now or before it came back."""
         peer = self.outgoing.peers.find(session.identity)
         if peer is None or not self.outgoing.peers.held[peer]:
             return set()

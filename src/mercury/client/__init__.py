@@ -1,6 +1,7 @@
 """Endpoints: clients on things that move, services on the bus."""
 
-from mercury.client.client import Client, connect
+from mercury.client.client import Client
+from mercury.client.connecting import connect
 from mercury.client.endpoint import ServiceEndpoint
 from mercury.client.subscriptions import ContentStream
 

@@ -13,6 +13,8 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from mercury.client.asking import Asking
+from mercury.client.composing import Place, as_position, compose, to_whom
 from mercury.client.inbox import Inbox
 from mercury.client.mediation import Mediation
 from mercury.client.reception import Reception
@@ -26,9 +28,7 @@ from mercury.model.area import Area, Circle, Position
 from mercury.model.delivery import DeliveryState
 from mercury.model.errors import (
     MercuryError,
-    MessageError,
     NotConnectedError,
-    RequestError,
     SessionRefusedError,
 )
 from mercury.model.filter import compile_filter
@@ -72,11 +72,9 @@ from mercury.wire import mercury_pb2
 
 log = logging.getLogger(__name__)
 
-_RETRY_S = 0.5
 _RENEW_S = 30.0
 _SOCKET_BUFFER_BYTES = 256 * 1024
 
-Place = Position | tuple[float, float]
 AnyHandler = TypeVar("AnyHandler", bound=Handler)
 
 
@@ -134,6 +132,7 @@ class Client:
         self.reception = Reception(
             self.session, self.mediation, self.counters, self.dropped, self.run
         )
+        self._asking = Asking(self.send, self.reception.replies)
         self._established = asyncio.Event()
         self._refusal: str | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -258,7 +257,7 @@ class Client:
         """Publish content under a topic; `position` ties it to a place."""
         place = None if position is None else as_position(position)
         payload = Attributes(dict(values), place)
-        message = self._message(Kind.CONTENT, topic, payload, priority, expires_in_s)
+        message = self._compose(Kind.CONTENT, topic, payload, priority, expires_in_s)
         return await self._say(replace(message, policy=NAMES[policy]))
 
     async def sense(
@@ -278,7 +277,7 @@ class Client:
         telemetry = self.session.telemetry
         speed = telemetry.speed_mps if telemetry else None
         event = Event(kind, place, radius_m, speed, text, dict(values or {}))
-        message = self._message(Kind.EVENT, "", event, priority, expires_in_s)
+        message = self._compose(Kind.EVENT, "", event, priority, expires_in_s)
         return await self._say(replace(message, policy=NAMES[policy]))
 
     async def tell(
@@ -297,12 +296,12 @@ class Client:
 
         What becomes of it is reported, client by client: `await told.settled()`.
         """
-        message = self._message(
+        message = self._compose(
             Kind.CONTENT, topic, Attributes(dict(values)), priority, expires_in_s
         )
         message = replace(
             message,
-            destination=self._destination(to, within_m),
+            destination=to_whom(to, within_m, self.position),
             policy=NAMES[policy],
             ordered=ordered,
         )
@@ -345,7 +344,7 @@ class Client:
         stream = ContentStream(wish, content_filter, self._unsubscribe, handler)
         self.reception.streams[wish.id] = stream
         try:
-            await self._confirm(self._message(Kind.SUBSCRIBE, topic, wish), timeout_s)
+            await self._asking.confirm(self._compose(Kind.SUBSCRIBE, topic, wish), timeout_s)
         except BaseException:
             self.reception.streams.pop(wish.id, None)
             raise
@@ -356,9 +355,9 @@ class Client:
     ) -> list[dict[str, Any]]:
         """Ask what is going on in an area, or around a place."""
         area = place if isinstance(place, Area) else Area(Circle(as_position(place), radius_m))
-        message = self._message(Kind.REQUEST, "conditions", Attributes())
+        message = self._compose(Kind.REQUEST, "conditions", Attributes())
         message = replace(message, destination=Address.to_area(area))
-        values = (await self._confirm(message, timeout_s)).values
+        values = (await self._asking.confirm(message, timeout_s)).values
         found: list[dict[str, Any]] = json.loads(str(values["conditions"]))
         return found
 
@@ -372,8 +371,8 @@ class Client:
         self, topic: str, values: Values, *, timeout_s: float = 5.0, retry_s: float | None = None
     ) -> Message:
         """Send a request to the brokers and wait for the reply."""
-        message = self._message(Kind.REQUEST, topic, Attributes(dict(values)))
-        return await self._ask(message, timeout_s, retry_s)
+        message = self._compose(Kind.REQUEST, topic, Attributes(dict(values)))
+        return await self._asking.ask(message, timeout_s, retry_s)
 
     async def send(self, message: Message) -> None:
         """Send a message as it is, once there is a session."""
@@ -410,27 +409,14 @@ class Client:
         """Change the groups the client is in; the adapter hears of it for sure."""
         self.session.groups.difference_update(left)
         self.session.groups.update(joined)
-        message = self._message(Kind.GROUPS, "", None)
+        message = self._compose(Kind.GROUPS, "", None)
         self.mediation.post(
             replace(message, policy=DeliveryPolicy.CRITICAL),
             mercury_pb2.Envelope(groups=sorted(self.session.groups)).SerializeToString(),
         )
         self.after_session()
 
-    def _destination(self, to: str | Address | Area | None, within_m: float | None) -> Address:
-        if within_m is not None:
-            if to is not None or self.position is None:
-                raise MessageError("`within_m` is around this client's position, and for all there")
-            return Address.to_area(Area(Circle(self.position, within_m)))
-        if isinstance(to, Area):
-            return Address.to_area(to)
-        if isinstance(to, str):
-            return Address.client(to)
-        if to is None:
-            raise MessageError("whom to tell? A name, an Address, an Area, or within_m")
-        return to
-
-    def _message(
+    def _compose(
         self,
         kind: Kind,
         topic: str,
@@ -438,40 +424,7 @@ class Client:
         priority: int = Priority.NORMAL,
         expires_in_s: float | None = None,
     ) -> Message:
-        time_us = now_us()
-        return Message(
-            kind=kind,
-            source=self.address,
-            destination=Address.broker(),
-            topic=topic,
-            payload=payload,
-            priority=priority,
-            id=new_id(time_us),
-            sent_us=time_us,
-            expires_us=0 if expires_in_s is None else time_us + int(expires_in_s * 1e6),
-        )
-
-    async def _confirm(self, message: Message, timeout_s: float) -> Message:
-        reply = await self._ask(message, timeout_s, _RETRY_S)
-        if "error" in reply.values:
-            raise RequestError(str(reply.values["error"]))
-        return reply
-
-    async def _ask(self, message: Message, timeout_s: float, retry_s: float | None) -> Message:
-        reply: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        self.reception.replies[message.id] = reply
-        try:
-            async with asyncio.timeout(timeout_s):
-                while True:
-                    await self.send(message)
-                    done, _ = await asyncio.wait([reply], timeout=retry_s)
-                    if done:
-                        return reply.result()
-        except TimeoutError:
-            what = message.topic or message.kind.name.lower()
-            raise RequestError(f"no reply to {what!r} within {timeout_s:g} s") from None
-        finally:
-            self.reception.replies.pop(message.id, None)
+        return compose(self.address, kind, topic, payload, priority, expires_in_s)
 
     async def _unsubscribe(self, wish: Subscription) -> None:
         if self.reception.streams.pop(wish.id, None):
@@ -480,7 +433,7 @@ class Client:
     def forget(self, wish: Subscription) -> None:
         """Tell the adapter that a wish is no more; without a session it knows of none."""
         if self.session.state is SessionState.ESTABLISHED:
-            self.session.send(self._message(Kind.UNSUBSCRIBE, wish.topic, wish))
+            self.session.send(self._compose(Kind.UNSUBSCRIBE, wish.topic, wish))
             self.after_session()
 
     def _on_packets(self, packets: Packets) -> None:
@@ -543,7 +496,7 @@ class Client:
 
     async def _renew(self, wish: Subscription) -> None:
         try:
-            await self._confirm(self._message(Kind.SUBSCRIBE, wish.topic, wish), _RENEW_S)
+            await self._asking.confirm(self._compose(Kind.SUBSCRIBE, wish.topic, wish), _RENEW_S)
         except MercuryError as error:
             log.warning("%s could not renew %r: %s", self.identity, wish.topic, error)
 
@@ -552,48 +505,3 @@ class Client:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def as_position(place: Place) -> Position:
-    """Accept a Position or a (lat, lon) pair."""
-    return place if isinstance(place, Position) else Position(*place)
-
-
-def connect(
-    uri: str,
-    *,
-    identity: str,
-    position: Place | None = None,
-    heading_deg: float | None = None,
-    speed_mps: float | None = None,
-    settings: SessionSettings | None = None,
-    relay_port: int | None = None,
-    connect_timeout_s: float = 10.0,
-    mediator: MediatorSettings | None = None,
-    groups: Iterable[str] = (),
-    link: Link | str | None = None,
-) -> Client:
-    """Connect to an adapter, or to a client's relay: `async with connect(...) as client`.
-
-    Arguments:
-        uri: the adapter, `udp://host:port`.
-        identity: the client's name, unique among all clients.
-        position: where it is, a Position or (lat, lon). An application behind a relay has none.
-        relay_port: listen there on loopback for local applications; 0 takes a free port.
-        mediator: how much trouble which message is worth.
-        groups: the groups it is in; `join` and `leave` change them.
-        link: for trials, a lossy link that everything goes through, such as "cellular,loss=0.1".
-    """
-    return Client(
-        uri,
-        identity=identity,
-        position=position,
-        heading_deg=heading_deg,
-        speed_mps=speed_mps,
-        settings=settings,
-        relay_port=relay_port,
-        connect_timeout_s=connect_timeout_s,
-        mediator=mediator,
-        groups=groups,
-        link=link,
-    )

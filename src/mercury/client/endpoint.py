@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from mercury.bus import Bus, Start, open_bus
-from mercury.client.client import Place, as_position
+from mercury.client.composing import Place, as_position
 from mercury.model import topics
 from mercury.model.area import Area, Circle
 from mercury.model.errors import MessageTooLargeError, PacketError

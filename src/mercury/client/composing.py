@@ -1,0 +1,56 @@
+"""What a client says, put into messages: where it is meant to go, and how long it holds."""
+
+from __future__ import annotations
+
+from mercury.model.area import Area, Circle, Position
+from mercury.model.errors import MessageError
+from mercury.model.identity import new_id
+from mercury.model.message import Address, Kind, Message, Payload, Priority
+from mercury.service.clock import now_us
+
+Place = Position | tuple[float, float]
+
+
+def as_position(place: Place) -> Position:
+    """Accept a Position or a (lat, lon) pair."""
+    return place if isinstance(place, Position) else Position(*place)
+
+
+def compose(
+    source: Address,
+    kind: Kind,
+    topic: str,
+    payload: Payload,
+    priority: int = Priority.NORMAL,
+    expires_in_s: float | None = None,
+) -> Message:
+    """A message to the brokers, sent now."""
+    time_us = now_us()
+    return Message(
+        kind=kind,
+        source=source,
+        destination=Address.broker(),
+        topic=topic,
+        payload=payload,
+        priority=priority,
+        id=new_id(time_us),
+        sent_us=time_us,
+        expires_us=0 if expires_in_s is None else time_us + int(expires_in_s * 1e6),
+    )
+
+
+def to_whom(
+    to: str | Address | Area | None, within_m: float | None, here: Position | None
+) -> Address:
+    """The address of one by name, a group, an area, or all within a distance of here."""
+    if within_m is not None:
+        if to is not None or here is None:
+            raise MessageError("`within_m` is around this client's position, and for all there")
+        return Address.to_area(Area(Circle(here, within_m)))
+    if isinstance(to, Area):
+        return Address.to_area(to)
+    if isinstance(to, str):
+        return Address.client(to)
+    if to is None:
+        raise MessageError("whom to tell? A name, an Address, an Area, or within_m")
+    return to

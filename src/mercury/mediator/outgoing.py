@@ -71,6 +71,9 @@ class Outgoing:
         self._dispatches: dict[Hashable, Dispatch] = {}  # the oldest first
         self._held = 0  # copies in the table
         self._with_news: dict[Hashable, Dispatch] = {}
+        # Out of the table; who takes the news of the first still needs the names of their peers.
+        self._retired: list[Dispatch] = []
+        self._leaving: list[Dispatch] = []
         self._heap: list[tuple[float, int, Dispatch]] = []
         self._pushed = 0
         self._reasons: list[str] = [Reason.NONE]
@@ -288,12 +291,18 @@ class Outgoing:
     def take_news(self, now: float) -> list[tuple[Dispatch, Numbers]]:
         """Whose copies were made or settled since the last call, by message.
 
-        What is complete and can have no further recipients leaves the table.
+        What is complete and can have no further recipients leaves the table; its peers keep their
+        names until the next call.
         """
+        for dispatch in self._leaving:
+            self._release(dispatch)
+        self._leaving, self._retired = self._retired, []
         news = [(dispatch, dispatch.take_news()) for dispatch in self._with_news.values()]
         for dispatch in self._with_news.values():
-            if not dispatch.waiting and (math.isinf(dispatch.expires) or now >= dispatch.expires):
-                self._forget(dispatch)
+            over = math.isinf(dispatch.expires) or now >= dispatch.expires
+            if not dispatch.waiting and over and self._dispatches.get(dispatch.id) is dispatch:
+                self._remove(dispatch)
+                self._leaving.append(dispatch)
         self._with_news = {}
         return news
 
@@ -316,6 +325,9 @@ class Outgoing:
             waiting[dispatch.peers[open_rows]] += 1
             held[dispatch.peers] += 1
         assert self._held == int(held.sum())
+        for dispatch in (*self._retired, *self._leaving):
+            assert not dispatch.waiting
+            held[dispatch.peers] += 1
         assert np.array_equal(held, self.peers.held)
         assert np.array_equal(waiting, self.peers.waiting)
         assert self.waiting == int(waiting.sum())
@@ -418,11 +430,14 @@ class Outgoing:
                 self._settle(dispatch, rows[those], state, reason, now)
         self._with_news[dispatch.id] = dispatch  # so that it leaves the table
 
-    def _forget(self, dispatch: Dispatch) -> None:
+    def _remove(self, dispatch: Dispatch) -> None:
         del self._dispatches[dispatch.id]
         self._held -= len(dispatch)
-        self.peers.held[dispatch.peers] -= 1
         dispatch.scheduled = math.nan  # no entry of the heap is right
+
+    def _release(self, dispatch: Dispatch) -> None:
+        """Let go of the peers of a message that has left the table."""
+        self.peers.held[dispatch.peers] -= 1
         if not self._forget_peers:
             return
         gone = ~self.peers.present[dispatch.peers] & (self.peers.held[dispatch.peers] == 0)
@@ -437,7 +452,8 @@ class Outgoing:
             rows = np.flatnonzero(oldest.is_waiting())
             if len(rows):
                 self._settle(oldest, rows, DeliveryState.UNREACHABLE, Reason.NO_ROOM, now)
-            self._forget(oldest)
+            self._remove(oldest)
+            self._retired.append(oldest)
 
     def _schedule(self, dispatch: Dispatch, not_before: float = -math.inf) -> None:
         self._look_at(dispatch, max(dispatch.next_due(), not_before))

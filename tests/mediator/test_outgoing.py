@@ -1,0 +1,88 @@
+"""The table of outgoing messages: what leaves it, and what must not be lost with it."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+
+from mercury.mediator import CRITICAL, Outgoing
+from mercury.mediator.dispatch import Dispatch
+from mercury.mediator.peers import Numbers
+from mercury.model.delivery import DeliveryState
+
+
+def table(**options: object) -> Outgoing:
+    return Outgoing(random.Random(1), forget_peers=True, **options)  # type: ignore[arg-type]
+
+
+def post(outgoing: Outgoing, id: str, *names: str, expires: float = 10.0) -> Dispatch:
+    peers = outgoing.peers.numbers(names)
+    return outgoing.post(id, "x", peers, 0.0, policy=CRITICAL, expires=expires)
+
+
+def told(outgoing: Outgoing, news: list[tuple[Dispatch, Numbers]]) -> list[tuple[object, str, str]]:
+    return [
+        (dispatch.id, name, DeliveryState(int(state)).label)
+        for dispatch, peers in news
+        for name, state in zip(
+            outgoing.peers.names(peers), dispatch.state[dispatch.rows(peers)], strict=True
+        )
+    ]
+
+
+def test_who_was_away_has_its_name_in_the_news_and_is_forgotten_afterwards() -> None:
+    outgoing = table()
+    post(outgoing, "alert", "away")
+    assert told(outgoing, outgoing.take_news(0.0)) == [("alert", "away", "waiting")]
+    outgoing.due(10.0)
+    assert told(outgoing, outgoing.take_news(10.0)) == [("alert", "away", "unreachable")]
+    assert len(outgoing) == 0
+    outgoing.validate()
+    assert outgoing.take_news(11.0) == []
+    assert "away" not in outgoing.peers
+    outgoing.validate()
+
+
+def test_above_the_limit_the_oldest_is_given_up_and_told() -> None:
+    outgoing = table(max_copies=2)
+    post(outgoing, "first", "a")
+    post(outgoing, "second", "b")
+    outgoing.take_news(0.0)
+    post(outgoing, "third", "c")
+    outgoing.validate()
+    news = told(outgoing, outgoing.take_news(0.0))
+    assert news == [("first", "a", "unreachable"), ("third", "c", "waiting")]
+    outgoing.take_news(0.0)
+    outgoing.validate()
+    assert outgoing.get("first") is None
+    assert "a" not in outgoing.peers
+
+
+def test_a_number_is_nobody_elses_while_the_table_speaks_of_it() -> None:
+    outgoing = table()
+    first = outgoing.peers.number("first")
+    outgoing.arrived(first, 0.0)
+    dispatch = post(outgoing, "alert", "first")
+    outgoing.acknowledged(first, "alert", 0.1)
+    outgoing.left(first)
+    second = outgoing.peers.number("second")
+    assert second != first
+    outgoing.arrived(second, 0.2)
+    assert len(outgoing.add(dispatch, np.array([second], np.int32), 0.2)) == 1
+    outgoing.validate()
+
+
+def test_what_is_posted_again_while_it_leaves_is_not_lost() -> None:
+    outgoing = table()
+    peer = outgoing.peers.number("a")
+    outgoing.arrived(peer, 0.0)
+    post(outgoing, "x", "a", expires=float("inf"))
+    outgoing.acknowledged(peer, "x", 0.1)
+    outgoing.take_news(0.2)
+    post(outgoing, "x", "b", expires=float("inf"))
+    outgoing.take_news(0.3)
+    outgoing.take_news(0.4)
+    assert outgoing.waiting == 1
+    assert outgoing.get("x") is not None
+    outgoing.validate()

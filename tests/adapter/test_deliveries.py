@@ -15,7 +15,7 @@ from mercury.model.area import Area, Circle
 from mercury.model.delivery import Deliveries, Delivery, DeliveryState
 from mercury.model.errors import BusFullError
 from mercury.model.message import Address, Attributes, Event, Kind, Message, Priority
-from mercury.wire import HEADER_BYTES, decode, parse, unpack
+from mercury.wire import HEADER_BYTES, decode, encode, mercury_pb2, parse, unpack
 from mercury.wire.packet import WANTS_RECEIPT, wants_receipt
 
 QUICK = MediatorSettings.model_validate(
@@ -285,3 +285,30 @@ async def test_what_the_bus_did_not_take_is_not_confirmed_and_taken_when_it_is_r
             adapter.bus.append = honest  # type: ignore[method-assign]
             assert await car.taken(message, 5.0) is DeliveryState.ACKNOWLEDGED
             assert len(await poll(events, 1)) == 1
+
+
+@in_loop
+async def test_what_no_version_of_ours_would_write_is_counted_and_harms_nobody() -> None:
+    async with live() as world:
+        adapter = await world.adapter(mediator=QUICK)
+        async with connect(adapter, "car") as car:
+            sent = say(world, Address.client("car"), valid_s=60.0)
+            assert (await first(car)).id == sent.id
+            strange = mercury_pb2.Envelope(version=1, kind=mercury_pb2.RECEIPT, id=bytes(16))
+            strange.source.adapter = "another"
+            strange.deliveries.message = sent.id
+            strange.deliveries.client.append("car")
+            strange.deliveries.state.append(99)
+            world.bus.append(topics.DELIVERIES, strange.SerializeToString(), b"key")
+            # A policy of a newer version is as good as critical.
+            newer = encode(sent) + b"\x60\x63"  # field 12 is 99
+            envelope = parse(newer)
+            envelope.id = bytes(16)
+            world.bus.append(topics.ALERTS_URGENT, envelope.SerializeToString(), b"key")
+            world.bus.flush_now()
+            await until(lambda: adapter.dropped["bus-malformed"] == 1)
+            third = say(world, Address.client("car"))
+            await until(lambda: car.counters["received"] >= 2)
+            assert third.id
+            policies = {one.policy.name for one in adapter.deliveries.outgoing}
+            assert policies == {"critical"}

@@ -21,7 +21,7 @@ from mercury.config.mediator import MediatorSettings
 from mercury.mediator import Arrival, Dispatch, Incoming, Numbers, Outgoing
 from mercury.model import topics
 from mercury.model.delivery import DeliveryState
-from mercury.model.errors import BusError
+from mercury.model.errors import BusError, PacketError
 from mercury.model.message import Kind, Priority
 from mercury.service import epoch_us, now, now_us
 from mercury.session import AdapterSessions, Answered, Session
@@ -307,6 +307,8 @@ class Deliveries:
         time = now()
         mine = envelope.source.adapter == self._adapter
         for client, state in zip(found.client, found.state, strict=False):
+            if state > DeliveryState.UNREACHABLE:
+                raise PacketError("malformed")
             peer = self.outgoing.peers.find(client)
             if mine and peer is None:
                 peer = self.outgoing.peers.number(client)

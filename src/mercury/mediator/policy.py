@@ -71,6 +71,7 @@ class Policies:
         """How much trouble a message is worth that says `said` about itself, and how."""
         rule = self._rules.get(topic) or self._rules.get(kind) or self._otherwise
         if said > rule[0]:
-            strength = DeliveryPolicy(said)
+            # A policy that a newer version knows is at least as much trouble as ours.
+            strength = DeliveryPolicy(min(said, DeliveryPolicy.CRITICAL))
             return strength, self._named[strength]
         return rule

@@ -13,6 +13,7 @@ MercuryError
 │   └── SessionRefusedError     the adapter said no; carries its reason
 ├── DetectionError              a rule of detection that cannot be: unknown name, impossible number
 │   └── SnapshotError           bytes that are no state of detection, or a damaged one
+├── MatchingError               a publication or a wish that cannot be; carries what is wrong with it
 ├── RequestError                a request was refused or not answered in time
 ├── AddressInUseError           a UDP or TCP port is taken
 ├── PipelineError               Spark cannot be started, or a job cannot do what was asked
@@ -103,6 +104,14 @@ class DetectionError(MercuryError, ValueError):
 
 class SnapshotError(DetectionError):
     """Bytes that are no state of detection, or a damaged one."""
+
+
+class MatchingError(MercuryError, ValueError):
+    """A publication or a wish to hear of some that cannot be; `reason` is what is wrong with it."""
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class RequestError(MercuryError):

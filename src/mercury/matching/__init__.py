@@ -1,0 +1,8 @@
+"""Matching: moving publications meet moving subscriptions. A core: arrays in, events out."""
+
+from __future__ import annotations
+
+from mercury.matching.events import Events
+from mercury.matching.rules import MatchingRules
+
+__all__ = ["Events", "MatchingRules"]

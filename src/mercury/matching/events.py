@@ -1,0 +1,46 @@
+"""What happened to pairs, as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Events:
+    """One row for each thing that happened, in order.
+
+    Entities are given as references, as `Engine.publish` and `Engine.subscribe` return them.
+    """
+
+    happening: NDArray[np.uint8]
+    cause: NDArray[np.uint8]
+    publication: NDArray[np.int64]
+    subscription: NDArray[np.int64]
+    time_us: NDArray[np.int64]
+    distance_m: NDArray[np.float32]
+    lat: NDArray[np.float64]  # of the publication, then
+    lon: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.happening)
+
+    def take(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Self:
+        """Some of them."""
+        return type(self)(*(getattr(self, column.name)[rows] for column in fields(self)))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Several after one another; at least one."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(
+            *(
+                np.concatenate([getattr(part, column.name) for part in parts])
+                for column in fields(cls)
+            )
+        )

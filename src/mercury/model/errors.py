@@ -13,7 +13,7 @@ MercuryError
 │   └── SessionRefusedError     the adapter said no; carries its reason
 ├── DetectionError              a rule of detection that cannot be: unknown name, impossible number
 │   └── SnapshotError           bytes that are no state of detection, or a damaged one
-├── MatchingError               a publication or a wish that cannot be; carries what is wrong with it
+├── MatchingError               a publication or wish that cannot be; carries what is wrong with it
 ├── RequestError                a request was refused or not answered in time
 ├── AddressInUseError           a UDP or TCP port is taken
 ├── PipelineError               Spark cannot be started, or a job cannot do what was asked

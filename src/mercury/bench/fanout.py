@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from mercury.bench import processes
-from mercury.bench.sessions import LoadClients
+from mercury.load.sessions import LoadClients
 from mercury.client import ServiceEndpoint
 from mercury.geo import destination
 from mercury.model.area import Area, Circle, Position

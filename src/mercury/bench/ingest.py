@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from mercury.bench import processes
-from mercury.bench.sessions import LoadClients
+from mercury.load.sessions import LoadClients
 from mercury.bus import open_bus
 from mercury.model import topics
 from mercury.model.area import Position

@@ -111,7 +111,8 @@ def _arguments(entities: ArrayLike, times_s: ArrayLike) -> tuple[Numbers, FloatA
 @compiled
 def _row_at(entity, time_s, rows):  # type: ignore[no-untyped-def]
     """The row of an entity's trip at a time, and how long until its edge has been driven."""
-    into_s = (time_s + entity.phase_s) % entity.period_s
+    into_s = time_s + entity.phase_s
+    into_s -= math.floor(into_s / entity.period_s) * entity.period_s
     row, last = entity.row, entity.last_row
     limit = min(row + _STEPS, last)
     while row < limit and rows[row].end_s <= into_s:
@@ -155,10 +156,14 @@ def _mixed(value):  # type: ignore[no-untyped-def]
 def _locate(  # type: ignore[no-untyped-def]
     which, times_s, entities, rows, edges, points, noise_m, seed, lats, lons
 ):
+    on_edge, left_s = np.empty(len(which), np.int32), np.empty(len(which))
+    # In a loop of its own, so that the processor waits for the rows of many entities at once.
+    for at in range(len(which)):
+        row, left_s[at] = _row_at(entities[which[at]], times_s[at], rows)
+        on_edge[at] = rows[row].edge
     for at in range(len(which)):
         number = which[at]
-        row, left_s = _row_at(entities[number], times_s[at], rows)
-        point, share = _point_at(edges[rows[row].edge], left_s, points)
+        point, share = _point_at(edges[on_edge[at]], left_s[at], points)
         before, after = points[point - 1], points[point]
         lat = before.lat + share * (after.lat - before.lat)
         lon = before.lon + share * (after.lon - before.lon)

@@ -153,7 +153,7 @@ class Generator:
             return 0
         lats, lons = self._workload.movement.positions(due.entities, due.times_s)
         times_us = begun_us + np.rint(due.times_s * 1e6).astype(np.int64)
-        self._driver.send(Batch(due.entities, lats, lons, times_us))
+        self._driver.send(Batch(due.entities, lats, lons, times_us, due.times_s))
         self._lag.add(clock() - times_us)
         return len(due)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,7 +12,7 @@ from mercury.geo.arrays import FloatArray
 from mercury.geo.distance import MEAN_RADIUS_M
 from mercury.load.compiling import compiled
 from mercury.load.roads import Numbers, RoadNetwork
-from mercury.load.trips import Trips
+from mercury.load.trips import Records, Trips
 from mercury.model.errors import LoadError
 
 _DEGREE_M = math.radians(1.0) * MEAN_RADIUS_M
@@ -109,7 +109,7 @@ def _arguments(entities: ArrayLike, times_s: ArrayLike) -> tuple[Numbers, FloatA
 
 
 @compiled
-def _row_at(entity, time_s, rows):  # type: ignore[no-untyped-def]
+def _row_at(entity: Any, time_s: float, rows: Records) -> tuple[int, float]:
     """The row of an entity's trip at a time, and how long until its edge has been driven."""
     into_s = time_s + entity.phase_s
     into_s -= math.floor(into_s / entity.period_s) * entity.period_s
@@ -132,7 +132,7 @@ def _row_at(entity, time_s, rows):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _point_at(edge, left_s, points):  # type: ignore[no-untyped-def]
+def _point_at(edge: Any, left_s: float, points: Records) -> tuple[int, float]:
     """The point of an edge's line that is next, and the share driven of the way to it."""
     on_m = max(edge.time_s - left_s, 0.0) * edge.speed_mps
     point, last = edge.first_point + 1, edge.last_point
@@ -145,7 +145,7 @@ def _point_at(edge, left_s, points):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _mixed(value):  # type: ignore[no-untyped-def]
+def _mixed(value: np.uint64) -> np.uint64:
     """A number of 64 bits with all its bits stirred (the finaliser of splitmix64)."""
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -153,9 +153,18 @@ def _mixed(value):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _locate(  # type: ignore[no-untyped-def]
-    which, times_s, entities, rows, edges, points, noise_m, seed, lats, lons
-):
+def _locate(
+    which: Numbers,
+    times_s: FloatArray,
+    entities: Records,
+    rows: Records,
+    edges: Records,
+    points: Records,
+    noise_m: float,
+    seed: np.uint64,
+    lats: FloatArray,
+    lons: FloatArray,
+) -> None:
     on_edge, left_s = np.empty(len(which), np.int32), np.empty(len(which))
     # In a loop of its own, so that the processor waits for the rows of many entities at once.
     for at in range(len(which)):
@@ -184,9 +193,17 @@ def _locate(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _direct(  # type: ignore[no-untyped-def]
-    which, times_s, entities, rows, edges, points, headings, speeds, found
-):
+def _direct(
+    which: Numbers,
+    times_s: FloatArray,
+    entities: Records,
+    rows: Records,
+    edges: Records,
+    points: Records,
+    headings: FloatArray,
+    speeds: FloatArray,
+    found: Numbers,
+) -> None:
     for at in range(len(which)):
         row, left_s = _row_at(entities[which[at]], times_s[at], rows)
         edge = edges[rows[row].edge]

@@ -34,7 +34,10 @@ class ShortestWays:
         self._in = firsts, arriving
         self._best_s = np.empty(roads.nodes)
         # Each edge puts a node on the heap at most once.
-        self._heap_s, self._heap_node = np.empty(roads.edges + 1), np.empty(roads.edges + 1, np.int64)
+        self._heap_s, self._heap_node = (
+            np.empty(roads.edges + 1),
+            np.empty(roads.edges + 1, np.int64),
+        )
 
     def tree(self, root: int, wanted: NDArray[np.bool_], *, towards: bool = False) -> Edges:
         """The tree of a node; what is not wanted may be missing."""
@@ -63,9 +66,18 @@ class ShortestWays:
 
 
 @compiled
-def _grow(  # type: ignore[no-untyped-def]
-    root, wanted, firsts, edges, ends, time_s, best_s, edge_by, heap_s, heap_node
-):
+def _grow(
+    root: int,
+    wanted: NDArray[np.bool_],
+    firsts: Numbers,
+    edges: Numbers,
+    ends: Numbers,
+    time_s: FloatArray,
+    best_s: FloatArray,
+    edge_by: Edges,
+    heap_s: FloatArray,
+    heap_node: Numbers,
+) -> None:
     left = 0
     for node in range(len(best_s)):
         best_s[node] = np.inf
@@ -110,7 +122,7 @@ def _grow(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _count(tree, nodes, back, counts):  # type: ignore[no-untyped-def]
+def _count(tree: Edges, nodes: Numbers, back: Numbers, counts: Numbers) -> int:
     total = 0
     for row in range(len(nodes)):
         count = 0
@@ -124,7 +136,9 @@ def _count(tree, nodes, back, counts):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _collect(tree, nodes, back, counts, towards, edges):  # type: ignore[no-untyped-def]
+def _collect(
+    tree: Edges, nodes: Numbers, back: Numbers, counts: Numbers, towards: bool, edges: Edges
+) -> None:
     begin = 0
     for row in range(len(nodes)):
         end = begin + counts[row]

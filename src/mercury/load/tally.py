@@ -37,9 +37,7 @@ class Tally:
         counted = times_us >= self.count_from_us
         if not counted.all():
             happenings, causes, times_us = happenings[counted], causes[counted], times_us[counted]
-        self.matches += np.bincount(
-            np.minimum(happenings, _HAPPENINGS - 1), minlength=_HAPPENINGS
-        )
+        self.matches += np.bincount(np.minimum(happenings, _HAPPENINGS - 1), minlength=_HAPPENINGS)
         self.latency.add(now_us - times_us[causes == Cause.MOVED])
 
     def note(self, sentence: str) -> None:

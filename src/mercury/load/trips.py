@@ -12,6 +12,7 @@ begin at one anchor share some streets near it, more than in a real city.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,8 @@ from mercury.load.compiling import compiled
 from mercury.load.roads import Numbers, RoadNetwork
 from mercury.load.shortest import Edges, ShortestWays
 from mercury.model.errors import LoadError
+
+Records = NDArray[Any]  # structured; compiled code reads their fields as attributes
 
 MAX_ENTITIES = 2_000_000
 MAX_PLACES = 32
@@ -56,7 +59,7 @@ class Trips:
     """
 
     first_row: Numbers
-    rows: NDArray[np.void]
+    rows: Records
     period_s: FloatArray
     phase_s: FloatArray  # how far into its trip an entity is at time 0
     places: NDArray[np.int32]  # nodes, a row for each trip
@@ -144,7 +147,7 @@ def _routes(
 
 
 @compiled
-def _put(legs, starts, edges, edge):  # type: ignore[no-untyped-def]
+def _put(legs: Numbers, starts: Numbers, edges: Edges, edge: Edges) -> None:
     at = 0
     for leg in legs:
         for row in range(starts[leg], starts[leg + 1]):
@@ -153,7 +156,9 @@ def _put(legs, starts, edges, edge):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _sum_up(first_row, edge, time_s, rows, period_s):  # type: ignore[no-untyped-def]
+def _sum_up(
+    first_row: Numbers, edge: Edges, time_s: FloatArray, rows: Records, period_s: FloatArray
+) -> None:
     for trip in range(len(first_row) - 1):
         total = 0.0
         for row in range(first_row[trip], first_row[trip + 1]):

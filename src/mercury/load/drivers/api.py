@@ -26,9 +26,15 @@ class Batch(NamedTuple):
     lats: FloatArray
     lons: FloatArray
     times_us: NDArray[np.int64]  # when they were due
+    times_s: FloatArray  # the same, counted from the begin of the run
 
     def __len__(self) -> int:
         return len(self.entities)
+
+    def some(self, rows: slice | NDArray[np.bool_]) -> Batch:
+        """A part of them."""
+        entities, lats, lons, times_us, times_s = self
+        return Batch(entities[rows], lats[rows], lons[rows], times_us[rows], times_s[rows])
 
 
 class Driver(Protocol):

@@ -101,7 +101,10 @@ class WebSocketDriver(ABC):
         for number, link in enumerate(self._links):
             await self._declare(link, number, workload, say)
         for link in self._links:
-            self._tasks += [asyncio.create_task(self._read(link)), asyncio.create_task(link.write())]
+            self._tasks += [
+                asyncio.create_task(self._read(link)),
+                asyncio.create_task(link.write()),
+            ]
 
     def send(self, batch: Batch) -> None:
         """Put frames on the connections of the entities."""
@@ -109,8 +112,7 @@ class WebSocketDriver(ABC):
         for number, link in enumerate(self._links):
             rows = batch
             if count > 1:
-                mine = batch.entities % count == number
-                rows = Batch(*(column[mine] for column in batch))
+                rows = batch.some(batch.entities % count == number)
             if not len(rows):
                 continue
             if link.put(self.frame_of(rows, rows.entities // count), len(rows)):
@@ -193,9 +195,7 @@ class WebSocketDriver(ABC):
         except ConnectionClosed as error:
             raise LoadError(f"{self._uri} closed the connection: {error}") from None
         except TimeoutError:
-            raise LoadError(
-                f"{self._uri} does not answer within {_REPLY_TIMEOUT_S:g} s"
-            ) from None
+            raise LoadError(f"{self._uri} does not answer within {_REPLY_TIMEOUT_S:g} s") from None
 
     async def _reply(self, link: Link) -> list[dict[str, Any]]:
         """What the server answers; events that come before it are looked at."""

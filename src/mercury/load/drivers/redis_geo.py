@@ -1,0 +1,194 @@
+"""`redis://HOST:PORT`: the same work by Redis and its geographic indexes, for comparison.
+
+Each topic has two indexes, of publications and of subscriptions. An update is a GEOADD and a
+GEOSEARCH in the other index, with as many updates as wait in one pipeline. Redis knows neither
+filters nor a radius for each member: a publication's search takes the largest radius, and each
+subscription's radius, filter and hysteresis are looked at here. Pairs are kept here as well,
+so that enters and exits are the same as Mercury's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import redis
+
+from mercury.load.drivers.api import BACKLOG_ROWS, Batch, Clock, Say
+from mercury.load.tally import Tally
+from mercury.load.workload import Workload
+from mercury.matching.rules import MatchingRules
+from mercury.model.errors import LoadError
+from mercury.model.moving import Cause, Happening
+
+_PIPELINE_ROWS = 256
+_STEP_S = 0.02
+
+
+class RedisDriver:
+    """A thread talks to Redis; updates wait for it."""
+
+    def __init__(self, host: str, port: int, database: int = 0) -> None:
+        self.tally = Tally(taken=0, dropped=0)
+        self._address = f"redis://{host}:{port}/{database}"
+        self._redis = redis.Redis(host, port, database)
+        # Answers are taken as they come; what redis-py would make of them costs more than they do.
+        for command in ("GEOADD", "GEOSEARCH"):
+            self._redis.response_callbacks.pop(command, None)
+        self._clock: Clock = lambda: 0
+        self._waiting: deque[Batch] = deque()
+        self._waiting_rows = 0
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._ending = False
+        self._pairs: list[set[int]] = []
+
+    async def open(self, workload: Workload, clock: Clock, say: Say) -> None:
+        """Make room for the indexes, and learn what Redis cannot hold."""
+        self._clock = clock
+        rules = MatchingRules()
+        doubt_m = math.hypot(workload.accuracy_m, workload.accuracy_m)
+        radius_m = np.round(workload.radius_m, 1)
+        slack_m = np.maximum(rules.hysteresis_m, np.minimum(doubt_m, radius_m))
+        self._radius_m: list[float] = radius_m.tolist()
+        self._reach_m: list[float] = (radius_m + slack_m).tolist()
+        self._farthest_m = max(self._reach_m)
+        self._publishes: list[bool] = workload.publishes.tolist()
+        self._price: list[int] = workload.price.tolist()
+        no_filter = workload.settings.selectivity >= 1.0
+        self._highest: list[float] = (
+            [math.inf] * len(workload) if no_filter else workload.highest_price.tolist()
+        )
+        prefix = f"mercury-{workload.settings.name}"
+        self._keys = [
+            (f"{prefix}:subscriptions:{topic}", f"{prefix}:publications:{topic}")
+            for topic in range(workload.settings.topics)
+        ]
+        self._topic: list[int] = workload.topic.tolist()
+        self._pairs = [set() for _ in range(len(workload))]
+        try:
+            await asyncio.to_thread(self._forget)
+        except redis.RedisError as error:
+            raise LoadError(f"cannot reach {self._address}: {error}") from None
+        self._thread = threading.Thread(target=self._work, name="redis", daemon=True)
+        self._thread.start()
+
+    def send(self, batch: Batch) -> None:
+        """Let updates wait for the thread."""
+        with self._changed:
+            if self._ending or self._waiting_rows + len(batch) > BACKLOG_ROWS:
+                self.tally.unsent += len(batch)
+                if not self._ending:
+                    self.tally.note(
+                        f"{BACKLOG_ROWS:,} updates waited for Redis; what came then was not sent"
+                    )
+                return
+            self.tally.sent += len(batch)
+            self._waiting.append(batch)
+            self._waiting_rows += len(batch)
+            self._changed.notify()
+
+    async def settle(self, timeout_s: float) -> None:
+        """Until nothing waits any more."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        while self._waiting_rows and not self._ending and loop.time() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(_STEP_S)
+
+    async def close(self) -> None:
+        """Remove the indexes."""
+        if self._thread is not None:
+            with self._changed:
+                self._ending = True
+                self._changed.notify()
+            await asyncio.to_thread(self._thread.join)
+            try:
+                await asyncio.to_thread(self._forget)
+            except redis.RedisError as error:
+                self.tally.note(f"the indexes are left in Redis: {error}")
+        self._redis.close()
+
+    # In the thread
+
+    def _forget(self) -> None:
+        self._redis.delete(*(key for keys in self._keys for key in keys))
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                while not self._waiting and not self._ending:
+                    self._changed.wait()
+                if self._ending:
+                    return
+                batch = self._waiting.popleft()
+            try:
+                for begin in range(0, len(batch), _PIPELINE_ROWS):
+                    self._update(batch.some(slice(begin, begin + _PIPELINE_ROWS)))
+                    if self._ending:
+                        return
+            except redis.RedisError as error:
+                self.tally.note(f"Redis does not answer any more: {error}")
+                self._ending = True
+                return
+
+    def _update(self, batch: Batch) -> None:
+        pipeline = self._redis.pipeline(transaction=False)
+        command: Callable[..., Any] = pipeline.execute_command
+        rows = list(zip(*(column.tolist() for column in batch[:4]), strict=True))
+        for entity, lat, lon, _ in rows:
+            publishes = self._publishes[entity]
+            keys = self._keys[self._topic[entity]]
+            reach_m = self._farthest_m if publishes else self._reach_m[entity]
+            command("GEOADD", keys[publishes], lon, lat, entity)
+            command(
+                "GEOSEARCH", keys[not publishes], "FROMLONLAT", lon, lat,
+                "BYRADIUS", reach_m, "m", "WITHDIST",
+            )  # fmt: skip
+        answers: list[Any] = pipeline.execute(raise_on_error=False)
+        now_us = self._clock()
+        told: list[tuple[int, int]] = []
+        taken = dropped = 0
+        for (entity, _, _, time_us), added, found in zip(
+            rows, answers[::2], answers[1::2], strict=True
+        ):
+            if isinstance(added, Exception) or isinstance(found, Exception):
+                dropped += 1  # such as beyond 85 degrees, where its indexes end
+                continue
+            taken += 1
+            self._judge(entity, found, time_us, told)
+        with self._changed:
+            self._waiting_rows -= len(rows)
+            self.tally.taken = (self.tally.taken or 0) + taken
+            self.tally.dropped = (self.tally.dropped or 0) + dropped
+        if told:
+            happenings, times_us = np.array(told, np.int64).T
+            causes = np.full(len(told), Cause.MOVED, np.uint8)
+            self.tally.tell(happenings.astype(np.uint8), causes, times_us, now_us)
+
+    def _judge(
+        self, entity: int, found: list[Any], time_us: int, told: list[tuple[int, int]]
+    ) -> None:
+        """Whom an entity meets and leaves."""
+        publishes = self._publishes[entity]
+        before, after = self._pairs[entity], set[int]()
+        for member, distance in found:
+            other = int(member)
+            publication, subscription = (entity, other) if publishes else (other, entity)
+            if self._price[publication] > self._highest[subscription]:
+                continue
+            distance_m = float(distance)
+            limits = self._reach_m if other in before else self._radius_m
+            if distance_m <= limits[subscription]:
+                after.add(other)
+        for other in after - before:
+            told.append((Happening.ENTER, time_us))
+            self._pairs[other].add(entity)
+        for other in before - after:
+            told.append((Happening.EXIT, time_us))
+            self._pairs[other].discard(entity)
+        self._pairs[entity] = after

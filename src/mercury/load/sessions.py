@@ -78,6 +78,7 @@ class LoadClients:
                 self.receive()
             for _ in range(20):
                 self.receive(timeout_s=0.01)
+            self.tend()  # those that are open must not be given up meanwhile
             waiting = [
                 number
                 for number in waiting

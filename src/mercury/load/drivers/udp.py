@@ -20,7 +20,7 @@ from mercury.model.errors import LoadError, MercuryError
 from mercury.model.message import Telemetry
 from mercury.net.batch import SEND_BATCH, available, send_packets
 
-SOCKETS = 256
+SOCKETS = 16  # each is a system call of a tick
 _CONNECT_S, _CONNECTED_PER_S = 30.0, 500.0
 _SETTLE_S = 0.2
 

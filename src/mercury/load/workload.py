@@ -49,6 +49,8 @@ class WorkloadSettings:
             raise LoadError(
                 f"radii from {low_m:g} to {high_m:g} m are not from above 0 to {MAX_RADIUS_M:g}"
             )
+        if not 0.0 < self.rate_hz <= 1000.0:
+            raise LoadError(f"a rate of {self.rate_hz:g} Hz is not more than 0 and at most 1000")
         if self.topics < 1:
             raise LoadError("there must be a topic")
         if not 0.0 < self.selectivity <= 1.0:

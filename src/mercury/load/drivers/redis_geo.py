@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from mercury.load.drivers.api import BACKLOG_ROWS, Batch, Clock, Say
 from mercury.load.tally import Tally
@@ -37,7 +39,7 @@ class RedisDriver:
     def __init__(self, host: str, port: int, database: int = 0) -> None:
         self.tally = Tally(taken=0, dropped=0)
         self._address = f"redis://{host}:{port}/{database}"
-        self._redis = redis.Redis(host, port, database)
+        self._redis = redis.Redis(host, port, database, retry=Retry(NoBackoff(), 0))
         # The thread has a connection of its own and packs its commands itself: redis-py's packing
         # costs more than all that Redis does.
         self._connection: Any = redis.Connection(host=host, port=port, db=database)

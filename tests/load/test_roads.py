@@ -78,6 +78,21 @@ def streets(roads: RoadNetwork) -> set[tuple[float, float, float, float]]:
     return {tuple(round(float(one), 4) for one in edge) for edge in zip(*ends, strict=True)}
 
 
+def check_lines(roads: RoadNetwork) -> None:
+    """Each edge's line begins where the edge does and ends where it does."""
+    for ends, points in (
+        (roads.edge_from, roads.first_point[:-1]),
+        (roads.edge_to, roads.first_point[1:] - 1),
+    ):
+        off_m = haversine_m(
+            roads.node_lat[ends],
+            roads.node_lon[ends],
+            roads.point_lat[points],
+            roads.point_lon[points],
+        )
+        assert off_m.max() < 0.01
+
+
 def write_osm(folder: Path, ending: str) -> Path:
     plain = folder / "small.osm"
     plain.write_text(_osm(), encoding="utf-8")
@@ -110,6 +125,7 @@ def test_an_extract_of_openstreetmap(ending: str, tmp_path: Path) -> None:
         for begin, speed in zip(roads.edge_from, roads.edge_speed_mps, strict=True)
     }
     assert limit[(60.01, 24.02)] == pytest.approx(10.0)
+    check_lines(roads)
     straight_m = haversine_m(60.0, 24.0, 60.01, 24.0)
     bent_m = haversine_m(60.0, 24.0, 60.005, 24.001) + haversine_m(60.005, 24.001, 60.01, 24.0)
     assert bent_m > straight_m
@@ -159,6 +175,7 @@ def test_a_network_of_sumo(ending: str, tmp_path: Path) -> None:
     path = tmp_path / f"small{ending}"
     path.write_bytes(gzip.compress(NET.encode()) if ending.endswith(".gz") else NET.encode())
     roads = open_roads(str(path))
+    check_lines(roads)
     assert (roads.nodes, roads.edges) == (3, 3)  # a→c is for buses, b's inside is no street
     assert sorted(roads.edge_speed_mps) == pytest.approx([10.0, 13.89, 20.0])
     # UTM 32 at easting 500,000 is the meridian of 9° east, northing 4,900,000 is 44.25° north;
@@ -212,6 +229,7 @@ def test_the_city_is_the_same_for_a_seed_and_whole() -> None:
     assert np.array_equal(one.node_lat, same.node_lat)
     assert np.array_equal(one.edge_to, same.edge_to)
     assert not np.array_equal(one.point_lat[:100], other.point_lat[:100])
+    check_lines(one)
     graph = coo_array((np.ones(one.edges), (one.edge_from, one.edge_to)))
     assert connected_components(graph, directed=True, connection="strong")[0] == 1
     corners_m = haversine_m(48.0, 11.0, [one.node_lat.min(), 48.0], [11.0, one.node_lon.max()])

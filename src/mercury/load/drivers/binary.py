@@ -46,7 +46,6 @@ class BinaryDriver(WebSocketDriver):
     """No Python code runs for a single update or event."""
 
     SUBPROTOCOL = "mercury.binary.v1"
-    SCHEME = "ws"
 
     def frame_of(self, batch: Batch, handles: NDArray[np.int64]) -> bytes:
         """One frame."""

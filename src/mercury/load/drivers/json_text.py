@@ -19,7 +19,6 @@ class JsonDriver(WebSocketDriver):
     """The updates of a moment are one list, which the server answers by one list."""
 
     SUBPROTOCOL = "mercury.json.v1"
-    SCHEME = "ws+json"
 
     def frame_of(self, batch: Batch, handles: NDArray[np.int64]) -> str:
         """One list of moves."""

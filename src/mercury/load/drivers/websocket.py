@@ -67,7 +67,6 @@ class WebSocketDriver(ABC):
     """Declares by JSON, whatever its updates are; entities are dealt out over the connections."""
 
     SUBPROTOCOL: ClassVar[str]
-    SCHEME: ClassVar[str]
 
     def __init__(self, host: str, port: int, path: str, connections: int) -> None:
         shown = f"[{host}]" if ":" in host else host

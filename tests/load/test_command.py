@@ -1,0 +1,69 @@
+"""`mercury load` as a person runs it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli.commands import mercury
+
+SMALL = ("--entities", "200", "--size", "3x2", "--for", "0.5s", "--warm-up", "0")
+
+
+def test_a_run_as_json(tmp_path: Path) -> None:
+    done = mercury("load", "--to", "null:", *SMALL, "--rate", "4", "--json", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["offered"], found["sent"], found["unsent"]) == (400, 400, 0)
+    assert (found["entities"], found["radius_m"], found["seed"]) == (200, [50.0, 500.0], 1)
+    assert set(found["own_lag"]) == {"p50_ms", "p99_ms", "max_ms"}
+
+
+def test_a_run_in_words(tmp_path: Path) -> None:
+    done = mercury("load", "--to", "file:trace.csv.gz", *SMALL, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("100 updates offered to file:trace.csv.gz in 0.5 s (200/s): 100 ")
+    assert lines[1].startswith("Own lag: p50 ")
+    assert (tmp_path / "trace.csv.gz").is_file()
+
+
+def test_ctrl_c_ends_it_with_a_summary(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mercury.cli.main", "load", "--to", "null:", "--size", "3"]
+    with subprocess.Popen(
+        [*command, "--entities", "100", "--for", "5m"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:  # it drives once it has said how many it offered
+            if "updates offered" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert "updates offered to null:" in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--to", "nowhere:"), "load cannot go to 'nowhere:'"),
+        (("--to", "null:", "--for", "soon"), "--for takes a time such as 30s or 5m, not 'soon'"),
+        (("--to", "null:", "--radius", "near"), "--radius takes metres such as 50..500"),
+        (("--to", "null:", "--roads", "no.osm.pbf"), "there is no file no.osm.pbf"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(
+    arguments: tuple[str, ...], sentence: str, tmp_path: Path
+) -> None:
+    done = mercury("load", *arguments, folder=tmp_path)
+    assert done.returncode == 1
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr

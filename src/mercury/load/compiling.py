@@ -1,4 +1,4 @@
-"""Machine code for what is done once for every position."""
+"""Machine code for what is done once for every position or street."""
 
 from __future__ import annotations
 

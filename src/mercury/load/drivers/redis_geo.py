@@ -13,6 +13,7 @@ import asyncio
 import math
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,8 @@ class RedisDriver:
         self._redis = redis.Redis(host, port, database, retry=Retry(NoBackoff(), 0))
         # The thread has a connection of its own and packs its commands itself: redis-py's packing
         # costs more than all that Redis does.
-        self._connection: Any = redis.Connection(host=host, port=port, db=database)
+        make: Callable[..., Any] = redis.Connection
+        self._connection = make(host=host, port=port, db=database)
         self._on_its_way: Rows = []
         self._clock: Clock = lambda: 0
         self._waiting: deque[Batch] = deque()
@@ -173,7 +175,7 @@ class RedisDriver:
     def _update(self, batch: Batch) -> None:
         """Send a pipeline, then look at the answers of the one before."""
         rows = list(zip(*(column.tolist() for column in batch[:4]), strict=True))
-        parts = []
+        parts: list[bytes] = []
         for entity, lat, lon, _ in rows:
             place = _bulk(b"%.7f" % lon) + _bulk(b"%.7f" % lat)
             parts += (self._add[entity], place, self._name[entity])

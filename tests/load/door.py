@@ -35,6 +35,7 @@ class Door:
         self.going = asyncio.Event()
         self.going.set()
         self.refuse = ""
+        self.hang_up_after = 1 << 60  # updates
         self.port = 0
         self._handles: dict[tuple[int, int], tuple[str, str]] = {}
         self._handle_of: dict[str, tuple[ServerConnection, int]] = {}
@@ -54,6 +55,9 @@ class Door:
                     await self._binary(connection, number, frame)
                 await self._tell()
                 await self.going.wait()
+                if self.taken > self.hang_up_after:
+                    await connection.close(1013, "too much")
+                    return
         except ConnectionClosed:
             pass
 
@@ -80,8 +84,8 @@ class Door:
             if kind == "publish":
                 self.twin.publish(Publication(**common, values=operation["values"]), 0)
             else:
-                radius_m, where = operation["radius_m"], operation["where"]
-                self.twin.subscribe(NearSubscription(**common, radius_m=radius_m, where=where), 0)
+                wish = {key: operation[key] for key in ("radius_m", "where", "inside")}
+                self.twin.subscribe(NearSubscription(**common, **wish), 0)
                 self._handle_of[common["id"]] = connection, operation["handle"]
         except MatchingError as error:
             return {"error": str(error), "reason": error.reason}

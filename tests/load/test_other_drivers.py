@@ -54,7 +54,7 @@ def redis_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 
 def test_redis_brings_about_what_mercury_does(redis_port: int) -> None:
-    load = Workload(ROADS, SETTINGS)
+    load = Workload(ROADS, replace(SETTINGS, inside=True))
 
     @in_loop
     async def drive() -> None:
@@ -62,11 +62,12 @@ def test_redis_brings_about_what_mercury_does(redis_port: int) -> None:
         outcome = await Generator(load, driver, seconds=1.0).run()
         found = outcome.to_json()
         assert (found["offered"], found["taken"], found["dropped"]) == (480, 480, 0)
-        wanted = by_brute_force(1.0)
+        wanted = by_brute_force(1.0, inside=True)
         # Redis keeps places to about half a metre, and its Earth is a little larger.
         for what in ("enter", "exit"):
             assert wanted[what] > 0
             assert found["matches"][what] == pytest.approx(wanted[what], abs=2)
+        assert found["matches"]["inside"] == pytest.approx(wanted["inside"], rel=0.03)
         assert 0.0 < found["latency"]["p50_ms"] < 20_000.0
 
     drive()

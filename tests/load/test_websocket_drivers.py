@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from dataclasses import replace
 
 import pytest
 from live import in_loop, until
@@ -23,8 +24,8 @@ SETTINGS = WorkloadSettings(entities=120, rate_hz=4.0, topics=2, radius_m=(300.0
 SCHEMES = ["ws", "ws+json"]
 
 
-def workload() -> Workload:
-    return Workload(ROADS, SETTINGS)
+def workload(*, inside: bool = False) -> Workload:
+    return Workload(ROADS, replace(SETTINGS, inside=inside))
 
 
 async def run(uri: str, *, connections: int = 1, seconds: float = 1.0, **options: float) -> Outcome:
@@ -32,9 +33,9 @@ async def run(uri: str, *, connections: int = 1, seconds: float = 1.0, **options
     return await Generator(workload(), driver, seconds=seconds, **options).run()
 
 
-def by_brute_force(seconds: float) -> dict[str, int]:
+def by_brute_force(seconds: float, *, inside: bool = False) -> dict[str, int]:
     """What the load must bring about."""
-    load, twin = workload(), Twin()
+    load, twin = workload(inside=inside), Twin()
     for number, declared in enumerate(load.declarations()):
         put = twin.publish if load.publishes[number] else twin.subscribe
         put(declared, 0)  # type: ignore[arg-type]
@@ -68,6 +69,16 @@ async def test_updates_arrive_and_events_are_counted(scheme: str, connections: i
     latency = found["latency"]
     assert 0.0 < latency["p50_ms"] <= latency["p99_ms"] <= latency["max_ms"] < 20_000.0
     assert found["notes"] == []
+
+
+@in_loop
+async def test_subscriptions_may_be_told_at_every_update() -> None:
+    async with open_door() as door:
+        driver = open_driver(f"ws://127.0.0.1:{door.port}")
+        outcome = await Generator(workload(inside=True), driver, seconds=0.5).run()
+    wanted = by_brute_force(0.5, inside=True)
+    assert wanted["inside"] > 50
+    assert outcome.tally.matches_by_name() == wanted
 
 
 @in_loop
@@ -127,19 +138,13 @@ async def test_latency_is_counted_from_when_an_update_was_due() -> None:
 @in_loop
 async def test_a_connection_that_breaks_is_told_and_the_load_goes_on() -> None:
     async with open_door() as door:
-
-        async def hang_up() -> None:
-            await until(lambda: door.taken > 100)
-            await door.connections[0].close(1013, "too much")
-
-        hanging = asyncio.create_task(hang_up())
+        door.hang_up_after = 20
         outcome = await run(f"ws://127.0.0.1:{door.port}")
-        await hanging
     found = outcome.to_json()
     assert found["offered"] == 480
-    assert found["unsent"] > 0
+    assert found["taken"] < 480
     assert found["sent"] + found["unsent"] == 480
-    assert any("the connection broke" in note for note in found["notes"])
+    assert any("the connection broke" in note and "too much" in note for note in found["notes"])
 
 
 @in_loop

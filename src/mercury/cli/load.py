@@ -48,6 +48,9 @@ def load(
         float,
         typer.Option(help="Share of publications that passes a filter on average; 1: no filters"),
     ] = 0.55,
+    inside: Annotated[
+        bool, typer.Option("--inside", help="Subscriptions are told at every update while inside")
+    ] = False,
     seconds: Annotated[
         str, typer.Option("--for", help="How long, such as 30s or 5m", metavar="TIME")
     ] = "30s",
@@ -84,6 +87,7 @@ def load(
         radius_m=_radii(radius),
         topics=topics,
         selectivity=where,
+        inside=inside,
         noise_m=noise,
         trips=TripSettings(route_places, reach),
         name=name,

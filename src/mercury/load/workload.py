@@ -24,6 +24,7 @@ HIGHEST_PRICE = 100
 _FILTERS = 10  # different ones, as a form with a slider would make them
 _LIVES_INTERVALS = 5.0  # an entity is forgotten after so many updates that did not come
 _SHORTEST_TTL_S = 60.0
+_DECLARED_PER_S = 2_000.0  # at least; who was declared first must live until the others are
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class WorkloadSettings:
     radius_m: tuple[float, float] = (50.0, 500.0)  # of subscriptions, evenly between
     topics: int = 32
     selectivity: float = 0.55  # share of publications that pass a filter, on average; 1: no filter
+    inside: bool = False  # subscriptions are told at every update, not of enters and exits alone
     noise_m: float = 5.0
     trips: TripSettings = field(default_factory=TripSettings)
     name: str = "load"  # ids begin with it
@@ -96,7 +98,8 @@ class Workload:
     def ttl_s(self) -> float:
         """How long an entity that says nothing is remembered."""
         intervals_s = _LIVES_INTERVALS / self.settings.rate_hz
-        return min(max(_SHORTEST_TTL_S, intervals_s), MAX_TTL_S)
+        until_all_are_declared_s = len(self) / _DECLARED_PER_S
+        return min(max(_SHORTEST_TTL_S, intervals_s, until_all_are_declared_s), MAX_TTL_S)
 
     def id_of(self, entity: int) -> str:
         """The name of an entity."""
@@ -121,6 +124,7 @@ class Workload:
             topic,
             radius_m=round(float(self.radius_m[entity]), 1),
             where=self.where_of(entity),
+            inside=self.settings.inside,
             ttl_s=self.ttl_s,
         )
 
@@ -144,6 +148,7 @@ class Workload:
             "radius_m": list(settings.radius_m),
             "topics": settings.topics,
             "selectivity": settings.selectivity,
+            "inside": settings.inside,
             "noise_m": settings.noise_m,
             "places": settings.trips.places,
             "range_m": settings.trips.range_m,

@@ -77,6 +77,7 @@ class RedisDriver:
         ]
         self._topic: list[int] = workload.topic.tolist()
         self._pack_ahead(len(workload))
+        self._inside = workload.settings.inside
         self._pairs = [set() for _ in range(len(workload))]
         try:
             await asyncio.to_thread(self._forget)
@@ -234,6 +235,8 @@ class RedisDriver:
         for other in before - after:
             told.append((Happening.EXIT, time_us))
             self._pairs[other].discard(entity)
+        if self._inside:
+            told += [(Happening.INSIDE, time_us)] * len(after & before)
         self._pairs[entity] = after
 
 

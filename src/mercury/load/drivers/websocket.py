@@ -23,6 +23,7 @@ from mercury.model.moving import Publication
 PATH = "/v1/match"
 MAX_HANDLES = 1 << 20  # of one connection
 _DECLARED_AT_ONCE = 500
+_UNANSWERED = 4  # lists of declarations, so that neither side waits for the other
 _REPLY_TIMEOUT_S = 30.0
 _SETTLE_STEP_S = 0.02
 _QUIET_S = 0.3  # no event for so long: none is on its way
@@ -53,12 +54,11 @@ class Link:
         while True:
             while self.waiting:
                 frame, rows = self.waiting.popleft()
+                self.waiting_rows -= rows
                 try:
                     await self.socket.send(frame)
-                except ConnectionClosed as error:
-                    self.broken = str(error)
-                    return
-                self.waiting_rows -= rows
+                except ConnectionClosed:
+                    return  # whoever reads says why
             self._more.clear()
             await self._more.wait()
 
@@ -118,12 +118,11 @@ class WebSocketDriver(ABC):
                 self.tally.sent += len(rows)
             else:
                 self.tally.unsent += len(rows)
-                self.tally.note(
-                    f"the connection broke: {link.broken}"
-                    if link.broken
-                    else f"{BACKLOG_ROWS:,} updates waited for the server; what came then was"
-                    " not sent"
-                )
+                if not link.broken:
+                    self.tally.note(
+                        f"{BACKLOG_ROWS:,} updates waited for the server; what came then was not"
+                        " sent"
+                    )
 
     async def settle(self, timeout_s: float) -> None:
         """Until the server has said what became of all updates, and no event comes any more."""
@@ -178,6 +177,7 @@ class WebSocketDriver(ABC):
 
     async def _declare(self, link: Link, number: int, workload: Workload, say: Say) -> None:
         declared = range(number, len(workload), self._connections)
+        unanswered = 0
         try:
             await link.socket.send(json.dumps({"op": "hello", "names": False, "n": "hello"}))
             await self._reply(link)
@@ -187,14 +187,22 @@ class WebSocketDriver(ABC):
                     _declaration(workload, entity, entity // self._connections) for entity in some
                 ]
                 await link.socket.send(json.dumps(batch, separators=(",", ":")))
-                for reply in await self._reply(link):
-                    if "error" in reply:
-                        raise LoadError(f"the server refuses the load: {reply['error']}")
+                unanswered += 1
+                if unanswered == _UNANSWERED:
+                    await self._accepted(link)
+                    unanswered -= 1
                 say(f"{some[-1] + 1:,} of {len(workload):,} entities declared")
+            for _ in range(unanswered):
+                await self._accepted(link)
         except ConnectionClosed as error:
             raise LoadError(f"{self._uri} closed the connection: {error}") from None
         except TimeoutError:
             raise LoadError(f"{self._uri} does not answer within {_REPLY_TIMEOUT_S:g} s") from None
+
+    async def _accepted(self, link: Link) -> None:
+        for reply in await self._reply(link):
+            if "error" in reply:
+                raise LoadError(f"the server refuses the load: {reply['error']}")
 
     async def _reply(self, link: Link) -> list[dict[str, Any]]:
         """What the server answers; events that come before it are looked at."""
@@ -213,6 +221,11 @@ class WebSocketDriver(ABC):
         except ConnectionClosed as error:
             link.broken = str(error)
         link.broken = link.broken or "the server closed it"
+        self.tally.note(f"the connection broke: {link.broken}")
+        # What still waited never left.
+        self.tally.sent -= link.waiting_rows
+        self.tally.unsent += link.waiting_rows
+        link.waiting_rows = 0
 
 
 def objects_of(text: str) -> list[dict[str, Any]]:
@@ -229,4 +242,5 @@ def _declaration(workload: Workload, entity: int, handle: int) -> dict[str, Any]
     common = {"id": what.id, "topic": what.topic, "ttl_s": what.ttl_s, "handle": handle}
     if isinstance(what, Publication):
         return {"op": "publish", **common, "values": dict(what.values)}
-    return {"op": "near", **common, "radius_m": what.radius_m, "where": what.where}
+    wish = {"radius_m": what.radius_m, "where": what.where, "inside": what.inside}
+    return {"op": "near", **common, **wish}

@@ -79,34 +79,34 @@ def build(
 ) -> RoadNetwork:
     """The largest part of some roads in which every node can be reached from every other."""
     lats, lons = np.asarray(node_lat, np.float64), np.asarray(node_lon, np.float64)
-    froms, tos = np.asarray(edge_from, np.int64), np.asarray(edge_to, np.int64)
+    sources, targets = np.asarray(edge_from, np.int64), np.asarray(edge_to, np.int64)
     speeds = np.asarray(edge_speed_mps, np.float64)
     firsts = np.asarray(first_point, np.int64)
     line_lats, line_lons = np.asarray(point_lat, np.float64), np.asarray(point_lon, np.float64)
-    if not len(froms):
+    if not len(sources):
         raise RoadsError("there is no road to drive on")
     lons, line_lons = _continuous(lons, lons[0]), _continuous(line_lons, lons[0])
     along = _along(firsts, line_lats, line_lons)
     lengths = along[firsts[1:] - 1]
 
-    good = (froms != tos) & (lengths >= _SHORTEST_M) & (speeds > 0.0) & np.isfinite(speeds)
-    inside = _largest_part(len(lats), froms[good], tos[good])
-    good &= inside[froms] & inside[tos]
+    good = (sources != targets) & (lengths >= _SHORTEST_M) & (speeds > 0.0) & np.isfinite(speeds)
+    inside = _largest_part(len(lats), sources[good], targets[good])
+    good &= inside[sources] & inside[targets]
     if not good.any():
         raise RoadsError("no two places of these roads can be reached from one another")
 
     kept = np.flatnonzero(good)
-    kept = kept[np.argsort(froms[kept], kind="stable")]
+    kept = kept[np.argsort(sources[kept], kind="stable")]
     number = np.cumsum(inside) - 1
     points = _ranges(firsts[kept], firsts[kept + 1])
     return RoadNetwork(
         node_lat=lats[inside],
         node_lon=lons[inside],
-        edge_from=number[froms[kept]],
-        edge_to=number[tos[kept]],
+        edge_from=number[sources[kept]],
+        edge_to=number[targets[kept]],
         edge_length_m=lengths[kept],
         edge_speed_mps=speeds[kept],
-        first_edge=np.searchsorted(number[froms[kept]], np.arange(int(inside.sum()) + 1)),
+        first_edge=np.searchsorted(number[sources[kept]], np.arange(int(inside.sum()) + 1)),
         first_point=_firsts(firsts[kept + 1] - firsts[kept]),
         point_lat=line_lats[points],
         point_lon=line_lons[points],
@@ -158,11 +158,11 @@ def _along(firsts: Numbers, lats: FloatArray, lons: FloatArray) -> FloatArray:
     return total - np.repeat(total[firsts[:-1]], np.diff(firsts))
 
 
-def _largest_part(nodes: int, froms: Numbers, tos: Numbers) -> NDArray[np.bool_]:
+def _largest_part(nodes: int, sources: Numbers, targets: Numbers) -> NDArray[np.bool_]:
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    graph = coo_array((np.ones(len(froms), np.int8), (froms, tos)), shape=(nodes, nodes))
+    graph = coo_array((np.ones(len(sources), np.int8), (sources, targets)), shape=(nodes, nodes))
     _, part = connected_components(graph.tocsr(), directed=True, connection="strong")
     inside: NDArray[np.bool_] = part == np.bincount(part).argmax()
     return inside

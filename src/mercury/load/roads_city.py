@@ -29,18 +29,20 @@ _SMALLEST_M, _LARGEST_M = 5 * BLOCK_M, 400_000.0
 class _Lines:
     """Straight edges, collected on the plane."""
 
-    froms: list[Numbers] = field(default_factory=list)
-    tos: list[Numbers] = field(default_factory=list)
+    sources: list[Numbers] = field(default_factory=list)
+    targets: list[Numbers] = field(default_factory=list)
     speeds: list[FloatArray] = field(default_factory=list)
 
-    def add(self, froms: Numbers, tos: Numbers, speed_mps: FloatArray | float) -> None:
-        self.froms.append(froms)
-        self.tos.append(tos)
-        self.speeds.append(np.broadcast_to(np.float64(speed_mps), froms.shape))
+    def add(self, sources: Numbers, targets: Numbers, speed_mps: FloatArray | float) -> None:
+        self.sources.append(sources)
+        self.targets.append(targets)
+        self.speeds.append(np.broadcast_to(np.float64(speed_mps), sources.shape))
 
-    def add_both_ways(self, froms: Numbers, tos: Numbers, speed_mps: FloatArray | float) -> None:
-        self.add(froms, tos, speed_mps)
-        self.add(tos, froms, speed_mps)
+    def add_both_ways(
+        self, sources: Numbers, targets: Numbers, speed_mps: FloatArray | float
+    ) -> None:
+        self.add(sources, targets, speed_mps)
+        self.add(targets, sources, speed_mps)
 
 
 def generate(seed: int, size_m: tuple[float, float], origin: Position) -> RoadNetwork:
@@ -67,29 +69,29 @@ def generate(seed: int, size_m: tuple[float, float], origin: Position) -> RoadNe
 
     azimuth_deg = np.degrees(np.arctan2(x, y))
     lats, lons = destination(origin.lat, origin.lon, azimuth_deg, np.hypot(x, y))
-    froms, tos = np.concatenate(lines.froms), np.concatenate(lines.tos)
-    ends = np.stack([froms, tos], axis=1).ravel()
+    sources, targets = np.concatenate(lines.sources), np.concatenate(lines.targets)
+    ends = np.stack([sources, targets], axis=1).ravel()
     firsts = np.arange(0, len(ends) + 1, 2)
     speeds = np.concatenate(lines.speeds)
-    return build(lats, lons, froms, tos, speeds, firsts, lats[ends], lons[ends])
+    return build(lats, lons, sources, targets, speeds, firsts, lats[ends], lons[ends])
 
 
 def _streets(lines: _Lines, columns: int, rows: int, rng: np.random.Generator) -> None:
     numbers = np.arange(columns * rows).reshape(rows, columns)
-    for froms, tos, across in (
+    for sources, targets, across in (
         (numbers[:, :-1], numbers[:, 1:], np.arange(rows)[:, None]),
         (numbers[:-1, :], numbers[1:, :], np.arange(columns)[None, :]),
     ):
-        arterial = np.broadcast_to(across % ARTERIAL_EVERY == 0, froms.shape)
-        there = arterial | (rng.random(froms.shape) >= MISSING_SHARE)
+        arterial = np.broadcast_to(across % ARTERIAL_EVERY == 0, sources.shape)
+        there = arterial | (rng.random(sources.shape) >= MISSING_SHARE)
         # A whole street has one direction, not a block of it.
         one_way = (rng.random(across.shape) < ONE_WAY_SHARE) & (across % ARTERIAL_EVERY != 0)
         turned = rng.random(across.shape) < 0.5
         speed = np.where(arterial, ARTERIAL_MPS, STREET_MPS)
-        forward = there & np.broadcast_to(~one_way | ~turned, froms.shape)
-        backward = there & np.broadcast_to(~one_way | turned, froms.shape)
-        lines.add(froms[forward], tos[forward], speed[forward])
-        lines.add(tos[backward], froms[backward], speed[backward])
+        forward = there & np.broadcast_to(~one_way | ~turned, sources.shape)
+        backward = there & np.broadcast_to(~one_way | turned, sources.shape)
+        lines.add(sources[forward], targets[forward], speed[forward])
+        lines.add(targets[backward], sources[backward], speed[backward])
 
 
 def _motorways(size_m: tuple[float, float]) -> list[tuple[FloatArray, FloatArray, bool]]:
@@ -116,8 +118,8 @@ def _motorway(
 ) -> None:
     """Both carriageways, and at each interchange ramps to the nearest crossing of an arterial."""
     nodes = first + np.arange(len(x))
-    froms, tos = (nodes, np.roll(nodes, -1)) if closed else (nodes[:-1], nodes[1:])
-    lines.add_both_ways(froms, tos, MOTORWAY_MPS)
+    sources, targets = (nodes, np.roll(nodes, -1)) if closed else (nodes[:-1], nodes[1:])
+    lines.add_both_ways(sources, targets, MOTORWAY_MPS)
     column = _nearest_arterial(x / BLOCK_M + (columns - 1) / 2, columns)
     row = _nearest_arterial(y / BLOCK_M + (rows - 1) / 2, rows)
     lines.add_both_ways(nodes, row * columns + column, RAMP_MPS)

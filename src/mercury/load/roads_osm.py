@@ -151,21 +151,21 @@ class _Ways:
 
         forward = np.array(self._forward)[way[begins]]
         backward = np.array(self._backward)[way[begins]]
-        froms = np.concatenate([begins[forward], finishes[backward]])
-        tos = np.concatenate([finishes[forward], begins[backward]])
-        points = _lines(froms, tos)
-        firsts = np.concatenate([[0], np.cumsum(np.abs(tos - froms) + 1)])
-        speeds = np.array(self._speeds)[way[froms]]
+        sources = np.concatenate([begins[forward], finishes[backward]])
+        targets = np.concatenate([finishes[forward], begins[backward]])
+        points = _lines(sources, targets)
+        firsts = np.concatenate([[0], np.cumsum(np.abs(targets - sources) + 1)])
+        speeds = np.array(self._speeds)[way[sources]]
         return build(
-            lats[first_seen], lons[first_seen], number[froms], number[tos], speeds, firsts,
+            lats[first_seen], lons[first_seen], number[sources], number[targets], speeds, firsts,
             lats[points], lons[points],
         )  # fmt: skip
 
 
-def _lines(froms: Numbers, tos: Numbers) -> Numbers:
+def _lines(sources: Numbers, targets: Numbers) -> Numbers:
     """The points from each begin to its end, both included, up or down."""
-    counts = np.abs(tos - froms) + 1
+    counts = np.abs(targets - sources) + 1
     total = np.cumsum(counts)
-    step = np.repeat(np.where(tos >= froms, 1, -1), counts)
+    step = np.repeat(np.where(targets >= sources, 1, -1), counts)
     within = np.arange(int(total[-1])) - np.repeat(total - counts, counts)
-    return np.asarray(np.repeat(froms, counts) + step * within, np.int64)
+    return np.asarray(np.repeat(sources, counts) + step * within, np.int64)

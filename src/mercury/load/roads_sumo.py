@@ -72,23 +72,23 @@ class _Document:
         """Everything, on the Earth."""
         number = {name: at for at, name in enumerate(self._junctions)}
         places = list(self._junctions.values())
-        froms, tos, speeds, counts, points = [], [], [], [], []
+        sources, targets, speeds, counts, points = [], [], [], [], []
         for begin, end, speed_mps, shape in self._edges:
             if begin not in number or end not in number:
                 raise RoadsError(f"{begin!r} and {end!r}, which an edge joins, are not both there")
             # Lanes end at the border of a junction; cars go on to its middle.
             line = [self._junctions[begin], *shape, self._junctions[end]]
-            froms.append(number[begin])
-            tos.append(number[end])
+            sources.append(number[begin])
+            targets.append(number[end])
             speeds.append(speed_mps)
             counts.append(len(line))
             points += line
-        if not froms:
+        if not sources:
             raise RoadsError("there is no road for cars")
         node_lat, node_lon = self._to_wgs84(places)
         point_lat, point_lon = self._to_wgs84(points)
         firsts = np.concatenate([[0], np.cumsum(counts)])
-        return build(node_lat, node_lon, froms, tos, speeds, firsts, point_lat, point_lon)
+        return build(node_lat, node_lon, sources, targets, speeds, firsts, point_lat, point_lon)
 
     def _to_wgs84(self, places: list[Point]) -> tuple[list[float], list[float]]:
         location = self._location or {}

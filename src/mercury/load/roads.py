@@ -122,10 +122,21 @@ def open_roads(
     origin: Position = CITY_ORIGIN,
 ) -> RoadNetwork:
     """Roads of `city`, or of a file; seed, size and origin are those of the city."""
-    if source == CITY:
-        from mercury.load.roads_city import generate
+    try:
+        if source == CITY:
+            from mercury.load.roads_city import generate
 
-        return generate(seed, size_m, origin)
+            return generate(seed, size_m, origin)
+        return _read(source)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in ("osmium", "scipy"):
+            raise
+        raise RoadsError(
+            f"roads need the package {error.name}: pip install 'mercury-messaging[load]'"
+        ) from None
+
+
+def _read(source: str) -> RoadNetwork:
     path = Path(source)
     if not path.is_file():
         raise RoadsError(f"there is no file {source}; roads are {CITY} or a file")

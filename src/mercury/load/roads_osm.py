@@ -44,10 +44,7 @@ _FORWARD, _BACKWARD = {"yes", "true", "1"}, {"-1", "reverse"}
 
 def read_extract(path: Path) -> RoadNetwork:
     """The streets on which cars may drive."""
-    try:
-        import osmium
-    except ModuleNotFoundError:
-        raise RoadsError("this needs osmium: pip install 'mercury-messaging[load]'") from None
+    import osmium
 
     ways = _Ways()
     try:

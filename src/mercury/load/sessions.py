@@ -78,12 +78,13 @@ class LoadClients:
                 self.receive()
             for _ in range(20):
                 self.receive(timeout_s=0.01)
-            self.tend()  # those that are open must not be given up meanwhile
             waiting = [
                 number
                 for number in waiting
                 if self.sessions[number].state is not SessionState.ESTABLISHED
             ]
+            if waiting:
+                self.tend()  # those that are open must not be given up meanwhile
 
     def tend(self) -> None:
         """Send the reports that keep the sessions alive."""

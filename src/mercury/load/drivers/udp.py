@@ -41,6 +41,7 @@ class UdpDriver:
         everybody = np.arange(len(workload))
         lats, lons = workload.movement.positions(everybody, 0.0)
         places = [Position(lat, lon) for lat, lon in zip(lats.tolist(), lons.tolist(), strict=True)]
+        workload.movement.motions([0], 0.0)  # machine code is made now
         say(f"opening {len(workload):,} sessions")
         self._workload = workload
         self._clients = LoadClients(

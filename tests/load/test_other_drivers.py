@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import socket
 import subprocess
@@ -69,6 +70,7 @@ def test_redis_brings_about_what_mercury_does(redis_port: int) -> None:
             assert found["matches"][what] == pytest.approx(wanted[what], abs=2)
         assert found["matches"]["inside"] == pytest.approx(wanted["inside"], rel=0.03)
         assert 0.0 < found["latency"]["p50_ms"] < 20_000.0
+        assert re.fullmatch(r"Redis itself worked \d+\.\d µs for each update", found["notes"][0])
 
     drive()
     client = redis.Redis("127.0.0.1", redis_port, 3)

@@ -18,6 +18,7 @@ from mercury.cli import (
     doctor,
     history,
     import_,
+    load,
     moos,
     pipeline,
     replay,
@@ -44,6 +45,7 @@ app.command("broker")(broker.broker)
 app.command("client")(client.client)
 app.command("pipeline")(pipeline.pipeline)
 app.add_typer(sim.app, name="sim")
+app.command("load")(load.load)
 app.command("send")(send.send)
 app.command("tail")(tail.tail)
 app.command("report")(report.report)

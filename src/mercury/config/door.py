@@ -43,7 +43,7 @@ class DoorSettings(Section):
     high_mark_bytes: int = Field(
         default=32 * MIB,
         ge=1024,
-        description="When so much waits for a client, it is closed; halfway there, dwell is left out",
+        description="When so much waits for it, it is closed; halfway there, dwell is left out",
     )
     ping_interval_s: float = Field(
         default=20.0, gt=0, description="A websocket is asked for a sign of life so often"

@@ -177,7 +177,9 @@ class Connection:
     def _answer(self, said: Any) -> dict[str, Any]:
         try:
             if not isinstance(said, dict):
-                raise MatchingError("a frame is a JSON object with an op, or a list of them", "json")
+                raise MatchingError(
+                    "a text is a JSON object with an op, or a list of them", "json"
+                )
             answer = self._do(said)
         except query.REFUSED as error:
             answer = self._refused(error)
@@ -231,8 +233,12 @@ class Connection:
             subscription = replace(subscription, ttl_s=MAX_TTL_S)
         time_us = self._register.checked_time_us(place)
         engine_id = self._prefix + name
+        before = self._hub.engine.find("subscription", engine_id)
         ref = self._hub.subscribe(replace(subscription, id=engine_id), self, time_us)
         self._register.handles.put(ref, handle)
+        self._declared.names[ref] = name
+        if before not in (None, ref):
+            self._hub.turn()  # another topic or kind of scope: what it was parts from its pairs
         self._declared.put("subscription", name, Declared(ref, engine_id, handle))
         self._register.move(ref, place if subscription.polygon is None else None, time_us)
 

@@ -32,19 +32,15 @@ class Door:
         self._register = Register(hub, settings)
         self._pages = Pages(self._register)
         self._websockets: set[MatchProtocol] = set()
+        self.port = settings.port  # the one taken, once started
         self._socket: socket.socket | None = None
         self._server: _Server | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
-    @property
-    def port(self) -> int:
-        """The port served on."""
-        assert self._socket is not None
-        return int(self._socket.getsockname()[1])
-
     async def start(self) -> None:
         """Listen, and serve from now on."""
         self._socket = _listen(self._settings.host, self._settings.port)
+        self.port = int(self._socket.getsockname()[1])
         config = uvicorn.Config(
             self._pages.application(),
             ws=_protocol_class(self._register, self._websockets),
@@ -69,11 +65,8 @@ class Door:
             stream.end()
         for websocket in list(self._websockets):
             websocket.close(CloseCode.GOING_AWAY, "the door closes")
-        patience_s = min(STOP_S, self._settings.close_timeout_s)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(patience_s):
-                while self._websockets:
-                    await asyncio.sleep(0.005)
+        if ends := [websocket.ended for websocket in self._websockets]:
+            await asyncio.wait(ends, timeout=min(STOP_S, self._settings.close_timeout_s))
         for websocket in list(self._websockets):
             websocket.cut_off()
         if self._server is not None:

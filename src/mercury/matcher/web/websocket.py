@@ -47,6 +47,7 @@ class MatchProtocol(asyncio.Protocol):
         self._parts: list[bytes] = []  # of a message in several frames
         self._kind = Opcode.BINARY
         self._loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[None] = self._loop.create_future()
         self._heard_s = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None  # the next ping, or the end of patience
         self._transport: asyncio.Transport
@@ -78,6 +79,7 @@ class MatchProtocol(asyncio.Protocol):
         self._open_ones.discard(self)
         self._set_timer(None)
         self._part()
+        self.ended.set_result(None)
 
     # What the connection says (Wire)
 

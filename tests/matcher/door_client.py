@@ -39,7 +39,10 @@ class World:
         offered = None if subprotocol is None else [subprotocol]
         address = f"ws://127.0.0.1:{self.door.port}/v1/match"
         async with connect(
-            address, subprotocols=offered, compression=None, max_size=None  # type: ignore[arg-type]
+            address,
+            subprotocols=offered,
+            compression=None,
+            max_size=None,  # type: ignore[arg-type]
         ) as websocket:
             yield Talk(websocket)
 

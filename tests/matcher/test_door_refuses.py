@@ -181,7 +181,10 @@ async def test_handshakes_that_fail() -> None:
 async def test_bytes_that_are_no_websocket() -> None:
     async with world(ping_interval_s=0.1, ping_timeout_s=0.1, close_timeout_s=0.2) as here:
         async with here.connect() as ann:
-            for junk in (b"\x00\x01\x02\x03" * 100, b"GET /v1/match HTTP/1.1\r\nUpgrade: websocket"):
+            for junk in (
+                b"\x00\x01\x02\x03" * 100,
+                b"GET /v1/match HTTP/1.1\r\nUpgrade: websocket",
+            ):
                 reader, writer = await asyncio.open_connection("127.0.0.1", here.door.port)
                 writer.write(junk)
                 writer.close()

@@ -180,11 +180,7 @@ _TO_CLIENT: dict[str, dict[str, Any]] = {
             "required": ["publications"],
             "properties": {"publications": {"type": "array", "items": {"type": "object"}}},
         },
-        {
-            "publications": [
-                {"number": 12, "id": "taxi-1", "topic": "taxi", "values": {"seats": 4}}
-            ]
-        },
+        {"publications": [{"number": 12, "id": "taxi-1", "topic": "taxi", "values": {"seats": 4}}]},
     ),
     "events": {
         "summary": "What happened, for subscriptions with a handle (mercury.binary.v1 only)",

@@ -177,9 +177,7 @@ class Connection:
     def _answer(self, said: Any) -> dict[str, Any]:
         try:
             if not isinstance(said, dict):
-                raise MatchingError(
-                    "a text is a JSON object with an op, or a list of them", "json"
-                )
+                raise MatchingError("a text is a JSON object with an op, or a list of them", "json")
             answer = self._do(said)
         except query.REFUSED as error:
             answer = self._refused(error)
@@ -211,9 +209,7 @@ class Connection:
                 wish = query.read_ask(said, self._register.settings.max_found)
                 return {"ok": True, "found": self._register.ask(wish)}
             case _:
-                raise MatchingError(
-                    "op must be hello, publish, near, move, withdraw or ask", "op"
-                )
+                raise MatchingError("op must be hello, publish, near, move, withdraw or ask", "op")
         return {"ok": True}
 
     def _publish(self, said: dict[str, Any]) -> None:

@@ -95,9 +95,7 @@ class Declarations:
     def _find_by_id(self, name: str, wanted: object) -> tuple[Side, str]:
         if wanted not in (None, *_SIDES):
             raise MatchingError("side must be publication or subscription", "side")
-        sides = [
-            side for side in _SIDES if name in self._things[side] and wanted in (None, side)
-        ]
+        sides = [side for side in _SIDES if name in self._things[side] and wanted in (None, side)]
         if not sides:
             raise MatchingError(f"{name!r} was not declared on this connection", "id")
         if len(sides) > 1:

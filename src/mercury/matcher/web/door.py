@@ -95,9 +95,7 @@ class _Server(uvicorn.Server):
         yield  # signals are the service's
 
 
-def _protocol_class(
-    register: Register, open_ones: set[MatchProtocol]
-) -> type[asyncio.Protocol]:
+def _protocol_class(register: Register, open_ones: set[MatchProtocol]) -> type[asyncio.Protocol]:
     class RegisteredProtocol(MatchProtocol):
         def __init__(self, config: Any, server_state: Any, app_state: Any) -> None:
             super().__init__(register, open_ones)

@@ -82,9 +82,7 @@ def pack_moves(rows: NDArray[np.void]) -> bytes:
     return _HEADER.pack(_MAGIC, VERSION, FrameType.MOVES, len(rows)) + rows.tobytes()
 
 
-def pack_events(
-    events: Events, handles: NDArray[np.uint32], numbers: NDArray[np.uint32]
-) -> bytes:
+def pack_events(events: Events, handles: NDArray[np.uint32], numbers: NDArray[np.uint32]) -> bytes:
     """A frame of events; the columns beside them name the two sides."""
     rows = np.zeros(len(events), EVENT_ROW)
     rows["subscription"] = handles

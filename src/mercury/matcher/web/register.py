@@ -49,9 +49,7 @@ class Register:
         """Whether a further client must be refused."""
         return self.connections + self.streams >= self.settings.max_connections
 
-    def publish(
-        self, publication: Publication, place: Place | None, owner: Hashable | None
-    ) -> int:
+    def publish(self, publication: Publication, place: Place | None, owner: Hashable | None) -> int:
         """Declare a publication for its owner: the last to declare it has it."""
         time_us = self.checked_time_us(place)
         ref = self.hub.publish(publication, time_us)

@@ -192,9 +192,7 @@ class MatchProtocol(asyncio.Protocol):
         self._timer = None if delay_s is None else self._loop.call_later(delay_s, then)
 
 
-def _select_subprotocol(
-    _: ServerProtocol, offered: Sequence[Subprotocol]
-) -> Subprotocol | None:
+def _select_subprotocol(_: ServerProtocol, offered: Sequence[Subprotocol]) -> Subprotocol | None:
     if not offered:
         return None
     for subprotocol in offered:

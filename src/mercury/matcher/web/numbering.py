@@ -67,7 +67,7 @@ class PublicationNumbers:
         highest = int(slots.max(initial=0))
         if highest >= len(self._refs):
             self._grow(highest)
-        numbers = self._numbers[slots]
+        numbers: NDArray[np.uint32] = self._numbers[slots]
         new = self._refs[slots] != refs
         if new.any():
             fresh, where = np.unique(refs[new], return_inverse=True)

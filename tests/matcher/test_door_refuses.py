@@ -42,7 +42,7 @@ OPS: list[tuple[dict[str, Any], str, str]] = [
     (near(topic="no name"), "topic", "'no name' is no name for a topic"),
     (near(topic=5), "topic", "topic must be a text, not 5"),
     (near(topic=None), "topic", "topic is missing"),
-    (near(""), "id", "an id has 1 to 200 bytes"),
+    (near(""), "id", "an id has 1 to 160 bytes here"),
     (near("m" * 161), "id", "an id has 1 to 160 bytes here"),
     (near("\ud800"), "id", "id holds half a character"),
     (near(radius_m=-5), "radius", "radius_m -5 is not more than 0"),

@@ -5,19 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mercury.matching import Engine, Events, MatchingRules
+from mercury.matching import Engine, Events, Found, MatchingRules
 from mercury.model.area import Polygon, Position
 from mercury.model.moving import NearSubscription, Publication
 from mercury.service.clock import now_us
 from mercury.service.statistics import Statistics
-
-if TYPE_CHECKING:
-    from mercury.matching import Found
 
 log = logging.getLogger(__name__)
 

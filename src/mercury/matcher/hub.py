@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mercury.matching import Engine, Events, Found, MatchingRules
+from mercury.matching import Engine, Events, Found, MatchingRules, layout
 from mercury.model.area import Polygon, Position
 from mercury.model.moving import NearSubscription, Publication
 from mercury.service.clock import now_us
@@ -284,6 +284,8 @@ def warm_up() -> None:
         engine.subscribe(NearSubscription("b", "a", polygon=_TRIANGLE), 0),
     ]
     engine.move(np.array(beside), np.zeros(3), np.zeros(3), np.ones(3, np.int64), np.zeros(3))
+    engine.store.provide(layout.MORE_TABLE)
+    engine.store.resettle(0, len(beside))
     for ref in beside[1:]:
         engine.withdraw(ref, 1)
     engine.tick(1 << 50)

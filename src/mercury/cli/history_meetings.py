@@ -28,7 +28,7 @@ def meetings(
     ] = None,
     min_duration: Annotated[
         str, typer.Option(help="Leave out what was shorter", metavar="LENGTH")
-    ] = "0s",
+    ] = "10s",
     hysteresis: Annotated[
         float, typer.Option(help="A meeting ends so many metres outside the radius")
     ] = 10.0,
@@ -122,17 +122,13 @@ def _asked(asked: Question) -> dict[str, Any]:
 
 
 def _told(row: Row) -> dict[str, Any]:
-    """What people see of a meeting."""
+    """What people see of a meeting; its place to a metre."""
     return {
         "time": iso_time(row.from_us),
-        **rounded(
-            {
-                "client": row.client,
-                "other": row.other,
-                "duration s": row.duration_s,
-                "nearest m": row.nearest_m,
-                "lat": row.lat,
-                "lon": row.lon,
-            }
-        ),
+        "client": row.client,
+        "other": row.other,
+        "duration s": round(row.duration_s, 1),
+        "nearest m": round(row.nearest_m, 1),
+        "lat": round(row.lat, 5),
+        "lon": round(row.lon, 5),
     }

@@ -29,7 +29,8 @@ from mercury.model.moving import MAX_RADIUS_M, MAX_TTL_S, Happening, NearSubscri
 NEVER_US = np.iinfo(np.int64).max
 
 _TOPIC = "met"
-_CHUNK_ROWS = 100_000  # what the engine tells of so many updates is held at a time
+_SLOT = (1 << 32) - 1  # the part of a reference that is as small as there are entities
+_CHUNK_ROWS = 50_000  # what the engine tells of so many updates is held at a time
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -180,36 +181,41 @@ class _Crowd:
 
     def __init__(self, stands: Stands, rule: MeetingRule, clients: int, mutual: bool) -> None:
         self._stands = stands
+        self._rule = rule
         self._clients = clients
         self._mutual = mutual
         self._open = np.zeros(0, np.int64)  # pairs that are within reach
         self._open_us = 0  # since when, as far as it was not told yet
         # Who is not heard of any more was told by when it left; nothing has to expire here.
         self._engine = Engine(MatchingRules(ttl_s=MAX_TTL_S, max_radius_m=rule.reach_m))
-        begin_us = int(stands.from_us.min()) if len(stands.from_us) else 0
-        self._seen = _References(
-            {
-                who: self._engine.publish(Publication(f"{who}", _TOPIC), begin_us)
-                for who in np.unique(stands.who[stands.seen]).tolist()
-            }
-        )
-        seeing = np.unique(stands.who[stands.sees]).tolist()
-        self._near, self._wide = (
-            _References(
-                {
-                    who: self._engine.subscribe(
-                        NearSubscription(f"{name}-{who}", _TOPIC, radius_m, hysteresis_m=0.0),
-                        begin_us,
-                    )
-                    for who in seeing
-                }
-            )
-            for name, radius_m in (("near", rule.radius_m), ("wide", rule.reach_m))
-        )
+        # References, by client; −1 for who has none.
+        self._seen, self._wide, self._near = np.full((3, clients), -1)
+        self._enter()
+        every = np.concatenate([self._seen, self._wide, self._near])
+        count = int((every[every >= 0] & _SLOT).max(initial=-1)) + 1
+        # Whose it is, and whether it is a wide circle, by slot.
+        self._who, self._is_wide = np.zeros(count, np.int64), np.zeros(count, np.bool_)
+        for refs in (self._seen, self._wide, self._near):
+            known = np.flatnonzero(refs >= 0)
+            self._who[refs[known] & _SLOT] = known
+            self._is_wide[refs[known] & _SLOT] = refs is self._wide
+
+    def _enter(self) -> None:
+        stands, rule = self._stands, self._rule
+        begin_us = int(stands.from_us.min(initial=NEVER_US))
+        for who in np.unique(stands.who[stands.seen]).tolist():
+            self._seen[who] = self._engine.publish(Publication(f"{who}", _TOPIC), begin_us)
+        for who in np.unique(stands.who[stands.sees]).tolist():
+            for name, circle, radius_m in (
+                ("wide", self._wide, rule.reach_m),
+                ("near", self._near, rule.radius_m),
+            ):
+                wish = NearSubscription(f"{name}-{who}", _TOPIC, radius_m, hysteresis_m=0.0)
+                circle[who] = self._engine.subscribe(wish, begin_us)
 
     def run(self, chunk_rows: int) -> Iterator[tuple[int, Events]]:
         """Move everyone; what was told until each of some instants."""
-        if not (len(self._seen) and len(self._near)):
+        if not (self._stands.seen.any() and self._stands.sees.any()):
             return
         refs, lats, lons, times_us = self._moves()
         accuracy_m = np.zeros(len(refs))
@@ -238,7 +244,7 @@ class _Crowd:
             (self._wide, stands.sees, nowhere[1]),
             (self._near, stands.sees, nowhere[1]),
         ):
-            refs = entities.of(stands.who[some])
+            refs = entities[stands.who[some]]
             here = np.ones(len(refs))
             parts.append((refs, here * away[0], here * away[1], stands.until_us[some], 0 * here))
             parts.append((refs, stands.lat[some], stands.lon[some], stands.from_us[some], here))
@@ -248,15 +254,14 @@ class _Crowd:
 
     def read(self, events: Events, until_us: int) -> Contacts:
         """What was told since the last time, as contacts that end at this instant at the latest."""
-        whom = self._seen.who(events.publication)
-        wide = self._wide.has(events.subscription)
-        who = np.where(
-            wide, self._wide.who(events.subscription), self._near.who(events.subscription)
-        )
+        whom = self._who[events.publication & _SLOT]
+        circle = events.subscription & _SLOT
+        who, wide = self._who[circle], self._is_wide[circle]
+        enters = events.happening == Happening.ENTER
         kept = who < whom if self._mutual else who != whom
         pair = who * self._clients + whom
-        enters = events.happening == Happening.ENTER
-        reach = self._within_reach(events, pair, kept & wide, enters, until_us)
+        some = kept & wide
+        reach = self._within_reach(pair[some], events.time_us[some], enters[some], until_us)
         met = kept & ~wide & enters
         times_us = events.time_us[met]
         # Each is a moment of the contact around it.
@@ -272,12 +277,10 @@ class _Crowd:
         )
         return Contacts.joined([reach, near])
 
-    def _within_reach(
-        self, events: Events, pair: Ints, some: Flags, enters: Flags, until_us: int
-    ) -> Contacts:
-        pairs = np.concatenate([self._open, pair[some]])
-        times_us = np.concatenate([np.full(len(self._open), self._open_us), events.time_us[some]])
-        signs = np.concatenate([np.ones(len(self._open)), np.where(enters[some], 1.0, -1.0)])
+    def _within_reach(self, pair: Ints, told_us: Ints, enters: Flags, until_us: int) -> Contacts:
+        pairs = np.concatenate([self._open, pair])
+        times_us = np.concatenate([np.full(len(self._open), self._open_us), told_us])
+        signs = np.concatenate([np.ones(len(self._open)), np.where(enters, 1.0, -1.0)])
         known, rows = np.unique(pairs, return_inverse=True)
         still = known[np.bincount(rows, signs, len(known)) > 0.0]
         # As if all ended now: then a pair's rows are begins and ends by turns.
@@ -289,31 +292,6 @@ class _Crowd:
         never, far = np.full(len(from_us), NEVER_US), np.full(len(from_us), np.inf)
         nowhere = np.full(len(from_us), np.nan)
         return Contacts(pairs[order][0::2], from_us, ends_us, never, far, never, nowhere, nowhere)
-
-
-class _References:
-    """The engine's references of some clients, both ways."""
-
-    def __init__(self, of_clients: dict[int, int]) -> None:
-        self._clients = np.array(list(of_clients), np.int64)  # in order
-        self._refs = np.array(list(of_clients.values()), np.int64)
-        self._order = np.argsort(self._refs)
-
-    def __len__(self) -> int:
-        return len(self._refs)
-
-    def of(self, clients: Ints) -> Ints:
-        """The references of clients, all of which are known."""
-        return self._refs[np.searchsorted(self._clients, clients)]
-
-    def has(self, refs: Ints) -> Flags:
-        """Which of some references are these."""
-        return np.isin(refs, self._refs)
-
-    def who(self, refs: Ints) -> Ints:
-        """The clients of references; for one that is none of these, any."""
-        at = np.searchsorted(self._refs, refs, sorter=self._order)
-        return self._clients[self._order[np.minimum(at, len(self._refs) - 1)]]
 
 
 def _turned(lon: float) -> float:

@@ -158,6 +158,12 @@ def test_tiles_within_reach(lat: float, tile_m: float) -> None:
             assert len(tiles) <= (200.0 / tile_m + 2.2) ** 2
 
 
+def test_windows_are_long_where_there_is_little() -> None:
+    assert Cut.suiting(RULE, 10.0) == Cut(5_000.0, 24 * 60 * MINUTE_US)
+    assert Cut.suiting(RULE, 4e6) == Cut(5_000.0, 30 * MINUTE_US)
+    assert Cut.suiting(MeetingRule(2_000.0, 0.0), 1e12) == Cut(16_000.0, 15 * MINUTE_US)
+
+
 # The command
 
 Run = Callable[..., Result]

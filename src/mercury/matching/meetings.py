@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -30,7 +31,7 @@ NEVER_US = np.iinfo(np.int64).max
 
 _TOPIC = "met"
 _SLOT = (1 << 32) - 1  # the part of a reference that is as small as there are entities
-_CHUNK_ROWS = 50_000  # what the engine tells of so many updates is held at a time
+_CHUNK_ROWS = 10_000  # what the engine tells of so many reports is held at a time
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -215,21 +216,24 @@ class _Crowd:
 
     def run(self, chunk_rows: int) -> Iterator[tuple[int, Events]]:
         """Move everyone; what was told until each of some instants."""
-        if not (self._stands.seen.any() and self._stands.sees.any()):
+        stands = self._stands
+        if not (stands.seen.any() and stands.sees.any()):
             return
-        refs, lats, lons, times_us = self._moves()
-        accuracy_m = np.zeros(len(refs))
-        at = 0
-        while at < len(refs):
-            last_us = times_us[min(at + chunk_rows, len(refs)) - 1]
-            end = int(np.searchsorted(times_us, last_us, "right"))  # an instant is not divided
-            some = slice(at, end)
-            self._engine.move(refs[some], lats[some], lons[some], times_us[some], accuracy_m[some])
-            yield int(last_us), self._engine.take()
-            at = end
+        coming, going = np.argsort(stands.from_us), np.argsort(stands.until_us)
+        from_us, until_us = stands.from_us[coming], stands.until_us[going]
+        # An instant is not divided.
+        edges = np.unique(from_us[::chunk_rows])
+        come = [*np.searchsorted(from_us, edges).tolist(), len(coming)]
+        go = [0, *np.searchsorted(until_us, edges[1:]).tolist(), len(going)]
+        for some, others in zip(pairwise(come), pairwise(go), strict=True):
+            refs, lats, lons, times_us = self._moves(coming[slice(*some)], going[slice(*others)])
+            self._engine.move(refs, lats, lons, times_us, np.zeros(len(refs)))
+            yield int(times_us[-1]), self._engine.take()
 
-    def _moves(self) -> tuple[Ints, Floats, Floats, Ints]:
-        """The updates, in order.
+    def _moves(
+        self, coming: NDArray[np.intp], going: NDArray[np.intp]
+    ) -> tuple[Ints, Floats, Floats, Ints]:
+        """The updates of those who come and go, in order.
 
         What happens in one instant happens at once: all who move are taken far away first, and
         then put where they are. So nobody is near where another one has just been.
@@ -239,15 +243,17 @@ class _Crowd:
         # Far from here, and from each other: the antipode, and a quarter of the Earth aside.
         nowhere = (-lat, _turned(lon + 180.0)), (0.0, _turned(lon + 90.0))
         parts = []
-        for entities, some, away in (
+        for entities, here, away in (
             (self._seen, stands.seen, nowhere[0]),
             (self._wide, stands.sees, nowhere[1]),
             (self._near, stands.sees, nowhere[1]),
         ):
-            refs = entities[stands.who[some]]
-            here = np.ones(len(refs))
-            parts.append((refs, here * away[0], here * away[1], stands.until_us[some], 0 * here))
-            parts.append((refs, stands.lat[some], stands.lon[some], stands.from_us[some], here))
+            left, came = going[here[going]], coming[here[coming]]
+            gone, put = np.zeros(len(left)), np.ones(len(came))
+            refs = entities[stands.who[left]]
+            parts.append((refs, gone + away[0], gone + away[1], stands.until_us[left], gone))
+            refs = entities[stands.who[came]]
+            parts.append((refs, stands.lat[came], stands.lon[came], stands.from_us[came], put))
         refs, lats, lons, times_us, turn = (np.concatenate(one) for one in zip(*parts, strict=True))
         order = np.lexsort((turn, times_us))
         return refs[order], lats[order], lons[order], times_us[order]

@@ -118,7 +118,9 @@ def find(
     """Look for meetings, write them all to a folder, if one is given, and list the first."""
 
     def look() -> Found:
-        met = meetings_in(reports(), asked, cut).persist(StorageLevel.MEMORY_AND_DISK)
+        rows = reports()
+        met = meetings_in(rows, asked, cut or suiting_cut(rows, asked))
+        met.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             if out is not None:
                 write(met, out)
@@ -127,6 +129,14 @@ def find(
             met.unpersist()
 
     return steady(look)
+
+
+def suiting_cut(reports: DataFrame, asked: Question) -> Cut:
+    """A cut by how much there is in an hour that has anything."""
+    hour = F.floor(F.col("time_us") / transforms.HOUR_US)
+    rows = within(reports, asked.look_from_us, asked.to_us)
+    [sums] = rows.agg(F.count("*").alias("reports"), F.countDistinct(hour).alias("hours")).collect()
+    return Cut.suiting(asked.rule, sums.reports / max(sums.hours, 1))
 
 
 def write(meetings: DataFrame, folder: Path) -> None:

@@ -32,6 +32,7 @@ from mercury.pipeline.meetings_tiles import tiles_within
 _CONTACT_ARROW = to_arrow_schema(CONTACT)
 _MEETING_ARROW = to_arrow_schema(MEETING)
 _PIECE_ARROW = to_arrow_schema(PIECE)
+HOUR_US = 3_600_000_000
 _KEY = ("tile", "window")
 _PAIR = ("client", "other")
 
@@ -41,12 +42,20 @@ class Cut:
     """How space and time are divided; what is found does not depend on it."""
 
     tile_m: float = 5_000.0
-    window_us: int = 3_600_000_000
+    window_us: int = HOUR_US
 
     @classmethod
-    def suiting(cls, rule: MeetingRule) -> Cut:
-        """Tiles that are large against the reach, so that few are seen from two."""
-        return cls(tile_m=min(max(cls().tile_m, 8.0 * rule.reach_m), 100_000.0))
+    def suiting(cls, rule: MeetingRule, reports_per_hour: float = 2e6) -> Cut:
+        """Tiles that are large against the reach, so that few are seen from two.
+
+        Windows hold no more than a worker has room for, should all be in one tile; where there is
+        little they are long, because each tile and window has an engine made for it.
+        """
+        hours = min(max(2e6 / max(reports_per_hour, 1.0), 0.25), 24.0)
+        return cls(
+            tile_m=min(max(cls().tile_m, 8.0 * rule.reach_m), 100_000.0),
+            window_us=round(hours * HOUR_US),
+        )
 
 
 def stands(

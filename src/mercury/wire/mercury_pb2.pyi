@@ -360,3 +360,94 @@ class Deliveries(_message.Message):
     acks: _containers.RepeatedScalarFieldContainer[int]
     acks_again: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, message: _Optional[bytes] = ..., source: _Optional[str] = ..., topic: _Optional[str] = ..., kind: _Optional[int] = ..., priority: _Optional[int] = ..., policy: _Optional[_Union[DeliveryPolicy, str]] = ..., sent_us: _Optional[int] = ..., expires_us: _Optional[int] = ..., client: _Optional[_Iterable[str]] = ..., state: _Optional[_Iterable[int]] = ..., reason: _Optional[_Iterable[int]] = ..., tries: _Optional[_Iterable[int]] = ..., addressed_us: _Optional[_Iterable[int]] = ..., first_sent_us: _Optional[_Iterable[int]] = ..., settled_us: _Optional[_Iterable[int]] = ..., reasons: _Optional[_Iterable[str]] = ..., acks: _Optional[_Iterable[int]] = ..., acks_again: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class MovingPublication(_message.Message):
+    __slots__ = ("id", "topic", "values", "radius_m", "ttl_s")
+    class ValuesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: Value
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Value, _Mapping]] = ...) -> None: ...
+    ID_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    RADIUS_M_FIELD_NUMBER: _ClassVar[int]
+    TTL_S_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    topic: str
+    values: _containers.MessageMap[str, Value]
+    radius_m: float
+    ttl_s: float
+    def __init__(self, id: _Optional[str] = ..., topic: _Optional[str] = ..., values: _Optional[_Mapping[str, Value]] = ..., radius_m: _Optional[float] = ..., ttl_s: _Optional[float] = ...) -> None: ...
+
+class NearSubscription(_message.Message):
+    __slots__ = ("id", "topic", "radius_m", "polygon", "where", "inside", "dwell_s", "hysteresis_m", "ttl_s")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    RADIUS_M_FIELD_NUMBER: _ClassVar[int]
+    POLYGON_FIELD_NUMBER: _ClassVar[int]
+    WHERE_FIELD_NUMBER: _ClassVar[int]
+    INSIDE_FIELD_NUMBER: _ClassVar[int]
+    DWELL_S_FIELD_NUMBER: _ClassVar[int]
+    HYSTERESIS_M_FIELD_NUMBER: _ClassVar[int]
+    TTL_S_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    topic: str
+    radius_m: float
+    polygon: Polygon
+    where: str
+    inside: bool
+    dwell_s: float
+    hysteresis_m: float
+    ttl_s: float
+    def __init__(self, id: _Optional[str] = ..., topic: _Optional[str] = ..., radius_m: _Optional[float] = ..., polygon: _Optional[_Union[Polygon, _Mapping]] = ..., where: _Optional[str] = ..., inside: _Optional[bool] = ..., dwell_s: _Optional[float] = ..., hysteresis_m: _Optional[float] = ..., ttl_s: _Optional[float] = ...) -> None: ...
+
+class Declaration(_message.Message):
+    __slots__ = ("key", "time_us", "publication", "subscription")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    TIME_US_FIELD_NUMBER: _ClassVar[int]
+    PUBLICATION_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    key: int
+    time_us: int
+    publication: MovingPublication
+    subscription: NearSubscription
+    def __init__(self, key: _Optional[int] = ..., time_us: _Optional[int] = ..., publication: _Optional[_Union[MovingPublication, _Mapping]] = ..., subscription: _Optional[_Union[NearSubscription, _Mapping]] = ...) -> None: ...
+
+class Declarations(_message.Message):
+    __slots__ = ("declaration",)
+    DECLARATION_FIELD_NUMBER: _ClassVar[int]
+    declaration: _containers.RepeatedCompositeFieldContainer[Declaration]
+    def __init__(self, declaration: _Optional[_Iterable[_Union[Declaration, _Mapping]]] = ...) -> None: ...
+
+class Description(_message.Message):
+    __slots__ = ("key", "publication")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    PUBLICATION_FIELD_NUMBER: _ClassVar[int]
+    key: int
+    publication: MovingPublication
+    def __init__(self, key: _Optional[int] = ..., publication: _Optional[_Union[MovingPublication, _Mapping]] = ...) -> None: ...
+
+class Descriptions(_message.Message):
+    __slots__ = ("description",)
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    description: _containers.RepeatedCompositeFieldContainer[Description]
+    def __init__(self, description: _Optional[_Iterable[_Union[Description, _Mapping]]] = ...) -> None: ...
+
+class RefusedDeclaration(_message.Message):
+    __slots__ = ("key", "reason", "sentence")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    SENTENCE_FIELD_NUMBER: _ClassVar[int]
+    key: int
+    reason: str
+    sentence: str
+    def __init__(self, key: _Optional[int] = ..., reason: _Optional[str] = ..., sentence: _Optional[str] = ...) -> None: ...
+
+class RefusedDeclarations(_message.Message):
+    __slots__ = ("refused",)
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    refused: _containers.RepeatedCompositeFieldContainer[RefusedDeclaration]
+    def __init__(self, refused: _Optional[_Iterable[_Union[RefusedDeclaration, _Mapping]]] = ...) -> None: ...

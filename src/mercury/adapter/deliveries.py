@@ -32,6 +32,8 @@ from mercury.wire.records import envelope_route
 
 _NOWHERE = -1
 _MAX_REASON = 100
+# Nobody keeps a ledger about the ledger, nor of answers, nor of what a subscriber asks for.
+_NOT_IN_LEDGER = (pb.RECEIPT, pb.REPLY)
 _ENDS_WITH_RECIPIENT = (DeliveryState.ACKNOWLEDGED, DeliveryState.REFUSED)
 
 
@@ -267,8 +269,8 @@ class Deliveries:
         time = now()
         for dispatch, peers in self.outgoing.take_news(time):
             content: _Content = dispatch.content
-            if content.envelope.kind == pb.RECEIPT:
-                continue  # nobody keeps a ledger about the ledger
+            if content.envelope.kind in _NOT_IN_LEDGER or content.envelope.HasField("matches"):
+                continue
             for record in receipts(
                 self.outgoing,
                 dispatch,

@@ -189,17 +189,20 @@ class MovingClients:
         declared, self._declared = self._declared, {}
         withdrawn = np.array(self._withdrawn, WITHDRAWALS)
         self._withdrawn = []
-        moves = self._moves(list(declared.values()))
+        # One time for all: a place that is older than its declaration would not count.
+        time_us = now_us()
+        moves = self._moves(list(declared.values()), time_us)
         self._counters["moves"] += len(moves)
         try:
-            self._append(withdrawn, declared, moves)
+            self._append(withdrawn, declared, moves, time_us)
         except BusError as error:
             for entity in declared.values():
                 self.refused(Refusal(entity.key, "bus", f"the bus does not take it: {error}"))
             raise
 
-    def _append(self, withdrawn: Rows, declared: dict[int, Entity], moves: Rows) -> None:
-        time_us = now_us()
+    def _append(
+        self, withdrawn: Rows, declared: dict[int, Entity], moves: Rows, time_us: int
+    ) -> None:
         messages: dict[int, pb.Declarations] = {}
         keys = np.fromiter(declared, np.uint64, len(declared))
         for bucket, entity in zip(buckets_of(keys).tolist(), declared.values(), strict=True):
@@ -217,7 +220,7 @@ class MovingClients:
                 frame.move(moves_in[bucket])
             self._bus.append(topics.MOVING, frame.to_bytes(), bucket_key(bucket))
 
-    def _moves(self, declared: list[Entity]) -> Rows:
+    def _moves(self, declared: list[Entity], time_us: int) -> Rows:
         """Where everything is that was reported, and what was declared just now."""
         reports = np.array(self._reports, np.float64).reshape(-1, 5)
         self._reports = []
@@ -236,13 +239,13 @@ class MovingClients:
             accuracy_m = np.concatenate([np.zeros(len(new)), accuracy_m])
         accuracy_m = np.where((accuracy_m > 0.0) & (accuracy_m < 1e6), accuracy_m, 0.0)
         # Grows from life to life of this adapter, too.
-        self._sequence = max(self._sequence, now_us() // 1000) + len(keys)
+        self._sequence = max(self._sequence, time_us // 1000) + len(keys)
         sequence = np.arange(self._sequence - len(keys), self._sequence) & 0xFFFF_FFFF
         return rows(
             MOVES,
             len(keys),
             key=keys,
-            time_us=now_us(),
+            time_us=time_us,
             lat_e7=to_e7(lat),
             lon_e7=to_e7(lon),
             accuracy_m=accuracy_m,

@@ -253,6 +253,13 @@ class Client(Verbs):
             self.session.send(self._compose(Kind.UNSUBSCRIBE, wish.topic, wish))
             self.after_session()
 
+    def say_again(self, messages: Iterable[Message]) -> None:
+        """Send what applications have said, while there is a session to say it in."""
+        if self.session.state is SessionState.ESTABLISHED:
+            for message in messages:
+                self.session.send(message)
+            self.after_session()
+
     def _on_packets(self, packets: Packets) -> None:
         time = now()
         for data, _address in packets:
@@ -275,6 +282,7 @@ class Client(Verbs):
                     self._established.set()
                     self._wishes.renew(self.relay.wishes() if self.relay else ())
                     self.moving.connected()
+                    self.say_again(self.relay.declarations() if self.relay else ())
                 case Lost():
                     log.info("%s lost its session (%s)", self.identity, event.reason)
                     self.mediation.disconnected()

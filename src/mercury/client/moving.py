@@ -240,8 +240,7 @@ class Moving:
 
     def _take(self, numbered: NumberedMatch) -> None:
         stream = self.streams.get(numbered.match.subscription)
-        if stream is None:
-            self._dropped["match-unknown"] += 1
+        if stream is None:  # withdrawn just now, or an application's behind the relay
             return
         if numbered.life > stream.pairs.life:
             self._unsure_since.pop(stream.what.id, None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import Any
 
 import pytest
@@ -11,11 +10,18 @@ from hypothesis import strategies as st
 
 from mercury.matching import Engine, MatchingRules
 from mercury.model.area import Polygon, Position
-from mercury.model.moving import Happening, NearSubscription, Publication
+from mercury.model.moving import NearSubscription, Publication
 from tests.matching.twin import Told, Twin
 
 # Middles of worlds: an ordinary place, the corner of four cells, the antimeridian, near both poles.
-MIDDLES = [(48.1, 11.5), (0.0, 0.0), (-17.0, 180.0), (89.99, 20.0), (-89.95, -100.0), (60.0, -180.0)]
+MIDDLES = [
+    (48.1, 11.5),
+    (0.0, 0.0),
+    (-17.0, 180.0),
+    (89.99, 20.0),
+    (-89.95, -100.0),
+    (60.0, -180.0),
+]
 TOPICS = ["taxi", "bus"]
 FILTERS = ["", "seats >= 2", 'brand == "A" or not seats exists', "seats > 1 and seats < 4"]
 NAMES = ["a", "b", "c", "d"]
@@ -118,9 +124,7 @@ def play(rules: MatchingRules, story: list[tuple[Any, ...]]) -> tuple[Engine, Tw
                 twin.subscribe(wish, time_us)
             case ("move", side, name, (lat, lon), accuracy_m):
                 reference = engine.find(side, name)
-                engine.move(
-                    -1 if reference is None else reference, lat, lon, time_us, accuracy_m
-                )
+                engine.move(-1 if reference is None else reference, lat, lon, time_us, accuracy_m)
                 twin.move(side, name, lat, lon, time_us, accuracy_m)
             case ("withdraw", side, name):
                 reference = engine.find(side, name)

@@ -21,9 +21,9 @@ def compiled(function: AnyFunction) -> AnyFunction:
 
 def inlined(function: AnyFunction) -> AnyFunction:
     """The same for a part of another: a call with all the kernel's arrays is dear."""
-    made: AnyFunction = njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)(
-        function
-    )
+    made: AnyFunction = njit(
+        cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True
+    )(function)
     return made
 
 

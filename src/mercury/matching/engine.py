@@ -139,9 +139,7 @@ class Engine:
         """Let an entity go; its pairs part, silently if somebody else goes on with them."""
         slot = reference & _SLOT
         if slot in self._things and self._reference(slot) == reference:
-            self._remove(
-                np.array([slot]), np.array([time_us]), Cause.WITHDRAWN, silently=silently
-            )
+            self._remove(np.array([slot]), np.array([time_us]), Cause.WITHDRAWN, silently=silently)
 
     def tick(self, time_us: int) -> None:
         """Let time pass: pairs last, entities that were not heard of for too long go."""
@@ -234,9 +232,7 @@ class Engine:
         numbers[[at.X, at.Y, at.Z]] = outline.centre
         numbers[at.LAT], numbers[at.LON] = outline.lat, outline.lon
 
-    def _settled(
-        self, slot: int, thing: Publication | NearSubscription, time_us: int
-    ) -> int:
+    def _settled(self, slot: int, thing: Publication | NearSubscription, time_us: int) -> int:
         """What a new or changed entity matches, at once."""
         self._things[slot] = thing
         clocks = self.store.clocks[slot * 8 : slot * 8 + 8]

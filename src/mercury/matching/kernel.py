@@ -47,8 +47,16 @@ def slot_of(key: int, table: Any) -> int:
 
 @inlined
 def put_record(
-    slot: int, key: int, counters: Any, numbers: Any, clocks: Any, states: Any, table: Any,
-    records: Any, singles: Any, wholes: Any,
+    slot: int,
+    key: int,
+    counters: Any,
+    numbers: Any,
+    clocks: Any,
+    states: Any,
+    table: Any,
+    records: Any,
+    singles: Any,
+    wholes: Any,
 ) -> None:
     """Put an entity into a cell."""
     place = slot_of(key, table)
@@ -73,7 +81,9 @@ def put_record(
     radius = numbers[slot * 8 + at.RADIUS]
     if states[slot * 16 + at.KIND] == at.POLYGON:
         radius = radius * 1.001 + 1.0
-    singles[8 * record + at.SINGLE_RADIUS] = radius * 1.000001 + 0.001  # never less, as it is rounded
+    singles[8 * record + at.SINGLE_RADIUS] = (
+        radius * 1.000001 + 0.001
+    )  # never less, as it is rounded
     wholes[8 * record + at.WHOLE_SLOT] = slot
     states[slot * 16 + at.RECORD] = record
     clocks[slot * 8 + at.KEY] = key
@@ -81,7 +91,12 @@ def put_record(
 
 @inlined
 def take_record(
-    slot: int, counters: Any, clocks: Any, states: Any, table: Any, records: Any,
+    slot: int,
+    counters: Any,
+    clocks: Any,
+    states: Any,
+    table: Any,
+    records: Any,
     wholes: Any,
 ) -> None:
     """Take an entity out of its cell; the last of the cell's first chunk fills its place."""
@@ -136,8 +151,18 @@ def level_for(slot: int, numbers: Any, states: Any, levels: Any) -> int:
 
 @inlined
 def settle(
-    slot: int, counters: Any, numbers: Any, clocks: Any, states: Any, table: Any,
-    records: Any, singles: Any, wholes: Any, columns: Any, levels: Any, widest: Any,
+    slot: int,
+    counters: Any,
+    numbers: Any,
+    clocks: Any,
+    states: Any,
+    table: Any,
+    records: Any,
+    singles: Any,
+    wholes: Any,
+    columns: Any,
+    levels: Any,
+    widest: Any,
 ) -> None:
     """See to it that an entity stands in the cell of its position."""
     kind = states[slot * 16 + at.KIND]
@@ -161,9 +186,7 @@ def settle(
     if states[slot * 16 + at.RECORD] >= 0 and clocks[slot * 8 + at.KEY] != key:
         take_record(slot, counters, clocks, states, table, records, wholes)
     if states[slot * 16 + at.RECORD] < 0:
-        put_record(
-            slot, key, counters, numbers, clocks, states, table, records, singles, wholes
-        )
+        put_record(slot, key, counters, numbers, clocks, states, table, records, singles, wholes)
     record = states[slot * 16 + at.RECORD]
     records[4 * record] = numbers[slot * 8 + at.X]
     records[4 * record + 1] = numbers[slot * 8 + at.Y]
@@ -172,8 +195,14 @@ def settle(
 
 @compiled
 def unsettle(
-    slot: int, counters: Any, clocks: Any, states: Any, table: Any, records: Any,
-    wholes: Any, widest: Any,
+    slot: int,
+    counters: Any,
+    clocks: Any,
+    states: Any,
+    table: Any,
+    records: Any,
+    wholes: Any,
+    widest: Any,
 ) -> None:
     """Take an entity out of the cells."""
     if states[slot * 16 + at.RECORD] < 0:
@@ -302,8 +331,18 @@ def part(pair: int, pairs: Any, states: Any, counters: Any) -> None:
 
 @inlined
 def tell(
-    happening: int, cause: int, pub: int, sub: int, time_us: int, distance: float, counters: Any,
-    numbers: Any, states: Any, out_marks: Any, out_wholes: Any, out_numbers: Any,
+    happening: int,
+    cause: int,
+    pub: int,
+    sub: int,
+    time_us: int,
+    distance: float,
+    counters: Any,
+    numbers: Any,
+    states: Any,
+    out_marks: Any,
+    out_wholes: Any,
+    out_numbers: Any,
 ) -> None:
     """Write an event down."""
     event = counters[at.EVENTS]
@@ -320,9 +359,21 @@ def tell(
 
 @inlined
 def judge_pairs(
-    slot: int, operation: int, cause: int, time_us: int, stamp: int, counters: Any, numbers: Any,
-    clocks: Any, states: Any, pairs: Any, edges: Any, verdicts: Any, out_marks: Any,
-    out_wholes: Any, out_numbers: Any,
+    slot: int,
+    operation: int,
+    cause: int,
+    time_us: int,
+    stamp: int,
+    counters: Any,
+    numbers: Any,
+    clocks: Any,
+    states: Any,
+    pairs: Any,
+    edges: Any,
+    verdicts: Any,
+    out_marks: Any,
+    out_wholes: Any,
+    out_numbers: Any,
 ) -> int:
     """Which of an entity's pairs go on; False if a verdict is wanted first."""
     side = 0 if states[slot * 16 + at.KIND] == at.PUBLICATION else 1
@@ -344,14 +395,34 @@ def judge_pairs(
             clocks[other * 8 + at.SEEN] = stamp
             if operation == at.MOVE and states[sub * 16 + at.WANTS] & at.WANTS_INSIDE:
                 tell(
-                    _INSIDE, cause, pub, sub, time_us, distance, counters, numbers, states,
-                    out_marks, out_wholes, out_numbers,
+                    _INSIDE,
+                    cause,
+                    pub,
+                    sub,
+                    time_us,
+                    distance,
+                    counters,
+                    numbers,
+                    states,
+                    out_marks,
+                    out_wholes,
+                    out_numbers,
                 )
         else:
             if operation != at.REMOVE_SILENTLY:
                 tell(
-                    _EXIT, cause, pub, sub, time_us, distance, counters, numbers, states,
-                    out_marks, out_wholes, out_numbers,
+                    _EXIT,
+                    cause,
+                    pub,
+                    sub,
+                    time_us,
+                    distance,
+                    counters,
+                    numbers,
+                    states,
+                    out_marks,
+                    out_wholes,
+                    out_numbers,
                 )
             part(pair, pairs, states, counters)
         pair = following
@@ -360,10 +431,29 @@ def judge_pairs(
 
 @inlined
 def look_in_cells(
-    slot: int, level: int, window_m: float, cause: int, time_us: int, stamp: int, counters: Any,
-    numbers: Any, clocks: Any, states: Any, table: Any, records: Any, singles: Any,
-    wholes: Any, pairs: Any, since: Any, edges: Any, verdicts: Any, columns: Any, looks: Any,
-    out_marks: Any, out_wholes: Any, out_numbers: Any,
+    slot: int,
+    level: int,
+    window_m: float,
+    cause: int,
+    time_us: int,
+    stamp: int,
+    counters: Any,
+    numbers: Any,
+    clocks: Any,
+    states: Any,
+    table: Any,
+    records: Any,
+    singles: Any,
+    wholes: Any,
+    pairs: Any,
+    since: Any,
+    edges: Any,
+    verdicts: Any,
+    columns: Any,
+    looks: Any,
+    out_marks: Any,
+    out_wholes: Any,
+    out_numbers: Any,
 ) -> int:
     """Let an entity meet those of the other side in the cells of a level; DONE or what is wanted."""
     kind = states[slot * 16 + at.KIND]
@@ -440,8 +530,18 @@ def look_in_cells(
                     since[pair] = time_us
                     counters[at.ALIVE_PAIRS] += 1
                     tell(
-                        _ENTER, cause, pub, sub, time_us, distance, counters, numbers, states,
-                        out_marks, out_wholes, out_numbers,
+                        _ENTER,
+                        cause,
+                        pub,
+                        sub,
+                        time_us,
+                        distance,
+                        counters,
+                        numbers,
+                        states,
+                        out_marks,
+                        out_wholes,
+                        out_numbers,
                     )
                 chunk = wholes[64 * chunk + at.FOLLOWING]
     if kind == at.PUBLICATION:
@@ -456,9 +556,22 @@ def look_in_cells(
 
 @inlined
 def foresee(
-    row: int, near: int, slots: Any, operations: Any, lats: Any, lons: Any, places: Any,
-    numbers: Any, clocks: Any, states: Any, table: Any, records: Any, wholes: Any, pairs: Any,
-    columns: Any, widest: Any,
+    row: int,
+    near: int,
+    slots: Any,
+    operations: Any,
+    lats: Any,
+    lons: Any,
+    places: Any,
+    numbers: Any,
+    clocks: Any,
+    states: Any,
+    table: Any,
+    records: Any,
+    wholes: Any,
+    pairs: Any,
+    columns: Any,
+    widest: Any,
 ) -> None:
     """Begin to load what an update will look at: first entries of the table, then the cells."""
     slot = slots[row]
@@ -510,11 +623,34 @@ def foresee(
 
 @compiled
 def apply(
-    slots: Any, generations: Any, operations: Any, lats: Any, lons: Any, places: Any,
-    times_us: Any, accuracies: Any, causes: Any, counters: Any, numbers: Any, clocks: Any, states: Any, table: Any,
-    records: Any, singles: Any, wholes: Any, pairs: Any, since: Any, edges: Any,
-    verdicts: Any, columns: Any, levels: Any, widest: Any, looks: Any, out_marks: Any,
-    out_wholes: Any, out_numbers: Any,
+    slots: Any,
+    generations: Any,
+    operations: Any,
+    lats: Any,
+    lons: Any,
+    places: Any,
+    times_us: Any,
+    accuracies: Any,
+    causes: Any,
+    counters: Any,
+    numbers: Any,
+    clocks: Any,
+    states: Any,
+    table: Any,
+    records: Any,
+    singles: Any,
+    wholes: Any,
+    pairs: Any,
+    since: Any,
+    edges: Any,
+    verdicts: Any,
+    columns: Any,
+    levels: Any,
+    widest: Any,
+    looks: Any,
+    out_marks: Any,
+    out_wholes: Any,
+    out_numbers: Any,
 ) -> int:
     """Apply updates from `counters[ROW]` on; DONE, or what is wanted before it can go on."""
     count = len(slots)
@@ -530,15 +666,31 @@ def apply(
             ahead = row + (_CLOSE if near else _CLOSER)
             if ahead < count:
                 foresee(
-                    ahead, near, slots, operations, lats, lons, places, numbers, clocks, states,
-                    table, records, wholes, pairs, columns, widest,
+                    ahead,
+                    near,
+                    slots,
+                    operations,
+                    lats,
+                    lons,
+                    places,
+                    numbers,
+                    clocks,
+                    states,
+                    table,
+                    records,
+                    wholes,
+                    pairs,
+                    columns,
+                    widest,
                 )
         slot = slots[row]
         operation = operations[row]
         time_us = times_us[row]
         if counters[at.PHASE] == 0:
             if (
-                slot < 0 or slot >= capacity or states[slot * 16 + at.KIND] == at.FREE
+                slot < 0
+                or slot >= capacity
+                or states[slot * 16 + at.KIND] == at.FREE
                 or states[slot * 16 + at.GENERATION] != generations[row]
             ):
                 counters[at.UNKNOWN] += 1
@@ -574,23 +726,44 @@ def apply(
                 numbers[slot * 8 + at.ACCURACY] = accuracy
             if operation <= at.JUDGE and not math.isnan(numbers[slot * 8 + at.LAT]):
                 settle(
-                    slot, counters, numbers, clocks, states, table, records, singles,
-                    wholes, columns, levels, widest,
+                    slot,
+                    counters,
+                    numbers,
+                    clocks,
+                    states,
+                    table,
+                    records,
+                    singles,
+                    wholes,
+                    columns,
+                    levels,
+                    widest,
                 )
             counters[at.STAMP] += 2  # one less than a stamp means: not seen
         stamp = counters[at.STAMP]
         cause = causes[row]
         if counters[at.PHASE] == 0:
             if not judge_pairs(
-                slot, operation, cause, time_us, stamp, counters, numbers, clocks, states, pairs,
-                edges, verdicts, out_marks, out_wholes, out_numbers,
+                slot,
+                operation,
+                cause,
+                time_us,
+                stamp,
+                counters,
+                numbers,
+                clocks,
+                states,
+                pairs,
+                edges,
+                verdicts,
+                out_marks,
+                out_wholes,
+                out_numbers,
             ):
                 return at.A_VERDICT
             counters[at.PHASE] = 1
         if operation >= at.REMOVE:
-            unsettle(
-                slot, counters, clocks, states, table, records, wholes, widest
-            )
+            unsettle(slot, counters, clocks, states, table, records, wholes, widest)
             states[slot * 16 + at.KIND] = at.FREE
         elif states[slot * 16 + at.RECORD] >= 0:
             topic = states[slot * 16 + at.TOPIC]
@@ -604,9 +777,28 @@ def apply(
                 if widest[2 * (first + level)] == 0.0:
                     continue
                 wanted = look_in_cells(
-                    slot, level, own + widest[2 * (first + level) + 1] + 0.01, cause, time_us,
-                    stamp, counters, numbers, clocks, states, table, records, singles,
-                    wholes, pairs, since, edges, verdicts, columns, looks, out_marks, out_wholes,
+                    slot,
+                    level,
+                    own + widest[2 * (first + level) + 1] + 0.01,
+                    cause,
+                    time_us,
+                    stamp,
+                    counters,
+                    numbers,
+                    clocks,
+                    states,
+                    table,
+                    records,
+                    singles,
+                    wholes,
+                    pairs,
+                    since,
+                    edges,
+                    verdicts,
+                    columns,
+                    looks,
+                    out_marks,
+                    out_wholes,
                     out_numbers,
                 )
                 if wanted != at.DONE:
@@ -618,8 +810,18 @@ def apply(
 
 @compiled
 def sweep(
-    first: int, time_us: int, counters: Any, numbers: Any, clocks: Any, states: Any, pairs: Any,
-    since: Any, edges: Any, out_marks: Any, out_wholes: Any, out_numbers: Any,
+    first: int,
+    time_us: int,
+    counters: Any,
+    numbers: Any,
+    clocks: Any,
+    states: Any,
+    pairs: Any,
+    since: Any,
+    edges: Any,
+    out_marks: Any,
+    out_wholes: Any,
+    out_numbers: Any,
 ) -> int:
     """Tell of pairs that have lasted; returns the pair to go on with, or −1 when done."""
     for pair in range(first, counters[at.PAIRS]):
@@ -637,7 +839,17 @@ def sweep(
             return pair
         pairs[pair * 8 + at.DWELLED] = 1
         tell(
-            _DWELL, _TIME, pub, sub, due_us, distance_m(pub, sub, numbers, states, edges), counters,
-            numbers, states, out_marks, out_wholes, out_numbers,
+            _DWELL,
+            _TIME,
+            pub,
+            sub,
+            due_us,
+            distance_m(pub, sub, numbers, states, edges),
+            counters,
+            numbers,
+            states,
+            out_marks,
+            out_wholes,
+            out_numbers,
         )
     return -1

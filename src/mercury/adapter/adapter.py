@@ -105,6 +105,7 @@ class Adapter(Service):
             self._tell_one,
             self.counters,
             self.dropped,
+            repeat_after_s=session.missed_reports * session.report_interval_s + 1.0,
         )
         self._meetings = Meetings(
             self.address,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -55,7 +55,8 @@ class MovingClients:
     """Passes on what clients declare and where they are, many of them in one record.
 
     `flush` does so, at the end of a turn of the loop. What is said of one client in a turn goes
-    out as: what is no more, what is declared, where it is.
+    out as: what is no more, what is declared, where it is. After `repeat_after_s`, when a client
+    that came from another adapter is given up there, what it declared is repeated once.
     """
 
     def __init__(
@@ -66,6 +67,8 @@ class MovingClients:
         send: Send,
         counters: Counter[str],
         dropped: Counter[str],
+        *,
+        repeat_after_s: float,
     ) -> None:
         self.entities = Entities()
         self.questions = Questions(self.entities)
@@ -82,6 +85,8 @@ class MovingClients:
         self._waiting: OrderedDict[bytes, Waiting] = OrderedDict()  # by request
         self._answered: OrderedDict[bytes, pb.Envelope] = OrderedDict()  # by request, of late
         self._sequence = now_us() // 1000
+        self._repeat_after_s = repeat_after_s
+        self._fresh: deque[tuple[float, Entity]] = deque()  # to be declared once more, and when
 
     # From the clients
 
@@ -157,7 +162,9 @@ class MovingClients:
         if side == "subscription":
             # Another adapter may have declared it: only who begins anew hears what is inside.
             self._withdrawn.append((key, time_us))
-        return self.entities.add(session, side, id, key, time_us, moves=moves)
+        entity = self.entities.add(session, side, id, key, time_us, moves=moves)
+        self._fresh.append((now() + self._repeat_after_s, entity))
+        return entity
 
     def _withdraw(self, session: Session, envelope: pb.Envelope) -> None:
         said = envelope.withdrawal
@@ -255,8 +262,13 @@ class MovingClients:
     # Answers
 
     def tend(self) -> None:
-        """Answer what has waited for long enough."""
+        """Answer what has waited for long enough, and repeat what may have been undone."""
         time = now()
+        while self._fresh and self._fresh[0][0] <= time:
+            # The adapter that its client came from may have withdrawn it by now: it was silent.
+            entity = self._fresh.popleft()[1]
+            if self.entities.get(entity.session, entity.side, entity.id) is entity:
+                self._put(entity)
         while self._waiting:
             id, waiting = next(iter(self._waiting.items()))
             if waiting.due > time:

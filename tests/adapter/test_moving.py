@@ -289,7 +289,7 @@ def meet(
     happenings: Iterable[tuple[Happening, int]],
     *,
     describe: bool = True,
-    subscription: int = ME,
+    subscription: object = ME,
 ) -> None:
     """A matcher tells of publications by number."""
     met = list(happenings)
@@ -337,6 +337,36 @@ async def test_many_matches_share_packets_that_fit_into_a_datagram() -> None:
         assert [number for number, _ in told] == list(range(1, 101))
         assert [match.values["number"] for _, match in told] == list(range(100))
         hand.close()
+
+
+@in_loop
+async def test_each_subscription_counts_by_itself() -> None:
+    async with live() as world:
+        adapter = await world.adapter()
+        hand = await subscriber(adapter)
+        other = Hand(adapter, "other")
+        await other.init()
+        for one, name in ((hand, "taxi-2"), (other, "taxi")):
+            declare(one, NearSubscription(name, "taxi", 500.0))
+        await until(lambda: len(adapter.moving.entities) == 3)
+        keys = [ME, *(entity_key("subscription", name) for name in ("me/taxi-2", "other/taxi"))]
+        enter, inside, leave = Happening.ENTER, Happening.INSIDE, Happening.EXIT
+        met = [(enter, 1), (enter, 1), (inside, 1), (enter, 1), (leave, 1), (inside, 1), (leave, 1)]
+        whose = [keys[index] for index in (0, 1, 0, 2, 1, 2, 2)]
+        for _ in range(2):  # the numbers go on in the next frame
+            meet(world, met, subscription=np.array(whose, np.uint64))
+        await until(lambda: len(matches_of(hand)) >= 8 and len(matches_of(other)) >= 6)
+        told = sorted((one.subscription, number, one.happening) for number, one in matches_of(hand))
+        assert told == [
+            ("taxi", 1, enter), ("taxi", 1, inside), ("taxi", 2, enter), ("taxi", 2, inside),
+            ("taxi-2", 1, enter), ("taxi-2", 2, leave), ("taxi-2", 3, enter), ("taxi-2", 4, leave),
+        ]  # fmt: skip
+        told = sorted((number, one.happening) for number, one in matches_of(other))
+        assert told == [
+            (1, enter), (1, inside), (2, leave), (3, enter), (3, inside), (4, leave),
+        ]  # fmt: skip
+        hand.close()
+        other.close()
 
 
 @in_loop

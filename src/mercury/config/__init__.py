@@ -1,6 +1,7 @@
 """Configuration: one TOML file, environment over it, flags over that."""
 
 from mercury.config.detection import CongestionSettings, DetectionSettings, KindSettings
+from mercury.config.door import DoorSettings
 from mercury.config.loading import load_settings
 from mercury.config.moos import MoosSettings
 from mercury.config.report import Setting, describe, to_toml
@@ -23,6 +24,7 @@ __all__ = [
     "ClientSettings",
     "CongestionSettings",
     "DetectionSettings",
+    "DoorSettings",
     "KindSettings",
     "LogSettings",
     "MoosSettings",

@@ -144,9 +144,16 @@ class Hub:
             limit=limit,
         )
 
-    def editions(self, slots: NDArray[np.int64]) -> NDArray[np.int64]:
-        """A number for each publication, by slot, that is another once its values are."""
-        return np.take(self._editions, slots, mode="clip")
+    def topics(self) -> list[dict[str, str | int]]:
+        """The topics that something is declared for, and how much of each side."""
+        return [
+            {"topic": topic, "publications": publications, "subscriptions": subscriptions}
+            for topic, (publications, subscriptions) in sorted(self.engine.topics().items())
+        ]
+
+    def editions(self, refs: NDArray[np.int64]) -> NDArray[np.int64]:
+        """A number for each publication that is another once its values are."""
+        return np.take(self._editions, refs & SLOT_MASK, mode="clip")
 
     def forget(self, listener: Listener) -> None:
         """Tell it nothing more and withdraw its subscriptions, some at each turn of the loop."""

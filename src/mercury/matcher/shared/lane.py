@@ -105,9 +105,7 @@ class Lane:
         old_us = self._time_us - REMEMBERED_US
         self._gone = {key: since for key, since in self._gone.items() if since > old_us}
         for publication, expected in list(self._expected.items()):
-            late = [
-                key for key, since in expected.items() if since <= self._time_us - EXPECTED_US
-            ]
+            late = [key for key, since in expected.items() if since <= self._time_us - EXPECTED_US]
             for key in late:
                 self._exit(publication, key, self._time_us, Cause.MOVED, origin, out)
                 self._expect_no_more(publication, key)
@@ -173,9 +171,7 @@ class Lane:
         ref = self._refs.get(key)
         return None if ref is None else int(self._stays[ref & _SLOT])
 
-    def _publication_step(
-        self, key: int, step: _Waiting, origin: int, out: SightingFrames
-    ) -> None:
+    def _publication_step(self, key: int, step: _Waiting, origin: int, out: SightingFrames) -> None:
         row, time_us = step.row, int(step.row["time_us"][0])
         cause = Cause(int(row["cause"][0]))
         kind = row["step"][0]

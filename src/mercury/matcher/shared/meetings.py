@@ -20,7 +20,15 @@ from mercury.matcher.shared.stage import Parcel, StageNumber, State, pack_state
 from mercury.model import topics
 from mercury.model.errors import PacketError
 from mercury.model.moving import Cause, Happening
-from mercury.wire.moving import EVENTS, FrameWriter, Rows, bucket_key, buckets_of, rows_of, split_frame
+from mercury.wire.moving import (
+    EVENTS,
+    FrameWriter,
+    Rows,
+    bucket_key,
+    buckets_of,
+    rows_of,
+    split_frame,
+)
 from mercury.wire.origins import Origin, SeenOrigins, origin_header, read_origin
 from mercury.wire.passing import NO_DWELL, SIGHTINGS, read_time
 
@@ -143,9 +151,7 @@ class Meetings:
 
     def _pass_time(self, time_us: int, offset: int) -> list[Parcel]:
         self._time_us = max(self._time_us, time_us)
-        due = [
-            (couple, pair) for couple, pair in self._dwelling.items() if pair.due_us <= time_us
-        ]
+        due = [(couple, pair) for couple, pair in self._dwelling.items() if pair.due_us <= time_us]
         by_bucket: dict[int, list[Rows]] = {}
         for couple, pair in sorted(due, key=lambda one: (one[1].due_us, one[0])):
             bucket = int(buckets_of(couple[0]))

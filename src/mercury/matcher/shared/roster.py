@@ -185,9 +185,7 @@ class Roster:
         known["placed"][slots] = True
         self._settle(slots, marks, Cause.MOVED, moved=True)
 
-    def _settle(
-        self, slots: Slots, marks: NDArray[np.int64], cause: Cause, *, moved: bool
-    ) -> None:
+    def _settle(self, slots: Slots, marks: NDArray[np.int64], cause: Cause, *, moved: bool) -> None:
         """See to it that entities are in the lanes of their positions, and that these know."""
         known = self.entities
         publishes = known["kind"][slots] == PUBLICATION
@@ -237,9 +235,7 @@ class Roster:
         bit = np.uint64(1) << lanes.astype(np.uint64)
         was, stays = (before[rows] & bit) != 0, (touched[rows] & bit) != 0
         steps = np.where(~was, Step.ENTER, np.where(stays, Step.MOVE, Step.LEAVE))
-        self._frames.add(
-            lanes, slots[rows], marks[rows], steps, cause, declared=self._declared
-        )
+        self._frames.add(lanes, slots[rows], marks[rows], steps, cause, declared=self._declared)
         self.entities["lanes"][slots] = touched
 
     # Everything else
@@ -353,9 +349,7 @@ class Roster:
         self.entities["lane"][slots] = -1
         self.entities["lanes"][slots] = 0
 
-    def _tell_lanes(
-        self, slots: Slots, marks: NDArray[np.int64], step: Step, cause: Cause
-    ) -> None:
+    def _tell_lanes(self, slots: Slots, marks: NDArray[np.int64], step: Step, cause: Cause) -> None:
         """Tell all lanes that entities are in."""
         known = self.entities[slots]
         lanes = known["lane"].astype(np.int64)
@@ -414,9 +408,7 @@ class Roster:
                 (self.entities["kind"][: self._used] != FREE)
                 & self.entities["placed"][: self._used]
             )
-            self._settle(
-                slots, np.full(len(slots), mark), Cause.MOVED, moved=False
-            )
+            self._settle(slots, np.full(len(slots), mark), Cause.MOVED, moved=False)
 
     def _refuse(self, refused: list[Refusal], offset: int) -> None:
         for bucket in sorted({int(buckets_of(one.key)) for one in refused}):

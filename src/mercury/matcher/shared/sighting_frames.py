@@ -25,7 +25,9 @@ class SightingFrames:
         self._rows.append(rows)
         self.count += len(rows)
 
-    def describe(self, subscriptions: NDArray[np.uint64], what: Iterable[bytes], origin: int) -> None:
+    def describe(
+        self, subscriptions: NDArray[np.uint64], what: Iterable[bytes], origin: int
+    ) -> None:
         """Say what publications are, each to whom a subscription belongs."""
         for bucket, one in zip(buckets_of(subscriptions).tolist(), what, strict=True):
             self._described.setdefault(bucket, {})[one] = origin

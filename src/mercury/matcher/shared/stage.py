@@ -36,8 +36,6 @@ class Parcel(NamedTuple):
     headers: Headers = ()
 
 
-
-
 Part = bytes | NDArray[np.generic]
 
 

@@ -1,0 +1,324 @@
+"""The engine: moving publications and subscriptions in, what happened to pairs out."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mercury.matching import layout as at
+from mercury.matching.cells import MAX_TOPICS, on_sphere
+from mercury.matching.contents import Contents
+from mercury.matching.events import Events
+from mercury.matching.outline import Outline
+from mercury.matching.rules import MatchingRules
+from mercury.matching.store import Store
+from mercury.model.errors import MatchingError
+from mercury.model.moving import Cause, NearSubscription, Publication, Side
+
+_SLOT = (1 << 32) - 1
+_NEVER_US = 1 << 62
+
+
+class Engine:
+    """Keeps who is where and which pairs match; a core: it has no clock of its own.
+
+    Entities are spoken of by reference, a number that stays theirs until they are gone.
+    """
+
+    def __init__(self, rules: MatchingRules | None = None) -> None:
+        self.rules = rules or MatchingRules()
+        self.dropped: Counter[str] = Counter()
+        self.store = Store()
+        self._contents = Contents()
+        self._topics: dict[str, int] = {}
+        self._things: dict[int, Publication | NearSubscription] = {}  # by slot
+        self._slots: dict[Side, dict[str, int]] = {"publication": {}, "subscription": {}}
+        self._free: list[int] = []
+        self._used = 0
+        self._edges_used = 0
+        self._gone: dict[int, Publication | NearSubscription] = {}
+        self._going: dict[int, Publication | NearSubscription] = {}
+        self._events: list[Events] = []
+        self._updates = 0
+        self._told = 0
+
+    # What there is
+
+    def publish(self, publication: Publication, time_us: int) -> int:
+        """Put a publication, or change it; returns its reference."""
+        self.rules.check(publication.topic, publication.radius_m, publication=True)
+        radius_m = publication.radius_m if self.rules.overlap else 0.0
+        slot = self._slot_for("publication", publication, at.PUBLICATION, time_us)
+        store = self.store
+        if store.numbers[slot * 8 + at.RADIUS] != radius_m:
+            store.unsettle(slot)
+            store.numbers[slot * 8 + at.RADIUS] = radius_m
+        content = self._contents.hold_values(publication.values)
+        self._contents.release_values(int(store.states[slot * 16 + at.CONTENT]))
+        store.states[slot * 16 + at.CONTENT] = content
+        return self._settled(slot, publication, time_us)
+
+    def subscribe(self, subscription: NearSubscription, time_us: int) -> int:
+        """Put a subscription, or change it; returns its reference."""
+        outline = None if subscription.polygon is None else Outline.of(subscription.polygon)
+        radius_m = outline.radius_m if outline else subscription.radius_m
+        assert radius_m is not None
+        self.rules.check(subscription.topic, radius_m, publication=False)
+        wanted = self._contents.hold_filter(subscription.where)
+        kind = at.CIRCLE if outline is None else at.POLYGON
+        slot = self._slot_for("subscription", subscription, kind, time_us)
+        store = self.store
+        states = store.states[slot * 16 : slot * 16 + 16]
+        numbers = store.numbers[slot * 8 : slot * 8 + 8]
+        self._contents.release_filter(int(states[at.CONTENT]))
+        states[at.CONTENT] = wanted
+        states[at.WANTS] = at.WANTS_INSIDE if subscription.inside else 0
+        if outline is not None or numbers[at.RADIUS] != radius_m:
+            store.unsettle(slot)
+            numbers[at.RADIUS] = radius_m
+        hysteresis_m = subscription.hysteresis_m
+        numbers[at.SLACK] = self.rules.hysteresis_m if hysteresis_m is None else hysteresis_m
+        dwell_s = subscription.dwell_s
+        store.clocks[slot * 8 + at.DWELL] = -1 if dwell_s is None else round(dwell_s * 1e6)
+        if outline is not None:
+            self._draw(slot, outline)
+        return self._settled(slot, subscription, time_us)
+
+    def find(self, side: Side, entity_id: str) -> int | None:
+        """The reference of an entity."""
+        slot = self._slots[side].get(entity_id)
+        return None if slot is None else self._reference(slot)
+
+    def publication(self, reference: int) -> Publication | None:
+        """What a publication is, also for a while after it has gone."""
+        thing = self._thing(reference)
+        return thing if isinstance(thing, Publication) else None
+
+    def subscription(self, reference: int) -> NearSubscription | None:
+        """What a subscription is, also for a while after it has gone."""
+        thing = self._thing(reference)
+        return thing if isinstance(thing, NearSubscription) else None
+
+    def statistics(self) -> dict[str, float]:
+        """Numbers for those who watch."""
+        return {
+            "publications": len(self._slots["publication"]),
+            "subscriptions": len(self._slots["subscription"]),
+            "pairs": int(self.store.counters[at.ALIVE_PAIRS]),
+            "updates": int(self.store.counters[at.UPDATES]),
+            "events": self._told,
+        }
+
+    # What happens
+
+    def move(
+        self,
+        references: ArrayLike,
+        lats: ArrayLike,
+        lons: ArrayLike,
+        times_us: ArrayLike,
+        accuracy_m: ArrayLike = 0.0,
+    ) -> None:
+        """Say where entities are, one after the other; what makes no sense is counted."""
+        refs = np.atleast_1d(np.asarray(references, np.int64))
+        count = len(refs)
+        self._apply(
+            refs & _SLOT,
+            refs >> 32,
+            np.zeros(count, np.uint8),
+            _column(lats, np.float64, count),
+            _column(lons, np.float64, count),
+            _column(times_us, np.int64, count),
+            _column(accuracy_m, np.float64, count),
+            np.full(count, Cause.MOVED, np.uint8),
+        )
+
+    def withdraw(self, reference: int, time_us: int, *, silently: bool = False) -> None:
+        """Let an entity go; its pairs part, silently if somebody else goes on with them."""
+        slot = reference & _SLOT
+        if slot in self._things and self._reference(slot) == reference:
+            self._remove(
+                np.array([slot]), np.array([time_us]), Cause.WITHDRAWN, silently=silently
+            )
+
+    def tick(self, time_us: int) -> None:
+        """Let time pass: pairs last, entities that were not heard of for too long go."""
+        self._gone, self._going = self._going, {}
+        self.store.sweep(time_us)
+        kinds = self.store.states[at.KIND :: 16][: self._used]
+        expires = self.store.clocks[at.EXPIRES :: 8][: self._used]
+        late = np.flatnonzero((kinds != at.FREE) & (expires <= time_us))
+        if len(late):
+            self._remove(late, expires[late], Cause.EXPIRED)
+
+    def take(self) -> Events:
+        """Everything that happened since the last time, in order."""
+        self._events.append(self.store.take_events())
+        events = Events.joined(self._events)
+        self._events = []
+        self._told += len(events)
+        return events
+
+    # Inside
+
+    def _reference(self, slot: int) -> int:
+        return int(self.store.states[slot * 16 + at.GENERATION]) << 32 | slot
+
+    def _thing(self, reference: int) -> Publication | NearSubscription | None:
+        slot = reference & _SLOT
+        if slot in self._things and self._reference(slot) == reference:
+            return self._things[slot]
+        return self._going.get(reference) or self._gone.get(reference)
+
+    def _slot_for(
+        self, side: Side, thing: Publication | NearSubscription, kind: int, time_us: int
+    ) -> int:
+        """The place of an entity, which keeps its position if it was there before."""
+        topic = self._topics.get(thing.topic)
+        if topic is None:
+            topic = len(self._topics)
+            if topic == MAX_TOPICS:
+                raise MatchingError(f"there are {MAX_TOPICS:,} topics already", "topic")
+            self._topics[thing.topic] = topic
+            if 2 * topic >= len(self.store.levels):
+                self.store.grow_topics(2 * topic)
+        slot = self._slots[side].get(thing.id)
+        position = np.full(3, np.nan)
+        accuracy_m, last_us = 0.0, -_NEVER_US
+        if slot is not None:
+            states = self.store.states[slot * 16 : slot * 16 + 16]
+            if states[at.TOPIC] == topic and states[at.KIND] == kind:
+                return slot
+            # Another topic or kind of scope: its pairs are over, and it begins anew where it is.
+            if states[at.KIND] != at.POLYGON and kind != at.POLYGON:
+                position = self.store.numbers[slot * 8 : slot * 8 + 8].copy()
+                accuracy_m = float(position[at.ACCURACY])
+            last_us = int(self.store.clocks[slot * 8 + at.TIME])
+            self._remove(np.array([slot]), np.array([time_us]), Cause.CHANGED)
+        slot = self._free.pop() if self._free else self._used
+        if slot == self._used:
+            self._used += 1
+            if slot >= self.store.capacity:
+                self.store.grow_entities(2 * self.store.capacity)
+        store = self.store
+        generation = store.states[slot * 16 + at.GENERATION]
+        store.numbers[slot * 8 : slot * 8 + 8] = 0.0
+        store.clocks[slot * 8 : slot * 8 + 8] = 0
+        store.states[slot * 16 : slot * 16 + 16] = 0
+        store.numbers[slot * 8 + at.LAT] = np.nan
+        if len(position) == 8:
+            store.numbers[slot * 8 : slot * 8 + 8] = position
+            store.numbers[slot * 8 + at.ACCURACY] = accuracy_m
+        store.clocks[slot * 8 + at.TIME] = last_us
+        store.clocks[slot * 8 + at.DWELL] = -1
+        states = store.states[slot * 16 : slot * 16 + 16]
+        states[at.KIND], states[at.TOPIC] = kind, topic
+        states[at.HEAD] = states[at.RECORD] = -1
+        states[at.GENERATION] = generation
+        self._slots[side][thing.id] = slot
+        return slot
+
+    def _draw(self, slot: int, outline: Outline) -> None:
+        """Put a polygon's edges where the kernel finds them."""
+        store = self.store
+        first = self._edges_used
+        self._edges_used += len(outline.edges)
+        if 4 * self._edges_used > len(store.edges):
+            store.grow_edges(2 * self._edges_used)
+        store.edges[4 * first : 4 * self._edges_used] = outline.edges.ravel()
+        states = store.states[slot * 16 : slot * 16 + 16]
+        states[at.EDGE], states[at.EDGES] = first, len(outline.edges)
+        numbers = store.numbers[slot * 8 : slot * 8 + 8]
+        numbers[[at.X, at.Y, at.Z]] = outline.centre
+        numbers[at.LAT], numbers[at.LON] = outline.lat, outline.lon
+
+    def _settled(
+        self, slot: int, thing: Publication | NearSubscription, time_us: int
+    ) -> int:
+        """What a new or changed entity matches, at once."""
+        self._things[slot] = thing
+        clocks = self.store.clocks[slot * 8 : slot * 8 + 8]
+        clocks[at.TTL] = round((self.rules.ttl_s if thing.ttl_s is None else thing.ttl_s) * 1e6)
+        clocks[at.TIME] = max(int(clocks[at.TIME]), time_us)
+        clocks[at.EXPIRES] = clocks[at.TIME] + clocks[at.TTL]
+        self._operate(np.array([slot]), np.array([time_us]), at.JUDGE, Cause.CHANGED)
+        return self._reference(slot)
+
+    def _remove(
+        self,
+        slots: NDArray[np.int64],
+        times_us: NDArray[np.int64],
+        cause: Cause,
+        *,
+        silently: bool = False,
+    ) -> None:
+        store = self.store
+        self._operate(slots, times_us, at.REMOVE_SILENTLY if silently else at.REMOVE, cause)
+        for slot in slots.tolist():
+            thing = self._things.pop(slot)
+            self._going[self._reference(slot)] = thing
+            number = int(store.states[slot * 16 + at.CONTENT])
+            if isinstance(thing, Publication):
+                self._contents.release_values(number)
+                del self._slots["publication"][thing.id]
+            else:
+                self._contents.release_filter(number)
+                del self._slots["subscription"][thing.id]
+            generation = int(store.states[slot * 16 + at.GENERATION])
+            store.states[slot * 16 + at.GENERATION] = generation % 0x7FFFFFFF + 1
+            self._free.append(slot)
+
+    def _operate(
+        self,
+        slots: NDArray[np.int64],
+        times_us: NDArray[np.int64],
+        operation: int,
+        cause: Cause,
+    ) -> None:
+        count = len(slots)
+        nowhere = np.zeros(count)
+        generations = self.store.states[at.GENERATION :: 16][slots].astype(np.int64)
+        self._apply(
+            *(slots.astype(np.int64), generations, np.full(count, operation, np.uint8)),
+            *(nowhere, nowhere, times_us.astype(np.int64), nowhere),
+            np.full(count, cause, np.uint8),
+        )
+
+    def _apply(
+        self,
+        slots: NDArray[np.int64],
+        generations: NDArray[np.int64],
+        operations: NDArray[np.uint8],
+        lats: NDArray[np.float64],
+        lons: NDArray[np.float64],
+        times_us: NDArray[np.int64],
+        accuracies: NDArray[np.float64],
+        causes: NDArray[np.uint8],
+    ) -> None:
+        store, counters = self.store, self.store.counters
+        counters[at.ROW] = counters[at.PHASE] = 0
+        places = np.empty((3, len(slots)))
+        on_sphere(lats, lons, places)
+        columns = (slots, generations, operations, lats, lons, places, times_us, accuracies, causes)
+        while (wanted := store.apply(*columns)) != at.DONE:
+            if wanted == at.A_VERDICT:
+                asked = (int(counters[at.FILTER]), int(counters[at.CONTENT_ASKED]))
+                store.note_verdict(self._contents.passes(*asked))
+            else:
+                store.provide(wanted)
+        for reason, counter in _REASONS.items():
+            if counters[counter]:
+                self.dropped[reason] += int(counters[counter])
+                counters[counter] = 0
+
+
+_REASONS = {"late": at.LATE, "unknown": at.UNKNOWN, "no-position": at.NOWHERE}
+
+
+def _column(values: ArrayLike, kind: type, count: int) -> NDArray[np.generic]:
+    column = np.asarray(values, kind)
+    if column.shape == (count,) and column.flags.c_contiguous and column.flags.writeable:
+        return column
+    return np.array(np.broadcast_to(column, (count,)))  # the kernel knows one kind of array only

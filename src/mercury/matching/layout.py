@@ -1,0 +1,56 @@
+"""How the kernel's arrays are laid out: a row of numbers for each entity, pair and record."""
+
+from __future__ import annotations
+
+# Entities have a line of cache in each of three arrays, at `slot * 8` or `slot * 16`.
+X, Y, Z, RADIUS, SLACK, ACCURACY, LAT, LON = range(8)  # numbers: metres and degrees
+TIME, EXPIRES, TTL, DWELL, SEEN, KEY = range(6)  # clocks: microseconds, and two marks
+KIND, TOPIC, CONTENT, HEAD, RECORD, LEVEL, WANTS, DEGREE, EDGE, EDGES, GENERATION = range(11)
+
+NUMBERS, CLOCKS, STATES = 8, 8, 16  # the lengths of those rows
+
+FREE, PUBLICATION, CIRCLE, POLYGON = range(4)  # KIND
+WANTS_INSIDE = 1  # WANTS
+
+# A pair is in two lists: that of its publication and that of its subscription.
+MEMBER, NEXT, PREVIOUS = 0, 2, 4  # + side
+DWELLED = 6
+PAIR = 8
+
+# A chunk of a cell: eight rows of four numbers. The first says which chunk follows and how many
+# records there are; a record is x, y, z, then radius and slot in the halves of the fourth number.
+CHUNK_ROWS = 8
+ROW_NUMBERS = 4
+MOST_RECORDS = CHUNK_ROWS - 1
+FOLLOWING, COUNT = 0, 1
+SINGLE_RADIUS, WHOLE_SLOT = 6, 7
+
+# Counters that the kernel and its host share.
+(
+    ROW,  # the update to go on with
+    PHASE,  # 0: it has not begun; 1: it has moved and its pairs are judged
+    EVENTS,
+    STAMP,
+    FREE_CHUNK,
+    CHUNKS,
+    FREE_PAIR,
+    PAIRS,
+    USED,  # entries of the table of cells
+    FILTER,  # of which a verdict is wanted
+    CONTENT_ASKED,
+    LATE,
+    UNKNOWN,
+    NOWHERE,
+    ALIVE_PAIRS,
+    UPDATES,
+) = range(16)
+
+# What the kernel returns: it is done, or what it needs before it can go on.
+DONE, MORE_EVENTS, MORE_CHUNKS, MORE_PAIRS, MORE_TABLE, A_VERDICT = range(6)
+
+# Operations.
+MOVE, JUDGE, REMOVE, REMOVE_SILENTLY = range(4)
+
+# Per topic: how much was looked at, so that cells of the right size are chosen.
+PUB_QUERIES, PUB_SCANNED, SUB_QUERIES, SUB_SCANNED, SUB_CELLS = range(5)
+LOOKS = 8

@@ -1,0 +1,178 @@
+"""The arrays that the kernel works on, and how they grow."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mercury.matching import kernel
+from mercury.matching import layout as at
+from mercury.matching.cells import COLUMNS, USUAL_LEVEL
+from mercury.matching.events import Events
+
+_LINE_BYTES = 64
+
+
+class Store:
+    """Entities, cells, pairs and verdicts as flat arrays."""
+
+    def __init__(self) -> None:
+        self.counters = np.zeros(16, np.int64)
+        self.counters[[at.FREE_CHUNK, at.FREE_PAIR]] = -1
+        self.numbers = _lines(0, np.float64)
+        self.clocks = _lines(0, np.int64)
+        self.states = _lines(0, np.int32)
+        self.table = _lines(1024, np.int64)
+        self.records = _lines(0, np.float64)
+        self.pairs = _lines(0, np.int32)
+        self.since = np.zeros(0, np.int64)
+        self.edges = np.zeros(0, np.float64)
+        self.verdicts = _lines(1024, np.int64)
+        self.levels = np.zeros(0, np.int64)  # for each topic: of publications, of subscriptions
+        self.widest = np.zeros(0, np.float64)
+        self.looks = np.zeros(0, np.int64)
+        self.out_marks = np.zeros(2 * 4096, np.uint8)
+        self.out_wholes = np.zeros(3 * 4096, np.int64)
+        self.out_numbers = np.zeros(3 * 4096, np.float64)
+        self._columns = COLUMNS.ravel()
+        self._verdicts_known = 0
+        self.grow_entities(64)
+        self.grow_topics(8)
+        self._view()
+
+    # Room
+
+    @property
+    def capacity(self) -> int:
+        """How many entities there is room for."""
+        return len(self.states) // at.STATES
+
+    def grow_entities(self, capacity: int) -> None:
+        before = self.capacity
+        self.numbers = _longer(self.numbers, capacity * at.NUMBERS)
+        self.clocks = _longer(self.clocks, capacity * at.CLOCKS)
+        self.states = _longer(self.states, capacity * at.STATES)
+        self.states.reshape(-1, at.STATES)[before:, at.GENERATION] = 1
+
+    def grow_topics(self, topics: int) -> None:
+        before = len(self.levels)
+        self.levels = _longer(self.levels, 2 * topics)
+        self.levels[before:] = USUAL_LEVEL
+        self.widest = _longer(self.widest, 64 * topics)
+        self.looks = _longer(self.looks, at.LOOKS * topics)
+
+    def grow_edges(self, edges: int) -> None:
+        self.edges = _longer(self.edges, 4 * edges)
+
+    def provide(self, wanted: int) -> None:
+        """Make room for what the kernel asked for; a verdict is not room."""
+        if wanted == at.MORE_EVENTS:
+            most = 2 * (len(self.out_marks) // 2)
+            self.out_marks = _longer(self.out_marks, 2 * most)
+            self.out_wholes = _longer(self.out_wholes, 3 * most)
+            self.out_numbers = _longer(self.out_numbers, 3 * most)
+        elif wanted == at.MORE_CHUNKS:
+            first = 1024 * at.CHUNK_ROWS * at.ROW_NUMBERS
+            self.records = _longer(self.records, max(first, 2 * len(self.records)))
+            self._view()
+        elif wanted == at.MORE_PAIRS:
+            pairs = max(1024, 2 * len(self.since))
+            self.pairs = _longer(self.pairs, pairs * at.PAIR)
+            self.since = _longer(self.since, pairs)
+        elif wanted == at.MORE_TABLE:
+            cells = int((self.table.reshape(-1, 2)[:, 1] >= 0).sum())
+            size = len(self.table)
+            while size < 8 * max(cells, 1):
+                size *= 2
+            table = _lines(size, np.int64)
+            self.counters[at.USED] = kernel.rebuild_table(self.table, table)
+            self.table = table
+
+    def note_verdict(self, passes: bool) -> None:
+        """Remember the verdict that the kernel asked for."""
+        if 4 * self._verdicts_known >= len(self.verdicts):
+            # Old ones are forgotten now and then: most are of values that are no more.
+            size = len(self.verdicts) * (2 if len(self.verdicts) < 1 << 23 else 1)
+            self.verdicts = _lines(size, np.int64)
+            self._verdicts_known = 0
+        key = int(self.counters[at.FILTER]) << 31 | int(self.counters[at.CONTENT_ASKED])
+        kernel.put_verdict(key, 2 if passes else 1, self.verdicts)
+        self._verdicts_known += 1
+
+    def _view(self) -> None:
+        self._singles = self.records.view(np.float32)
+        self._wholes = self.records.view(np.int32)
+
+    # Work
+
+    def apply(
+        self,
+        slots: NDArray[np.int64],
+        generations: NDArray[np.int64],
+        operations: NDArray[np.uint8],
+        lats: NDArray[np.float64],
+        lons: NDArray[np.float64],
+        places: NDArray[np.float64],
+        times_us: NDArray[np.int64],
+        accuracies: NDArray[np.float64],
+        causes: NDArray[np.uint8],
+    ) -> int:
+        """Run the kernel from where it stopped; DONE or what it wants."""
+        return kernel.apply(
+            *(slots, generations, operations, lats, lons, places, times_us, accuracies, causes),
+            *(self.counters, self.numbers, self.clocks, self.states, self.table),
+            *(self.records, self._singles, self._wholes, self.pairs, self.since),
+            *(self.edges, self.verdicts, self._columns, self.levels, self.widest, self.looks),
+            *(self.out_marks, self.out_wholes, self.out_numbers),
+        )
+
+    def unsettle(self, slot: int) -> None:
+        """Take an entity out of the cells."""
+        kernel.unsettle(
+            *(slot, self.counters, self.clocks, self.states, self.table),
+            *(self.records, self._wholes, self.widest),
+        )
+
+    def sweep(self, time_us: int) -> None:
+        """Tell of pairs that have lasted."""
+        pair = 0
+        while pair >= 0:
+            pair = kernel.sweep(
+                *(pair, time_us, self.counters, self.numbers, self.clocks, self.states),
+                *(self.pairs, self.since, self.edges),
+                *(self.out_marks, self.out_wholes, self.out_numbers),
+            )
+            if pair >= 0:
+                self.provide(at.MORE_EVENTS)
+
+    def take_events(self) -> Events:
+        """What happened since the last time."""
+        count = int(self.counters[at.EVENTS])
+        self.counters[at.EVENTS] = 0
+        marks = self.out_marks[: 2 * count].reshape(-1, 2)
+        wholes = self.out_wholes[: 3 * count].reshape(-1, 3)
+        numbers = self.out_numbers[: 3 * count].reshape(-1, 3)
+        return Events(
+            marks[:, 0].copy(),
+            marks[:, 1].copy(),
+            wholes[:, 0].copy(),
+            wholes[:, 1].copy(),
+            wholes[:, 2].copy(),
+            numbers[:, 0].astype(np.float32),
+            numbers[:, 1].copy(),
+            numbers[:, 2].copy(),
+        )
+
+
+def _lines(length: int, kind: type[np.generic]) -> NDArray[np.generic]:
+    """Zeros that begin with a line of cache, so that a row of 64 bytes is one."""
+    item = np.dtype(kind).itemsize
+    raw = np.zeros(length * item + _LINE_BYTES, np.uint8)
+    start = -raw.ctypes.data % _LINE_BYTES
+    return raw[start : start + length * item].view(kind)
+
+
+def _longer(array: NDArray[np.generic], length: int) -> NDArray[np.generic]:
+    longer = _lines(length, array.dtype.type)
+    longer[: len(array)] = array
+    return longer

@@ -1,0 +1,170 @@
+"""The engine and its brute-force twin agree, whatever moves, joins, leaves, changes and expires."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mercury.matching import Engine, MatchingRules
+from mercury.model.area import Polygon, Position
+from mercury.model.moving import Happening, NearSubscription, Publication
+from tests.matching.twin import Told, Twin
+
+# Middles of worlds: an ordinary place, the corner of four cells, the antimeridian, near both poles.
+MIDDLES = [(48.1, 11.5), (0.0, 0.0), (-17.0, 180.0), (89.99, 20.0), (-89.95, -100.0), (60.0, -180.0)]
+TOPICS = ["taxi", "bus"]
+FILTERS = ["", "seats >= 2", 'brand == "A" or not seats exists', "seats > 1 and seats < 4"]
+NAMES = ["a", "b", "c", "d"]
+
+
+def places(middle: tuple[float, float]) -> st.SearchStrategy[tuple[float, float]]:
+    """Within a kilometre or so of the middle."""
+
+    def beside(north: float, east: float) -> tuple[float, float]:
+        lat = middle[0] + north
+        lon = middle[1] + east / max(0.02, 1.0 - (abs(middle[0]) / 90.0) ** 2)
+        lat = min(max(lat, -90.0), 90.0)
+        return lat, (lon + 180.0) % 360.0 - 180.0
+
+    steps = st.floats(-0.012, 0.012, allow_nan=False)
+    return st.builds(beside, steps, steps)
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> tuple[MatchingRules, list[tuple[Any, ...]]]:
+    """What is done to an engine, step by step."""
+    middle = draw(st.sampled_from(MIDDLES))
+    place = places(middle)
+    radius = st.sampled_from([5.0, 60.0, 300.0, 800.0])
+    values = st.one_of(
+        st.just({}),
+        st.fixed_dictionaries({"seats": st.integers(0, 5), "brand": st.sampled_from("AB")}),
+    )
+    ttl = st.one_of(st.none(), st.just(3.0))
+    publication = st.builds(
+        Publication, st.sampled_from(NAMES), st.sampled_from(TOPICS), values, radius, ttl
+    )
+    circle = st.builds(
+        NearSubscription,
+        st.sampled_from(NAMES),
+        st.sampled_from(TOPICS),
+        radius_m=radius,
+        where=st.sampled_from(FILTERS),
+        inside=st.booleans(),
+        dwell_s=st.one_of(st.none(), st.just(2.0)),
+        hysteresis_m=st.one_of(st.none(), st.sampled_from([0.0, 100.0])),
+        ttl_s=ttl,
+    )
+
+    def box(south: float, west: float, high: float, wide: float) -> Polygon:
+        def east(lon: float) -> float:
+            return (lon + 180.0) % 360.0 - 180.0
+
+        return Polygon(
+            (
+                Position(south, east(west)),
+                Position(south, east(west + wide)),
+                Position(south + high, east(west + wide)),
+                Position(south + high / 2, east(west)),
+            )
+        )
+
+    edge = st.floats(0.001, 0.008)
+    polygon = st.builds(
+        NearSubscription,
+        st.sampled_from(NAMES),
+        st.sampled_from(TOPICS),
+        polygon=st.builds(
+            box,
+            st.floats(middle[0] - 0.006, middle[0] + 0.001),
+            st.floats(middle[1] - 0.01, middle[1] + 0.01),
+            edge,
+            edge,
+        ),
+        where=st.sampled_from(FILTERS),
+        inside=st.booleans(),
+    )
+    sides = st.sampled_from(["publication", "subscription"])
+    wish = st.one_of(circle, polygon) if abs(middle[0]) < 80.0 else circle
+    accuracy = st.sampled_from([0.0, 0.0, 30.0, 2000.0])
+    pause = st.sampled_from([0, 1, 400_000, 2_500_000, -300_000])
+    step = st.one_of(
+        st.tuples(st.just("publish"), publication),
+        st.tuples(st.just("subscribe"), wish),
+        *[st.tuples(st.just("move"), sides, st.sampled_from(NAMES), place, accuracy)] * 5,
+        st.tuples(st.just("withdraw"), sides, st.sampled_from(NAMES)),
+        st.tuples(st.just("tick")),
+        st.tuples(st.just("pause"), pause),
+    )
+    rules = MatchingRules(overlap=draw(st.booleans()), hysteresis_m=20.0, ttl_s=6.0)
+    return rules, draw(st.lists(step, min_size=5, max_size=60))
+
+
+def play(rules: MatchingRules, story: list[tuple[Any, ...]]) -> tuple[Engine, Twin]:
+    """Tell both the same story, comparing what they say after each step."""
+    engine, twin = Engine(rules), Twin(rules)
+    time_us = 1_000_000
+    for step in story:
+        match step:
+            case ("publish", publication):
+                engine.publish(publication, time_us)
+                twin.publish(publication, time_us)
+            case ("subscribe", wish):
+                engine.subscribe(wish, time_us)
+                twin.subscribe(wish, time_us)
+            case ("move", side, name, (lat, lon), accuracy_m):
+                reference = engine.find(side, name)
+                engine.move(
+                    -1 if reference is None else reference, lat, lon, time_us, accuracy_m
+                )
+                twin.move(side, name, lat, lon, time_us, accuracy_m)
+            case ("withdraw", side, name):
+                reference = engine.find(side, name)
+                if reference is not None:
+                    engine.withdraw(reference, time_us)
+                twin.withdraw(side, name, time_us)
+            case ("tick",):
+                engine.tick(time_us)
+                twin.tick(time_us)
+            case ("pause", wait_us):
+                time_us += wait_us
+        compare(engine, twin)
+    return engine, twin
+
+
+def compare(engine: Engine, twin: Twin) -> None:
+    said = spoken(engine)
+    expected, twin.told = sorted(twin.told), []
+    assert [told[:5] for told in said] == [told[:5] for told in expected]
+    for ours, theirs in zip(said, expected, strict=True):
+        assert ours.distance_m == pytest.approx(theirs.distance_m, rel=1e-5, abs=0.05)
+    assert engine.dropped == twin.dropped
+    assert engine.statistics()["pairs"] == len(twin.pairs)
+
+
+def spoken(engine: Engine) -> list[Told]:
+    """What an engine tells, by names."""
+    events = engine.take()
+    told = []
+    for row in range(len(events)):
+        publication = engine.publication(int(events.publication[row]))
+        wish = engine.subscription(int(events.subscription[row]))
+        assert publication is not None
+        assert wish is not None
+        told.append(
+            Told(
+                *(int(events.happening[row]), int(events.cause[row]), wish.id, publication.id),
+                *(int(events.time_us[row]), float(events.distance_m[row])),
+            )
+        )
+    return sorted(told)
+
+
+@settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
+@given(stories())
+def test_engine_and_twin_agree(story: tuple[MatchingRules, list[tuple[Any, ...]]]) -> None:
+    play(*story)

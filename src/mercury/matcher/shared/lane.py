@@ -402,17 +402,17 @@ class Lane:
         lane._refs = dict(zip(keys.tolist(), refs.tolist(), strict=True))
         lane._time_us = state.number("time_us")
         blobs = unpack_pieces(state.blob("declared"))
-        for key, blob in zip(facts["declared"], blobs, strict=True):  # type: ignore[call-overload]
+        for key, blob in zip(facts["declared"], blobs, strict=True):
             message = pb.Declaration.FromString(blob)
             one = pb.Description(key=key, publication=message.publication)
             lane._declared[key] = blob
             lane._described[key] = pb.Descriptions(description=[one]).SerializeToString()
-        for publication, subscription, since in facts["expected"]:  # type: ignore[attr-defined]
+        for publication, subscription, since in facts["expected"]:
             lane._expected.setdefault(publication, {})[subscription] = since
-        lane._gone = dict(facts["gone"])  # type: ignore[call-overload]
+        lane._gone = dict(facts["gone"])
         rows = np.frombuffer(state.blob("waiting"), STEPS)
         declared = unpack_pieces(state.blob("waiting_declared"))
-        for number, (seeds, since) in enumerate(facts["seeds"]):  # type: ignore[arg-type]
+        for number, (seeds, since) in enumerate(facts["seeds"]):
             row = rows[number : number + 1]
             step = _Waiting(row, declared[number], seeds, since)
             lane._waiting.setdefault(int(row["key"][0]), deque()).append(step)

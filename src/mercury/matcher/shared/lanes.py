@@ -60,12 +60,12 @@ class Lanes:
         return parcels + self._passed_on()
 
     def statistics(self) -> dict[str, float]:
-        found: Counter[str] = Counter({"sightings": self.sightings})
-        for lane in self.lanes.values():
-            for name, value in lane.engine.statistics().items():
-                if name in ("publications", "pairs"):
-                    found[f"{name}_matched"] += value
-        return dict(found)
+        numbers = [lane.engine.statistics() for lane in self.lanes.values()]
+        return {
+            "sightings": self.sightings,
+            "publications_matched": sum(one["publications"] for one in numbers),
+            "pairs_matched": sum(one["pairs"] for one in numbers),
+        }
 
     def all_dropped(self) -> Counter[str]:
         """What was dropped and why, by the lanes as well."""
@@ -121,11 +121,11 @@ class Lanes:
         pieces = unpack_pieces(state.blob("lanes"))
         self.lanes = {
             bytes.fromhex(key): Lane.restore(piece, self.rules)
-            for key, piece in zip(facts["lanes"], pieces, strict=True)  # type: ignore[call-overload]
+            for key, piece in zip(facts["lanes"], pieces, strict=True)
         }
         self._seen = SeenOrigins(
             (stage, partition, bytes.fromhex(key), offset)
-            for stage, partition, key, offset in facts["seen"]  # type: ignore[attr-defined]
+            for stage, partition, key, offset in facts["seen"]
         )
         self.sightings = state.number("sightings")
         return self

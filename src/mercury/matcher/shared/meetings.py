@@ -204,12 +204,12 @@ class Meetings:
             pair = self.pairs[row[0], row[1]] = Pair(row[2])
             pair.since_us, pair.due_us, pair.lat_e7, pair.lon_e7 = row[3:7]
             pair.distance_m, pair.inside = row[7:9]
-        for subscription, publication in facts["dwelling"]:  # type: ignore[attr-defined]
+        for subscription, publication in facts["dwelling"]:
             couple = (subscription, publication)
             self._dwelling[couple] = self.pairs[couple]
         self._seen = SeenOrigins(
             (stage, partition, bytes.fromhex(key), offset)
-            for stage, partition, key, offset in facts["seen"]  # type: ignore[attr-defined]
+            for stage, partition, key, offset in facts["seen"]
         )
         self._time_us = state.number("time_us")
         self.told = state.number("told")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from mercury.bus import Record
 from mercury.matcher.shared.lane_frames import LaneFrames
@@ -335,7 +335,7 @@ class Roster:
         self._slots[key] = slot
         return slot
 
-    def _withdraw(self, slots: Slots, time_us: object, cause: Cause, mark: int) -> None:
+    def _withdraw(self, slots: Slots, time_us: ArrayLike, cause: Cause, mark: int) -> None:
         self._leave_lanes(slots, time_us, cause, mark)
         for slot in slots.tolist():
             del self._slots[int(self.entities["key"][slot])]
@@ -343,7 +343,7 @@ class Roster:
             self.entities["kind"][slot] = FREE
             self._free.append(slot)
 
-    def _leave_lanes(self, slots: Slots, time_us: object, cause: Cause, mark: int) -> None:
+    def _leave_lanes(self, slots: Slots, time_us: ArrayLike, cause: Cause, mark: int) -> None:
         self.entities["time_us"][slots] = np.maximum(self.entities["time_us"][slots], time_us)
         self._tell_lanes(slots, np.full(len(slots), mark), Step.WITHDRAW, cause)
         self.entities["lane"][slots] = -1
@@ -387,10 +387,10 @@ class Roster:
             return_counts=True,
         )
         # We see a part of the entities, drawn by hash.
-        counts = counts * (BUCKETS / max(len(self._buckets), 1))
-        crowded = np.flatnonzero(counts > self._split_above)
+        whole = counts * (BUCKETS / max(len(self._buckets), 1))
+        crowded = np.flatnonzero(whole > self._split_above)
         wanted = []
-        for place, count in zip(places[crowded].tolist(), counts[crowded].tolist(), strict=True):
+        for place, count in zip(places[crowded].tolist(), whole[crowded].tolist(), strict=True):
             parts = 1 << int(np.ceil(np.log2(count / self._split_above)))
             if parts > self.routing.splits.get(place, 1):
                 wanted.append((place, parts, 0))
@@ -459,9 +459,9 @@ class Roster:
         self._declared = dict(zip(slots, unpack_pieces(state.blob("declared")), strict=True))
         self._slots = {int(entities["key"][slot]): slot for slot in slots}
         facts = state.facts
-        self._free = list(facts["free"])  # type: ignore[call-overload]
-        self._buckets = {bytes.fromhex(key) for key in facts["buckets"]}  # type: ignore[attr-defined]
-        for place, parts in facts["splits"]:  # type: ignore[attr-defined]
+        self._free = list(facts["free"])
+        self._buckets = {bytes.fromhex(key) for key in facts["buckets"]}
+        for place, parts in facts["splits"]:
             self.routing.split(place, parts)
         self._splits_checked_us = state.number("splits_checked_us")
         self.updates = state.number("updates")

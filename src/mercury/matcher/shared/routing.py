@@ -86,10 +86,13 @@ class Routing:
         row = first[left]
         while len(left):
             columns = self.grid.columns(row)
-            west = np.floor((lons[left] - wide_deg[left] + 180.0) / 360.0 * columns)
-            east = np.floor((lons[left] + wide_deg[left] + 180.0) / 360.0 * columns)
-            wide = np.minimum(east - west, columns - 1.0).astype(np.int64)
-            west = west.astype(np.int64)
+            west = np.floor((lons[left] - wide_deg[left] + 180.0) / 360.0 * columns).astype(
+                np.int64
+            )
+            east = np.floor((lons[left] + wide_deg[left] + 180.0) / 360.0 * columns).astype(
+                np.int64
+            )
+            wide = np.minimum(east - west, columns - 1)
             for step in range(int(wide.max()) + 1):
                 here = np.flatnonzero(wide >= step)
                 cells = row[here] * ROW + (west[here] + step) % columns[here]
@@ -106,9 +109,9 @@ class Routing:
             parts = self._parts_of(places)
             for part in range(1, int(parts.max(initial=1))):
                 here = parts > part
-                spread = places[here] + np.uint64(part) * _GOLDEN_ARRAY
+                spread = np.asarray(places[here] + np.uint64(part) * _GOLDEN_ARRAY, np.uint64)
                 bits[here] |= one << _lane(spread).astype(np.uint64)
-        return bits
+        return np.asarray(bits, np.uint64)
 
     def _parts_of(self, places: Keys) -> NDArray[np.int64]:
         at = np.searchsorted(self._split_places, places)

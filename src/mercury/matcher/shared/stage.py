@@ -6,12 +6,11 @@ import json
 import struct
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mercury.bus import Record
 from mercury.model.errors import MatchingError
 from mercury.wire.records import Headers
 
@@ -68,9 +67,9 @@ class State:
         if at != len(data) or not pieces:
             raise MatchingError("the state of a stage is cut off", "state")
         head = json.loads(pieces[0])
-        self.facts: dict[str, object] = head["facts"]
+        self.facts: dict[str, Any] = head["facts"]
         self._shapes: dict[str, object] = head["shapes"]
-        self._pieces = dict(zip(self._shapes, pieces[1:], strict=True))
+        self._pieces: dict[str, bytes] = dict(zip(self._shapes, pieces[1:], strict=True))
 
     def blob(self, name: str) -> bytes:
         return self._pieces[name]
@@ -84,9 +83,7 @@ class State:
         return np.frombuffer(self._pieces[name], kind).copy()
 
     def number(self, name: str) -> int:
-        found = self.facts[name]
-        assert isinstance(found, int)
-        return found
+        return int(self.facts[name])
 
 
 def pack_pieces(pieces: Sequence[bytes]) -> bytes:

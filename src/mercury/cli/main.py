@@ -18,6 +18,7 @@ from mercury.cli import (
     doctor,
     history,
     import_,
+    matcher,
     moos,
     pipeline,
     replay,
@@ -41,6 +42,7 @@ app = typer.Typer(
 app.command("up")(up.up)
 app.command("adapter")(adapter.adapter)
 app.command("broker")(broker.broker)
+app.command("matcher")(matcher.matcher)
 app.command("client")(client.client)
 app.command("pipeline")(pipeline.pipeline)
 app.add_typer(sim.app, name="sim")

@@ -1,7 +1,9 @@
 """Configuration: one TOML file, environment over it, flags over that."""
 
 from mercury.config.detection import CongestionSettings, DetectionSettings, KindSettings
+from mercury.config.door import DoorSettings
 from mercury.config.loading import load_settings
+from mercury.config.matcher import MatcherSettings
 from mercury.config.moos import MoosSettings
 from mercury.config.report import Setting, describe, to_toml
 from mercury.config.settings import (
@@ -23,8 +25,10 @@ __all__ = [
     "ClientSettings",
     "CongestionSettings",
     "DetectionSettings",
+    "DoorSettings",
     "KindSettings",
     "LogSettings",
+    "MatcherSettings",
     "MoosSettings",
     "PipelineSettings",
     "SessionSettings",

@@ -9,6 +9,8 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from mercury.config.detection import DetectionSettings
+from mercury.config.door import DoorSettings
+from mercury.config.matcher import MatcherSettings
 from mercury.config.mediator import MediatorSettings
 from mercury.config.moos import MoosSettings
 from mercury.config.section import Section
@@ -273,6 +275,12 @@ class Settings(BaseSettings):
     )
     moos: MoosSettings = Field(
         default_factory=MoosSettings, description="A MOOS community, bridged to others"
+    )
+    matcher: MatcherSettings = Field(
+        default_factory=MatcherSettings, description="What moves finds what is near it"
+    )
+    door: DoorSettings = Field(
+        default_factory=DoorSettings, description="Matching over HTTP and websockets"
     )
     log: LogSettings = Field(default_factory=LogSettings, description="What is written to stderr")
 

@@ -22,6 +22,7 @@ MOVING = "moving"
 TILES = "tiles"
 SIGHTINGS = "sightings"
 MEETINGS = "meetings"
+MATCHER_STATES = "matcher.states"  # what workers know, for who takes over
 
 # Three topics by urgency: a backlog of the lower never delays the higher.
 ALERTS_URGENT = "alerts.urgent"

@@ -1,0 +1,7 @@
+"""The matcher: one engine of matching, and the doors through which the world reaches it."""
+
+from __future__ import annotations
+
+from mercury.matcher.hub import Hub, Listener
+
+__all__ = ["Hub", "Listener"]

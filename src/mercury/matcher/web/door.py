@@ -1,0 +1,120 @@
+"""The door: an HTTP server on the loop of the process, and the websockets that it hands over."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import uvicorn
+from websockets.frames import CloseCode
+
+from mercury.config.door import DoorSettings
+from mercury.matcher.hub import Hub
+from mercury.matcher.web.pages import Pages
+from mercury.matcher.web.register import Register
+from mercury.matcher.web.websocket import MatchProtocol
+from mercury.model.errors import AddressInUseError
+from mercury.service.statistics import Statistics
+
+PROGRESS_S = 0.1
+STOP_S = 2.0  # for answers under way
+
+
+class Door:
+    """Matching over HTTP and websockets."""
+
+    def __init__(self, hub: Hub, settings: DoorSettings) -> None:
+        self._settings = settings
+        self._register = Register(hub, settings)
+        self._pages = Pages(self._register)
+        self._websockets: set[MatchProtocol] = set()
+        self.port = settings.port  # the one taken, once started
+        self._socket: socket.socket | None = None
+        self._server: _Server | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Listen, and serve from now on."""
+        self._socket = _listen(self._settings.host, self._settings.port)
+        self.port = int(self._socket.getsockname()[1])
+        config = uvicorn.Config(
+            self._pages.application(),
+            ws=_protocol_class(self._register, self._websockets),
+            lifespan="off",
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=round(STOP_S),
+        )
+        self._server = _Server(config)
+        serving = asyncio.create_task(self._server.serve(sockets=[self._socket]))
+        self._tasks = [serving, asyncio.create_task(self._report_progress())]
+        while not self._server.started:
+            if serving.done():
+                serving.result()
+            await asyncio.sleep(0.001)
+
+    async def stop(self) -> None:
+        """Say goodbye to all and stop listening."""
+        for stream in list(self._pages.streams):
+            stream.end()
+        for websocket in list(self._websockets):
+            websocket.close(CloseCode.GOING_AWAY, "the door closes")
+        if ends := [websocket.ended for websocket in self._websockets]:
+            await asyncio.wait(ends, timeout=min(STOP_S, self._settings.close_timeout_s))
+        for websocket in list(self._websockets):
+            websocket.cut_off()
+        if self._server is not None:
+            self._server.should_exit = True
+            await self._tasks[0]
+            self._tasks[1].cancel()
+            await asyncio.gather(self._tasks[1], return_exceptions=True)
+        elif self._socket is not None:
+            self._socket.close()
+
+    def statistics(self) -> Statistics:
+        """The door's numbers now."""
+        return self._register.statistics()
+
+    async def _report_progress(self) -> None:
+        while True:
+            await asyncio.sleep(PROGRESS_S)
+            for websocket in list(self._websockets):
+                if websocket.connection is not None:
+                    websocket.connection.report_progress()
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield  # signals are the service's
+
+
+def _protocol_class(register: Register, open_ones: set[MatchProtocol]) -> type[asyncio.Protocol]:
+    class RegisteredProtocol(MatchProtocol):
+        def __init__(self, config: Any, server_state: Any, app_state: Any) -> None:
+            super().__init__(register, open_ones)
+
+    return RegisteredProtocol
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        if error.errno != errno.EADDRINUSE:
+            raise
+        raise AddressInUseError(
+            f"TCP port {port} on {host}, for the web door, is in use: is another Mercury there?"
+        ) from None
+    listening.setblocking(False)
+    return listening

@@ -1,0 +1,127 @@
+"""What all clients of a door share: the hub, who declared what, numbers and counters."""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+
+from mercury.config.door import DoorSettings
+from mercury.matcher.hub import Hub
+from mercury.matcher.query import Place, Wish
+from mercury.matcher.web.numbering import PublicationNumbers, SubscriptionHandles
+from mercury.matcher.web.telling import found_object
+from mercury.matching import Events
+from mercury.model.errors import MatchingError
+from mercury.model.moving import Happening, Publication
+from mercury.service.statistics import Statistics
+
+MAX_NAME_BYTES = 160  # of a subscription, which the door puts its own name before
+
+
+class Register:
+    """The door's books."""
+
+    def __init__(self, hub: Hub, settings: DoorSettings) -> None:
+        self.hub = hub
+        self.settings = settings
+        self.handles = SubscriptionHandles()
+        self.numbers = PublicationNumbers()
+        self.counts: Counter[str] = Counter()
+        self.dropped: Counter[str] = Counter()  # rows, questions and frames, by reason
+        self.connections = 0
+        self.streams = 0
+        self._owners: dict[int, Hashable] = {}  # of publications, by reference
+        # Two clients may both call their wish "me": each has a name of its own in the engine. The
+        # token keeps it apart from what an earlier life of this door left there.
+        self._token = secrets.token_hex(4)
+        self._clients = 0
+
+    def new_client(self) -> str:
+        """What a client's subscriptions are named by in the engine."""
+        self._clients += 1
+        return f"web-{self._token}-{self._clients}/"
+
+    def is_full(self) -> bool:
+        """Whether a further client must be refused."""
+        return self.connections + self.streams >= self.settings.max_connections
+
+    def publish(self, publication: Publication, place: Place | None, owner: Hashable | None) -> int:
+        """Declare a publication for its owner: the last to declare it has it."""
+        time_us = self.checked_time_us(place)
+        ref = self.hub.publish(publication, time_us)
+        if owner is None:
+            self._owners.pop(ref, None)
+        else:
+            self._owners[ref] = owner
+        self.move(ref, place, time_us)
+        return ref
+
+    def move(self, ref: int, place: Place | None, time_us: int | None) -> None:
+        """Put something where it is said to be."""
+        if place is not None:
+            self.hub.move_one(ref, place.lat, place.lon, time_us, place.accuracy_m)
+
+    def withdraw_publication(self, ref: int, owner: Hashable | None) -> None:
+        """End a publication, unless another has declared it since."""
+        if self._owners.get(ref) == owner:
+            self._owners.pop(ref, None)
+            self.hub.withdraw(ref)
+
+    def ask(self, wish: Wish) -> list[dict[str, Any]]:
+        """What is there now, as the client reads it."""
+        lat, lon = (None, None) if wish.place is None else (wish.place.lat, wish.place.lon)
+        found = self.hub.near(wish.subscription, lat, lon, wish.limit)
+        return [found_object(one) for one in found]
+
+    def checked_time_us(self, place: Place | None) -> int | None:
+        """The time that a place is of; none is now."""
+        time_us = None if place is None else place.time_us
+        if time_us is not None and time_us > self.latest_us():
+            raise MatchingError(
+                f"time_us is more than {self.settings.max_ahead_s:g} s ahead of the time here",
+                "time_us",
+            )
+        return time_us
+
+    def latest_us(self) -> int:
+        """No update may be of a later time."""
+        return self.hub.clock() + round(self.settings.max_ahead_s * 1e6)
+
+    def thinned(self, events: Events, waiting_bytes: int) -> Events:
+        """What a client that reads slowly is still told."""
+        low, high = self.settings.low_mark_bytes, self.settings.high_mark_bytes
+        if waiting_bytes <= low:
+            return events
+        shed = events.happening == Happening.INSIDE
+        self.counts["events_shed_inside"] += int(np.count_nonzero(shed))
+        if waiting_bytes > (low + high) // 2:
+            dwell = events.happening == Happening.DWELL
+            self.counts["events_shed_dwell"] += int(np.count_nonzero(dwell))
+            shed |= dwell
+        return events.take(~shed) if shed.any() else events
+
+    def statistics(self) -> Statistics:
+        """The door's numbers."""
+        return Statistics(
+            gauges={"door_connections": self.connections, "door_streams": self.streams},
+            counters={f"door_{name}": self.counts[name] for name in _COUNTED},
+            dropped={f"door.{reason}": count for reason, count in self.dropped.items()},
+        )
+
+
+_COUNTED = (
+    "connections_opened",
+    "connections_refused",
+    "connections_too_slow",
+    "requests",
+    "texts",
+    "frames",
+    "rows",
+    "events",
+    "events_shed_inside",
+    "events_shed_dwell",
+)

@@ -1,0 +1,76 @@
+"""Events as a client reads them: objects of JSON, one each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from mercury.matcher.hub import Hub
+from mercury.matching import Events, Found
+from mercury.model.moving import Cause, Happening, Publication
+
+_HAPPENINGS = {int(happening): happening.name.lower() for happening in Happening}
+_CAUSES = {int(cause): cause.name.lower() for cause in Cause}
+
+
+def event_objects(
+    events: Events, hub: Hub, name_of: Callable[[int], str | None]
+) -> Iterator[dict[str, Any]]:
+    """One object an event; `name_of` says what its owner calls a subscription."""
+    columns = (
+        events.happening.tolist(),
+        events.cause.tolist(),
+        events.subscription.tolist(),
+        events.publication.tolist(),
+        np.round(events.lat, 7).tolist(),
+        np.round(events.lon, 7).tolist(),
+        np.round(events.distance_m.astype(np.float64), 2).tolist(),
+        events.time_us.tolist(),
+    )
+    for happening, cause, wish, ref, lat, lon, distance_m, time_us in zip(*columns, strict=True):
+        name, publication = name_of(wish), hub.engine.publication(ref)
+        if name is None or publication is None:
+            continue  # forgotten meanwhile: nobody could say what it was about
+        yield {
+            "event": _HAPPENINGS[happening],
+            "cause": _CAUSES[cause],
+            "subscription": name,
+            "publication": publication.id,
+            "topic": publication.topic,
+            "values": publication.values,
+            "lat": lat,
+            "lon": lon,
+            "distance_m": distance_m,
+            "time_us": time_us,
+        }
+
+
+def found_object(found: Found) -> dict[str, Any]:
+    """Something that was found when it was asked for."""
+    return {
+        "publication": found.publication.id,
+        "topic": found.publication.topic,
+        "values": found.publication.values,
+        "lat": round(found.lat, 7),
+        "lon": round(found.lon, 7),
+        "distance_m": round(found.distance_m, 2),
+        "time_us": found.time_us,
+    }
+
+
+def introduction(number: int, publication: Publication) -> dict[str, Any]:
+    """What a number in binary frames stands for."""
+    return {
+        "number": number,
+        "id": publication.id,
+        "topic": publication.topic,
+        "values": publication.values,
+    }
+
+
+def to_text(value: Any) -> str:
+    """JSON without needless spaces."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=dict)

@@ -1,0 +1,122 @@
+"""A client that does not read is told less, then nothing; the others do not notice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections import Counter
+
+import numpy as np
+import pytest
+from live import in_loop, until
+from matcher.door_client import BINARY, LAT, LON, METRE, near, publish, world
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
+
+from mercury.config.door import DoorSettings
+from mercury.matcher.hub import Hub
+from mercury.matcher.web.frames import read_events
+from mercury.matcher.web.register import Register
+from mercury.matching import Events, MatchingRules
+from mercury.model.moving import Happening
+
+PUBLICATIONS = 200
+
+
+def slow_socket(port: int) -> socket.socket:
+    """One that takes little before it must be read."""
+    small = socket.socket()
+    small.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    small.connect(("127.0.0.1", port))
+    small.setblocking(False)
+    return small
+
+
+@in_loop
+async def test_one_does_not_read_and_the_other_gets_all() -> None:
+    marks = {"low_mark_bytes": 200_000, "high_mark_bytes": 1_500_000}
+    async with world(**marks, close_timeout_s=10.0) as here, here.connect(BINARY) as ann:
+        address = f"ws://127.0.0.1:{here.door.port}/v1/match"
+        async with connect(
+            address,
+            sock=slow_socket(here.door.port),
+            subprotocols=[BINARY],  # type: ignore[list-item]
+            max_queue=1,
+            compression=None,
+        ) as deaf:
+            hello = {"op": "hello", "names": False}
+            wish = {"inside": True, "dwell_s": 0.5, "handle": 1}
+            await deaf.send(json.dumps([hello, near("deaf", 0, **wish)]))
+            await deaf.recv()
+            await ann.ok(hello, near("ann", 0, **wish))
+            await ann.say(*(publish(f"t-{i}", handle=10 + i) for i in range(PUBLICATIONS)))
+            told: Counter[int] = Counter()
+            rounds = 0
+            while here.count("door_connections_too_slow") == 0:
+                rounds += 1
+                assert rounds < 3000, "it is never given up"
+                # In and out, and about inside.
+                metres = (0, 1, 2, 3, 600)[rounds % 5]
+                place = (LAT + metres * METRE, LON)
+                await ann.move(*((10 + i, *place) for i in range(PUBLICATIONS)))
+                for row in (await ann.rows(PUBLICATIONS))["happening"].tolist():
+                    told[row] += 1
+            assert here.count("door_events_shed_inside") > 0
+            # The one that reads was told everything.
+            assert told[Happening.EXIT] == (rounds + 1) // 5 * PUBLICATIONS
+            assert told[Happening.ENTER] == (1 + rounds // 5) * PUBLICATIONS
+            assert sum(told.values()) == rounds * PUBLICATIONS + told[Happening.DWELL]
+            assert here.count("door_connections") == 1
+            await until(lambda: here.entities() == (PUBLICATIONS, 1))
+            # The other one, if it reads after all, finds whole frames and why it ended. Of
+            # enter and exit it missed none up to then.
+            heard: Counter[int] = Counter()
+            with pytest.raises(ConnectionClosed) as caught:
+                while True:
+                    frame = await asyncio.wait_for(deaf.recv(), 10)
+                    assert isinstance(frame, bytes)
+                    heard.update(read_events(frame)["happening"].tolist())
+            assert caught.value.rcvd is not None
+            assert caught.value.rcvd.code == 1013
+            assert 0 < heard[Happening.INSIDE] < told[Happening.INSIDE]
+            assert 0 <= heard[Happening.ENTER] - heard[Happening.EXIT] <= PUBLICATIONS
+            assert heard[Happening.EXIT] > 0.5 * told[Happening.EXIT]
+
+
+@in_loop
+async def test_who_never_reads_is_cut_off() -> None:
+    marks = {"low_mark_bytes": 1024, "high_mark_bytes": 100_000}
+    async with world(**marks, close_timeout_s=0.3) as here, here.connect(BINARY) as ann:
+        small = slow_socket(here.door.port)
+        reader, writer = await asyncio.open_connection(sock=small)
+        writer.write(
+            b"GET /v1/match HTTP/1.1\r\nHost: door\r\nUpgrade: websocket\r\n"
+            b"Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+            b"Sec-WebSocket-Version: 13\r\n\r\n"
+        )
+        assert b"101" in await reader.readuntil(b"\r\n\r\n")
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        # Questions whose answers it does not read, until it is given up.
+        text = json.dumps([{"op": "ask", "topic": "taxi"}] * 2000).encode()
+        frame = b"\x81\xff" + len(text).to_bytes(8, "big") + bytes(4) + text
+        await until(lambda: here.count("door_connections") == 2)
+        while here.count("door_connections_too_slow") == 0:
+            writer.write(frame)
+            await asyncio.sleep(0.01)
+        await until(lambda: len(here.door._websockets) == 1, 5)
+        writer.transport.abort()
+        await ann.ok({"op": "hello"})
+
+
+def test_dwell_is_shed_after_inside() -> None:
+    settings = DoorSettings(low_mark_bytes=2000, high_mark_bytes=4000)
+    register = Register(Hub(MatchingRules()), settings)
+    happenings = [Happening.ENTER, Happening.INSIDE, Happening.DWELL, Happening.EXIT]
+    kinds = (np.uint8, np.uint8, np.int64, np.int64, np.int64, np.float32, float, float)
+    events = Events(*(np.array(happenings, kind) for kind in kinds))
+    for waiting, left in ((2000, 4), (2001, 3), (3000, 3), (3001, 2), (9000, 2)):
+        kept = register.thinned(events, waiting).happening.tolist()
+        assert len(kept) == left, waiting
+        assert {Happening.ENTER, Happening.EXIT} <= set(kept)
+    assert register.counts == {"events_shed_inside": 4, "events_shed_dwell": 2}

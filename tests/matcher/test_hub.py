@@ -1,0 +1,253 @@
+"""The hub: batches for the engine, events for whom they concern."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import numpy as np
+import pytest
+from live import until
+
+from mercury.matcher import hub as hub_module
+from mercury.matcher.hub import Hub
+from mercury.matching import Events, MatchingRules
+from mercury.model.errors import MatchingError
+from mercury.model.moving import Cause, Happening, NearSubscription, Publication
+
+LAT, LON = 48.0, 11.0
+NORTH_100_M = 100 / 111_195
+
+
+class Heard:
+    """A listener that writes down what it is told."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
+        self.times = 0
+        self.events: list[tuple[Happening, Cause, str, str]] = []
+
+    def tell(self, events: Events) -> None:
+        self.times += 1
+        for row in range(len(events)):
+            publication = self.hub.engine.publication(int(events.publication[row]))
+            subscription = self.hub.engine.subscription(int(events.subscription[row]))
+            assert publication is not None
+            assert subscription is not None
+            self.events.append(
+                (
+                    Happening(events.happening[row]),
+                    Cause(events.cause[row]),
+                    subscription.id,
+                    publication.id,
+                )
+            )
+
+    def happenings(self) -> list[tuple[str, str]]:
+        return [(what.name, publication) for what, _, _, publication in self.events]
+
+
+class Deaf(Heard):
+    def tell(self, events: Events) -> None:
+        raise RuntimeError("this listener is broken")
+
+
+class Now:
+    """A clock that stands until it is moved."""
+
+    def __init__(self) -> None:
+        self.us = 1_000_000_000
+
+    def __call__(self) -> int:
+        return self.us
+
+
+def with_hub(
+    work: Callable[[Hub, Now], Awaitable[None]], rules: MatchingRules | None = None
+) -> None:
+    async def run() -> None:
+        now = Now()
+        await work(Hub(rules or MatchingRules(), clock=now), now)
+
+    asyncio.run(run())
+
+
+def near(name: str, **fields: object) -> NearSubscription:
+    return NearSubscription(name, "taxi", **{"radius_m": 50.0, **fields})  # type: ignore[arg-type]
+
+
+def test_each_listener_is_told_of_its_own() -> None:
+    async def work(hub: Hub, now: Now) -> None:
+        ann, bob = Heard(hub), Heard(hub)
+        taxis = [hub.publish(Publication(f"taxi-{i}", "taxi")) for i in range(3)]
+        for name, listener, place in (("a", ann, 0), ("b", bob, 2), ("a2", ann, 2)):
+            hub.move_one(hub.subscribe(near(name), listener), LAT + place * NORTH_100_M, LON)
+        for i, taxi in enumerate(taxis):
+            hub.move_one(taxi, LAT + i * NORTH_100_M, LON)
+        assert ann.times == bob.times == 0  # nothing before the turn is over
+        await asyncio.sleep(0)
+        moved = (Happening.ENTER, Cause.MOVED)
+        assert ann.events == [(*moved, "a", "taxi-0"), (*moved, "a2", "taxi-2")]
+        assert bob.events == [(*moved, "b", "taxi-2")]
+        assert ann.times == bob.times == 1
+
+    with_hub(work)
+
+
+def test_a_turn_is_one_call_of_the_engine_and_many_rows_do_not_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def work(hub: Hub, now: Now) -> None:
+        batches: list[int] = []
+        move = hub.engine.move
+        monkeypatch.setattr(
+            hub.engine, "move", lambda refs, *rest: (batches.append(len(refs)), move(refs, *rest))
+        )
+        ref = hub.publish(Publication("taxi-1", "taxi"))
+        for _ in range(10):
+            hub.move_one(ref, LAT, LON)
+        await asyncio.sleep(0)
+        assert batches == [10]
+        count = hub_module.AT_ONCE_ROWS + 1
+        place = np.full(count, LAT)
+        hub.move(np.full(count, ref), place, place, np.full(count, now()), np.zeros(count))
+        assert batches == [10, count]
+        assert hub.engine.statistics()["updates"] == 10 + count
+
+    with_hub(work)
+
+
+def test_what_is_said_in_order_happens_in_order() -> None:
+    async def work(hub: Hub, now: Now) -> None:
+        ann = Heard(hub)
+        me = hub.subscribe(near("me", inside=True), ann)
+        hub.move_one(me, LAT, LON)
+        taxi = hub.publish(Publication("taxi-1", "taxi"))
+        hub.move_one(taxi, LAT, LON)
+        now.us += 1
+        hub.move_one(taxi, LAT + NORTH_100_M / 10, LON)
+        hub.withdraw(taxi)
+        hub.withdraw(12345)  # unknown: ignored
+        await asyncio.sleep(0)
+        assert ann.happenings() == [(what, "taxi-1") for what in ("ENTER", "INSIDE", "EXIT")]
+
+    with_hub(work)
+
+
+def test_a_slot_that_was_given_away_does_not_mix_up_listeners() -> None:
+    async def work(hub: Hub, now: Now) -> None:
+        ann, bob = Heard(hub), Heard(hub)
+        hub.move_one(hub.publish(Publication("taxi-1", "taxi")), LAT, LON)
+        mine = hub.subscribe(near("a"), ann)
+        hub.move_one(mine, LAT, LON)
+        hub.withdraw(mine)
+        hub.move_one(hub.subscribe(near("b"), bob), LAT, LON)  # may get the slot
+        await asyncio.sleep(0)
+        assert ann.happenings() == [("ENTER", "taxi-1"), ("EXIT", "taxi-1")]
+        assert bob.happenings() == [("ENTER", "taxi-1")]
+
+    with_hub(work)
+
+
+def test_who_left_is_told_nothing_and_its_subscriptions_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(hub_module, "WITHDRAWN_A_TURN", 3)
+
+    async def work(hub: Hub, now: Now) -> None:
+        ann, bob = Heard(hub), Heard(hub)
+        taxi = hub.publish(Publication("taxi-1", "taxi"))
+        for i in range(10):
+            hub.move_one(hub.subscribe(near(f"a-{i}"), ann), LAT, LON)
+        hub.move_one(hub.subscribe(near("b"), bob), LAT, LON)
+        hub.forget(ann)
+        hub.move_one(hub.subscribe(near("a-9"), bob), LAT, LON)  # taken over in between
+        hub.move_one(taxi, LAT, LON)
+        for _ in range(6):
+            await asyncio.sleep(0)
+        assert ann.events == []
+        assert sorted(event[2] for event in bob.events) == ["a-9", "b"]
+        assert hub.engine.statistics()["subscriptions"] == 2
+        hub.forget(ann)  # twice is once
+        # Its number is free again, and whoever gets it hears its own alone.
+        eve = Heard(hub)
+        hub.move_one(hub.subscribe(near("e"), eve), LAT, LON)
+        await asyncio.sleep(0)
+        assert [event[2] for event in eve.events] == ["e"]
+        assert hub.statistics().gauges["listeners"] == 2
+
+    with_hub(work)
+
+
+def test_a_broken_listener_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    async def work(hub: Hub, now: Now) -> None:
+        ann, deaf = Heard(hub), Deaf(hub)
+        for name, listener in (("d", deaf), ("a", ann)):
+            hub.move_one(hub.subscribe(near(name), listener), LAT, LON)
+        hub.move_one(hub.publish(Publication("taxi-1", "taxi")), LAT, LON)
+        await asyncio.sleep(0)
+        assert ann.happenings() == [("ENTER", "taxi-1")]
+        assert hub.statistics().counters["listeners_failed"] == 1
+
+    with_hub(work)
+    assert "this listener is broken" in caplog.text
+
+
+def test_time_passes() -> None:
+    async def work(hub: Hub, now: Now) -> None:
+        ann = Heard(hub)
+        hub.move_one(hub.subscribe(near("a", dwell_s=2.0, ttl_s=60.0), ann), LAT, LON)
+        hub.move_one(hub.publish(Publication("taxi-1", "taxi", ttl_s=5.0)), LAT, LON)
+        running = asyncio.create_task(hub.run())
+        for told in (1, 2, 3):
+            await until(lambda told=told: len(ann.events) >= told)
+            now.us += 3_000_000
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert [event[:2] for event in ann.events] == [
+            (Happening.ENTER, Cause.MOVED),
+            (Happening.DWELL, Cause.TIME),
+            (Happening.EXIT, Cause.EXPIRED),
+        ]
+
+    with_hub(work)
+
+
+def test_editions_tell_when_values_are_others() -> None:
+    async def work(hub: Hub, now: Now) -> None:
+        def edition(ref: int) -> int:
+            return int(hub.editions(np.array([ref]))[0])
+
+        ref = hub.publish(Publication("taxi-1", "taxi", {"seats": 4}))
+        first = edition(ref)
+        hub.publish(Publication("taxi-1", "taxi", {"seats": 4}))
+        assert edition(ref) == first
+        hub.publish(Publication("taxi-1", "taxi", {"seats": 3}))
+        assert edition(ref) != first
+        await asyncio.sleep(0)
+
+    with_hub(work)
+
+
+def test_asking_sees_what_was_said_before() -> None:
+    async def work(hub: Hub, now: Now) -> None:
+        for i in range(5):
+            ref = hub.publish(Publication(f"taxi-{i}", "taxi", {"seats": i}))
+            hub.move_one(ref, LAT + i * NORTH_100_M / 10, LON)
+        found = hub.near(near("ask", where="seats >= 1"), LAT, LON, 3)
+        assert [one.publication.id for one in found] == ["taxi-1", "taxi-2", "taxi-3"]
+        assert found[0].distance_m == pytest.approx(10, rel=0.01)
+        await asyncio.sleep(0)
+
+    with_hub(work)
+
+
+def test_the_rules_hold() -> None:
+    async def work(hub: Hub, now: Now) -> None:
+        with pytest.raises(MatchingError, match="no topic 'taxi' here"):
+            hub.subscribe(near("a"), Heard(hub))
+        with pytest.raises(MatchingError, match="no topic 'taxi' here"):
+            hub.publish(Publication("taxi-1", "taxi"))
+        await asyncio.sleep(0)
+
+    with_hub(work, MatchingRules(topics=frozenset({"bus"})))

@@ -89,6 +89,10 @@ class Talk:
     async def say(self, *ops: Any) -> Any:
         """Say something and return the answer, keeping events before it."""
         await self.websocket.send(json.dumps(ops[0] if len(ops) == 1 else ops))
+        return await self.hear_answer()
+
+    async def hear_answer(self) -> Any:
+        """The next answer."""
         async with asyncio.timeout(WAIT_S):
             while True:
                 heard = await self.websocket.recv()

@@ -85,12 +85,13 @@ def test_packets_are_filled_and_no_fuller(met: list[tuple[int, Publication]]) ->
     for wish, publication in met:
         described = pb.MovingPublication()
         publication_to_pb(publication, described)
-        row = ((f"wish-{wish}", 2**60), described, 2**32 - 1, 1, 1, 2**62, -1, -1, 1.0)
+        told = (2**32 - 1, 1, 1, 2**62, -1, -1, 1.0)
+        row = ((f"wish-{wish}", 2**60), described, told)
         if not writer.add(*row):
-            packets.append(writer.message)
+            packets.append(writer.finish())
             writer = MatchesWriter(1000)
             assert writer.add(*row)
-    packets.append(writer.message)
+    packets.append(writer.finish())
     assert sum(len(packet.number) for packet in packets) == len(met)
     for packet in packets:
         assert packet.ByteSize() <= 1000 or len(packet.number) == 1

@@ -23,7 +23,7 @@ from mercury.session import Session, SessionTable
 from mercury.wire import MAX_BODY_BYTES
 from mercury.wire import mercury_pb2 as pb
 from mercury.wire.declarations import Refusal
-from mercury.wire.matches import MatchesWriter
+from mercury.wire.matches import MatchesWriter, Told
 from mercury.wire.moving import EVENTS, Rows, rows_of, split_frame
 from mercury.wire.values import values_from_pb
 
@@ -38,9 +38,11 @@ _LONG_QUEUE = 32  # packets of a client that wait for an answer: it has no time 
 _DESCRIPTIONS = 65_536
 _MAX_DESCRIPTION_BYTES = MAX_BODY_BYTES // 2
 _INSIDE = np.uint8(Happening.INSIDE)
+_COLUMNS = ("happening", "cause", "time_us", "lat_e7", "lon_e7", "distance_m")
 _HAPPENINGS = (int(min(Happening)), int(max(Happening)))
 _CAUSES = (int(min(Cause)), int(max(Cause)))
 
+_Row = tuple[int, int, Told]  # row of the subscription, key of the publication
 _Parsed = TypeVar("_Parsed", pb.Descriptions, pb.RefusedDeclarations)
 
 
@@ -147,13 +149,22 @@ class Meetings:
             events, rows = events[~asked], rows[~asked]
         if not len(events):
             return
-        numbers = self._number(events["happening"] != _INSIDE, rows)
+        inside = events["happening"] == _INSIDE
+        numbers = self._number(~inside, rows)
         self._counters["matches"] += len(events)
         slots = self._entities.slot[rows]
-        order = np.argsort(slots, kind="stable")
-        starts = np.flatnonzero(np.diff(slots[order], prepend=-1))
-        for part in np.split(order, starts[1:]):
-            self._tell_client(int(slots[part[0]]), events[part], rows[part], numbers[part])
+        # What matters to anybody goes before what is still inside; each client's in order.
+        order = np.lexsort((slots, inside))
+        slots, inside = slots[order], inside[order]
+        columns = (events[name][order].tolist() for name in _COLUMNS)
+        told: list[Told] = list(zip(numbers[order].tolist(), *columns, strict=True))
+        keys = events["publication"][order].tolist()
+        table = list(zip(rows[order].tolist(), keys, told, strict=True))
+        starts = np.flatnonzero(np.diff(slots * 2 + inside, prepend=-1)).tolist()
+        for start, end in zip(starts, [*starts[1:], len(table)], strict=True):
+            session = self._table.at(int(slots[start]))
+            if session is not None:
+                self._tell_client(session, table[start:end], matters=not inside[start])
 
     def _number(self, matters: NDArray[np.bool_], rows: NDArray[np.int64]) -> NDArray[np.uint32]:
         """The number of each event in what its subscription is told."""
@@ -169,46 +180,22 @@ class Meetings:
         self._entities.told[ranked[ends]] = numbers[order[ends]]
         return numbers
 
-    def _tell_client(
-        self, slot: int, events: Rows, rows: NDArray[np.int64], numbers: NDArray[np.uint32]
-    ) -> None:
-        session = self._table.at(slot)
-        if session is None:
-            return
-        inside = events["happening"] == _INSIDE
-        matters = ~inside
-        if matters.any():
-            for matches in self._packed(events[matters], rows[matters], numbers[matters]):
-                self._post(session, matches, TOLD_PRIORITY, surely=True)
-        if not inside.any():
-            return
-        waiting = self._deliveries.outgoing.peers.waiting[self._table.peer[slot]]
-        if waiting > _LONG_QUEUE:
-            self._dropped["shed-inside"] += int(inside.sum())
-            return
-        for matches in self._packed(events[inside], rows[inside], numbers[inside]):
-            self._post(session, matches, INSIDE_PRIORITY, surely=False)
-
-    def _packed(
-        self, events: Rows, rows: NDArray[np.int64], numbers: NDArray[np.uint32]
-    ) -> Iterable[pb.Matches]:
+    def _tell_client(self, session: Session, table: list[_Row], *, matters: bool) -> None:
+        if not matters:
+            peer = self._table.peer[session.slot]
+            if self._deliveries.outgoing.peers.waiting[peer] > _LONG_QUEUE:
+                self._dropped["shed-inside"] += len(table)
+                return
+        priority = TOLD_PRIORITY if matters else INSIDE_PRIORITY
         writer = MatchesWriter(_PACKET_BYTES)
-        columns = ("publication", "happening", "cause", "time_us", "lat_e7", "lon_e7", "distance_m")
-        table = zip(
-            rows.tolist(),
-            numbers.tolist(),
-            *(events[name].tolist() for name in columns),
-            strict=True,
-        )
-        for row, number, key, *what in table:
+        for row, key, told in table:
             entity = self._entities.at(row)
             wish, publication = (entity.id, entity.life), self._known[key]
-            if not writer.add(wish, publication, number, *what):
-                yield writer.message
+            if not writer.add(wish, publication, told):
+                self._post(session, writer.finish(), priority, surely=matters)
                 writer = MatchesWriter(_PACKET_BYTES)
-                writer.add(wish, publication, number, *what)
-        if len(writer):
-            yield writer.message
+                writer.add(wish, publication, told)
+        self._post(session, writer.finish(), priority, surely=matters)
 
     def _post(self, session: Session, matches: pb.Matches, priority: int, *, surely: bool) -> None:
         time_us = now_us()

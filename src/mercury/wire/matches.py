@@ -17,36 +17,27 @@ from mercury.wire.values import values_from_pb, values_to_pb
 _E7 = 1e7
 _ROW_BYTES = 40  # at most, but for the first mention of a publication and a subscription
 
+# Number, happening, cause, time, latitude and longitude in 1e-7 degrees, distance in metres.
+Told = tuple[int, int, int, int, int, int, float]
+
 
 class MatchesWriter:
     """Puts matches of one client into one payload, while there is room for more."""
 
     def __init__(self, limit_bytes: int) -> None:
-        self.message = pb.Matches()
+        self._message = pb.Matches()
         self._left = limit_bytes
         self._subscriptions: dict[str, int] = {}
         self._publications: dict[str, int] = {}
-
-    def __len__(self) -> int:
-        return len(self.message.number)
+        self._rows: list[tuple[int, int, int, int, int, int, int, int, float]] = []
 
     def add(
-        self,
-        subscription: tuple[str, int],
-        publication: pb.MovingPublication,
-        number: int,
-        happening: int,
-        cause: int,
-        time_us: int,
-        lat_e7: int,
-        lon_e7: int,
-        distance_m: float,
+        self, subscription: tuple[str, int], publication: pb.MovingPublication, told: Told
     ) -> bool:
         """Take a match of a subscription, by id and life; False if it must go into another.
 
         The first always has room: what is too large for a packet is found out when it is packed.
         """
-        message = self.message
         id, life = subscription
         wish = self._subscriptions.get(id)
         one = self._publications.get(publication.id)
@@ -55,25 +46,34 @@ class MatchesWriter:
             size += len(id) * 4 + 20
         if one is None:
             size += publication.ByteSize() + 5
-        if size > self._left and len(self):
+        if size > self._left and self._rows:
             return False
         self._left -= size
         if wish is None:
             wish = self._subscriptions[id] = len(self._subscriptions)
-            message.subscriptions.add(id=id, life=life)
+            self._message.subscriptions.add(id=id, life=life)
         if one is None:
             one = self._publications[publication.id] = len(self._publications)
-            message.publications.add().CopyFrom(publication)
-        message.subscription.append(wish)
-        message.publication.append(one)
-        message.number.append(number)
-        message.happening.append(happening)
-        message.cause.append(cause)
-        message.time_us.append(time_us)
-        message.lat_e7.append(lat_e7)
-        message.lon_e7.append(lon_e7)
-        message.distance_m.append(distance_m)
+            self._message.publications.append(publication)
+        self._rows.append((wish, one, *told))
         return True
+
+    def finish(self) -> pb.Matches:
+        """The payload; asked for once, when there is a match."""
+        message = self._message
+        wish, one, number, happening, cause, time_us, lat_e7, lon_e7, distance_m = zip(
+            *self._rows, strict=True
+        )
+        message.subscription.extend(wish)
+        message.publication.extend(one)
+        message.number.extend(number)
+        message.happening.extend(happening)
+        message.cause.extend(cause)
+        message.time_us.extend(time_us)
+        message.lat_e7.extend(lat_e7)
+        message.lon_e7.extend(lon_e7)
+        message.distance_m.extend(distance_m)
+        return message
 
 
 def matches_to_pb(matches: Matches, target: pb.Matches) -> None:

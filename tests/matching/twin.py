@@ -14,6 +14,7 @@ from mercury.model.filter import compile_filter
 from mercury.model.moving import Cause, Happening, NearSubscription, Publication
 
 EARTH_M = 6_371_008.7714
+CLOSE_M = 0.0005
 
 
 class Told(NamedTuple):
@@ -50,6 +51,7 @@ class Twin:
         self.pairs: dict[tuple[str, str], Pair] = {}
         self.told: list[Told] = []
         self.dropped: Counter[str] = Counter()
+        self.close_calls = 0  # on a border, where rounding decides
 
     def publish(self, publication: Publication, time_us: int) -> None:
         self._put(self.publications, publication, time_us)
@@ -68,10 +70,12 @@ class Twin:
         elif time_us < thing.time_us:
             self.dropped["late"] += 1
         else:
-            thing.place, thing.time_us = (lat, lon), time_us
-            thing.accuracy_m = accuracy_m if 0.0 < accuracy_m < math.inf else 0.0
+            thing.time_us = time_us
             thing.expires_us = time_us + self._ttl_us(thing.what)
-            self._judge(side, name, time_us, Cause.MOVED)
+            if isinstance(thing.what, Publication) or thing.what.polygon is None:
+                thing.place = (lat, lon)
+                thing.accuracy_m = accuracy_m if 0.0 < accuracy_m < math.inf else 0.0
+                self._judge(side, name, time_us, Cause.MOVED)  # a polygon is only kept alive
 
     def withdraw(self, side: str, name: str, time_us: int, cause: Cause = Cause.WITHDRAWN) -> None:
         if self._side(side).get(name) is None:
@@ -165,6 +169,9 @@ class Twin:
         hysteresis_m = self.rules.hysteresis_m if wish.hysteresis_m is None else wish.hysteresis_m
         doubt_m = math.hypot(pub.accuracy_m, sub.accuracy_m if wish.polygon is None else 0.0)
         slack_m = max(hysteresis_m, min(doubt_m, size_m))
+        if min(abs(distance_m - reach_m), abs(distance_m - reach_m - slack_m)) < CLOSE_M:
+            # Inside a polygon is as good as 0, on either side of its border is counted there.
+            self.close_calls += wish.polygon is None or distance_m > 0.0
         return distance_m <= reach_m, distance_m <= reach_m + slack_m
 
     def _distance_m(self, couple: tuple[str, str]) -> float:
@@ -175,14 +182,14 @@ class Twin:
             return math.inf
         if sub.what.polygon is None:
             return math.inf if sub.place is None else float(haversine_m(*sub.place, *pub.place))
-        if PreparedPolygon(sub.what.polygon).contains_point(*pub.place):
-            return 0.0
         rings = (sub.what.polygon.exterior, *sub.what.polygon.holes)
-        return min(
+        border_m = min(
             _to_edge_m(pub.place, (ring[i - 1].lat, ring[i - 1].lon), (ring[i].lat, ring[i].lon))
             for ring in rings
             for i in range(len(ring))
         )
+        self.close_calls += border_m < CLOSE_M
+        return 0.0 if PreparedPolygon(sub.what.polygon).contains_point(*pub.place) else border_m
 
     @staticmethod
     def _size_m(wish: NearSubscription) -> float:

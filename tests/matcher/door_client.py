@@ -149,6 +149,30 @@ class Talk:
         return isinstance(said, list) or bool(said.keys() & {"ok", "error"})
 
 
+class Paper:
+    """A wire that ends on paper."""
+
+    def __init__(self) -> None:
+        self.texts: list[Any] = []
+        self.frames: list[bytes] = []
+        self.is_held = False
+
+    def send_text(self, text: str) -> None:
+        self.texts.append(json.loads(text))
+
+    def send_binary(self, data: bytes) -> None:
+        self.frames.append(data)
+
+    def waiting_bytes(self) -> int:
+        return 0
+
+    def hold(self, held: bool) -> None:
+        self.is_held = held
+
+    def close(self, code: int, reason: str) -> None:
+        raise AssertionError(f"closed with {code}: {reason}")
+
+
 def moves(*rows: tuple[float, ...]) -> NDArray[np.void]:
     table = np.zeros(len(rows), MOVE_ROW)
     for row, (handle, lat, lon, *time_us) in zip(table, rows, strict=True):

@@ -8,6 +8,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as some
+from matcher.door_client import Paper
 
 from mercury.config.door import DoorSettings
 from mercury.matcher.hub import Hub
@@ -39,29 +40,6 @@ OP = some.builds(
     OPS,
     some.dictionaries(some.sampled_from(FIELDS), VALUES, max_size=8),
 )
-
-
-class Paper:
-    """A wire that ends on paper."""
-
-    def __init__(self) -> None:
-        self.texts: list[Any] = []
-        self.frames: list[bytes] = []
-
-    def send_text(self, text: str) -> None:
-        self.texts.append(json.loads(text))
-
-    def send_binary(self, data: bytes) -> None:
-        self.frames.append(data)
-
-    def waiting_bytes(self) -> int:
-        return 0
-
-    def hold(self, held: bool) -> None:
-        pass
-
-    def close(self, code: int, reason: str) -> None:
-        raise AssertionError(f"closed with {code}: {reason}")
 
 
 async def _talk(frames: list[str | bytes]) -> list[Any]:

@@ -13,9 +13,16 @@ from matching.bus_twin import bus_twin
 import mercury
 from mercury.matching.rules import MatchingRules
 from mercury.model.area import Position
-from mercury.model.errors import FilterError, MatchingError, RequestError
+from mercury.model.errors import (
+    FilterError,
+    MatchingError,
+    MessageError,
+    NotConnectedError,
+    RequestError,
+)
+from mercury.model.meeting import Declaration
 from mercury.model.message import Attributes, Kind
-from mercury.model.moving import Cause, Happening, Match
+from mercury.model.moving import Cause, Happening, Match, Publication
 from mercury.session import SessionSettings
 
 QUICK = SessionSettings(report_interval_s=0.05, missed_reports=40)
@@ -241,6 +248,46 @@ async def test_who_closes_is_gone_for_the_others() -> None:
             await until(lambda: len(heard) == 2)
             assert (heard[1].happening, heard[1].cause) == (Happening.EXIT, Cause.WITHDRAWN)
         await until(lambda: not matcher.twin.subscriptions)
+
+
+@in_loop
+async def test_who_changes_adapters_is_there_in_the_end() -> None:
+    brief = SessionSettings(report_interval_s=0.15, missed_reports=3)
+    async with live() as world, bus_twin(world.bus) as matcher:
+        here, there = await world.adapter(session=brief), await world.adapter(session=brief, id="b")
+        async with connect(there, "me") as me:
+            heard: list[Match] = []
+            stream = me.near("taxi", radius_m=500.0, handler=heard.append)
+            hand = Hand(here, "cab")  # falls silent: it has come to the other adapter
+            await hand.init(NEAR)
+            said = Declaration(Publication("taxi", "taxi"))
+            hand.say(Kind.REQUEST, said, topic="moving.declare")
+            await until(lambda: heard)
+            async with connect(there, "cab", NEAR) as cab:
+                await cab.publish("taxi", {}, moving=True)
+                # The first adapter withdraws what it thinks is gone.
+                await until(lambda: len(heard) >= 2)
+                await until(lambda: len(heard) >= 3)
+                assert [match.happening for match in heard] == [
+                    Happening.ENTER, Happening.EXIT, Happening.ENTER,
+                ]  # fmt: skip
+                assert len(stream.inside) == len(matcher.twin.pairs) == 1
+            hand.close()
+
+
+@in_loop
+async def test_what_does_not_go_together_is_said() -> None:
+    async with live() as world:
+        adapter = await world.adapter()
+        async with connect(adapter, "me") as me:
+            with pytest.raises(MessageError, match="has no position"):
+                await me.publish("taxi", {}, moving=True, position=HERE)
+            with pytest.raises(MessageError, match="say moving=True"):
+                await me.publish("taxi", {}, ttl_s=5.0)
+        stream = connect(adapter, "you").near("taxi", radius_m=500.0)
+        stream.close()
+        with pytest.raises(NotConnectedError, match="given up"):
+            await stream.declared(1.0)
 
 
 @in_loop

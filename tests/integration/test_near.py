@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 import pytest
 from live import HERE, NEAR, connect, in_loop, live, until
 
+from mercury.matcher import warm_up
 from mercury.model import topics
 from mercury.model.area import Position
 from mercury.model.errors import MatchingError
@@ -19,6 +20,12 @@ from mercury.wire.moving import Happened, read_frame
 
 QUICK = SessionSettings(report_interval_s=0.1, missed_reports=100)
 LINK = "loss=0.2,delay=5ms,duplicate=0.05,reorder=0.05"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _machine_code() -> None:
+    """The first test of a fresh checkout would wait half a minute for it, in vain."""
+    warm_up()
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["alone", "shared"])

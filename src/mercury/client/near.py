@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mercury.client.pairs import Pairs
-from mercury.model.errors import MercuryError
+from mercury.model.errors import MercuryError, NotConnectedError
 from mercury.model.meeting import NumberedMatch
 from mercury.model.message import Values
 from mercury.model.moving import Happening, Match, NearSubscription, Publication
@@ -76,7 +76,8 @@ class MatchStream(Declared):
         self._call = call
         self._queue: deque[Match] = deque()
         self._changed = asyncio.Event()
-        self._declared = asyncio.Event()
+        self._answered = asyncio.Event()  # or given up
+        self._is_confirmed = False
         self._closed = False
 
     @property
@@ -87,9 +88,11 @@ class MatchStream(Declared):
     async def declared(self, timeout_s: float | None = None) -> None:
         """Wait until the adapter has it; raises why it does not hold, or TimeoutError."""
         async with asyncio.timeout(timeout_s):
-            await self._declared.wait()
+            await self._answered.wait()
         if self.refusal is not None:
             raise self.refusal
+        if not self._is_confirmed:
+            raise NotConnectedError(f"{self.what.id!r} was given up before the adapter had it")
 
     async def cancel(self) -> None:
         """Want no more of it."""
@@ -126,17 +129,19 @@ class MatchStream(Declared):
 
     def confirm(self) -> None:
         """The adapter has it."""
-        self._declared.set()
+        self._is_confirmed = True
+        self._answered.set()
 
     def refuse(self, error: MercuryError) -> None:
         super().refuse(error)
-        self._declared.set()
+        self._answered.set()
         self._changed.set()
 
     def close(self) -> None:
         """End the iteration once the rest is taken."""
         self._closed = True
         self._changed.set()
+        self._answered.set()
 
     def _put(self, match: Match) -> None:
         if len(self._queue) >= _LIMIT:

@@ -23,6 +23,7 @@ from mercury.config.mediator import PolicyName as Policy
 from mercury.mediator import NAMES
 from mercury.model.area import Area, Circle, Polygon, Position
 from mercury.model.delivery import DeliveryState
+from mercury.model.errors import MessageError
 from mercury.model.message import (
     Address,
     Attributes,
@@ -103,6 +104,11 @@ class Verbs(ABC):
         With `moving`, say what this client is: others who are near hear of it while it moves, until
         it is withdrawn or the client is gone. Raises MatchingError when that is refused.
         """
+        is_tied = position is not None or expires_in_s is not None or policy != "fire-and-forget"
+        if moving and is_tied:
+            raise MessageError("what moves has no position, expiry or policy of its own")
+        if not moving and (radius_m or ttl_s is not None or name is not None):
+            raise MessageError("radius_m, ttl_s and name are for what moves: say moving=True")
         if moving:
             return await self.moving.publish(
                 topic, values, radius_m=radius_m, ttl_s=ttl_s, name=name

@@ -41,6 +41,8 @@ from mercury.wire.moving import (
     read_frame,
     rows,
 )
+from mercury.wire.origins import Origin, origin_header
+from mercury.wire.records import Headers
 
 TRIANGLE = Polygon((Position(40.0, -112.0), Position(41.0, -112.0), Position(40.5, -111.0)))
 ME = entity_key("subscription", "me/taxi")
@@ -290,6 +292,7 @@ def meet(
     *,
     describe: bool = True,
     subscription: object = ME,
+    headers: Headers = (),
 ) -> None:
     """A matcher tells of publications by number."""
     met = list(happenings)
@@ -312,7 +315,7 @@ def meet(
             cause=int(Cause.MOVED),
         )
     )
-    world.bus.append(topics.MEETINGS, frame.to_bytes(), b"00")
+    world.bus.append(topics.MEETINGS, frame.to_bytes(), b"00", headers)
     world.bus.flush_now()
 
 
@@ -387,6 +390,22 @@ async def test_what_matters_is_repeated_and_what_does_not_is_not() -> None:
         await until(lambda: not adapter.deliveries.outgoing.waiting)
         await asyncio.sleep(0.15)
         assert deliveries.poll() == []  # matches are not in the ledger
+        hand.close()
+
+
+@in_loop
+async def test_what_a_matcher_says_again_is_not_told_again() -> None:
+    async with live() as world:
+        adapter = await world.adapter()
+        hand = await subscriber(adapter)
+        for offset, what in ((4, Happening.ENTER), (5, Happening.EXIT)) * 2:
+            headers = (origin_header(Origin(3, 0, offset)),)
+            meet(world, [(what, 1)], headers=headers)
+        meet(world, [(Happening.ENTER, 2)], headers=(origin_header(Origin(3, 0, 6)),))
+        await until(lambda: len(matches_of(hand)) >= 3)
+        told = [(number, match.happening) for number, match in matches_of(hand)][:3]
+        assert told == [(1, Happening.ENTER), (2, Happening.EXIT), (3, Happening.ENTER)]
+        assert adapter.dropped["bus-repeated"] == 2
         hand.close()
 
 

@@ -25,6 +25,7 @@ from mercury.wire import mercury_pb2 as pb
 from mercury.wire.declarations import Refusal
 from mercury.wire.matches import MatchesWriter, Told
 from mercury.wire.moving import EVENTS, Rows, rows_of, split_frame
+from mercury.wire.origins import SeenOrigins
 from mercury.wire.values import values_from_pb
 
 TOPIC = "near"  # what matches are called among messages
@@ -73,10 +74,15 @@ class Meetings:
         self._dropped = dropped
         # What publications are that our clients have met, by key; those met last at the end.
         self._known: OrderedDict[int, pb.MovingPublication] = OrderedDict()
+        self._seen = SeenOrigins()
 
     def take(self, records: Iterable[Record]) -> None:
         """Tell what is in these records; what is damaged is counted."""
         for record in records:
+            # A matcher that took over from another says again what that one had said.
+            if not self._seen.is_new(record.headers, record.key):
+                self._dropped["bus-repeated"] += 1
+                continue
             try:
                 self._take(record.value)
             except PacketError as error:

@@ -390,7 +390,8 @@ class Adapter(Service):
             self._send(session, envelope.kind, envelope.priority, body, envelope.expires_us)
             return
         until_us = envelope.expires_us or now_us() + HOLDS_US
-        self.deliveries.post(envelope, body, until_us, np.array([session.slot], np.intp))
+        slots = np.array([session.slot], np.intp)
+        self.deliveries.post(envelope, body, until_us, slots, final=True)
 
     def _send(
         self, session: Session, kind: int, priority: int, body: bytes, expires_us: int

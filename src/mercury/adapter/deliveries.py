@@ -118,9 +118,15 @@ class Deliveries:
     # To the clients
 
     def post(
-        self, envelope: pb.Envelope, body: bytes, until_us: int, slots: NDArray[np.intp]
+        self,
+        envelope: pb.Envelope,
+        body: bytes,
+        until_us: int,
+        slots: NDArray[np.intp],
+        *,
+        final: bool = False,
     ) -> None:
-        """Take a message for these clients; `ship` sends it."""
+        """Take a message for these clients, and nobody else if `final`; `ship` sends it."""
         kind = Kind(envelope.kind).name.lower()
         topic = envelope.topic or envelope.event.kind
         _, policy = self._policies.of(kind, topic, envelope.policy)
@@ -135,6 +141,7 @@ class Deliveries:
             priority=envelope.priority,
             expires=(until_us - self._epoch_us) / 1e6,
             ordered=envelope.ordered,
+            final=final,
         )
 
     def address(self, id: bytes, slots: NDArray[np.intp]) -> int:

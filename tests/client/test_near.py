@@ -11,6 +11,7 @@ from live import FAR, HERE, NEAR, Hand, connect, in_loop, live, until
 from matching.bus_twin import bus_twin
 
 import mercury
+from mercury.client import moving as client_moving
 from mercury.matching.rules import MatchingRules
 from mercury.model.area import Position
 from mercury.model.errors import (
@@ -20,7 +21,7 @@ from mercury.model.errors import (
     NotConnectedError,
     RequestError,
 )
-from mercury.model.meeting import Declaration
+from mercury.model.meeting import Declaration, Matches, NumberedMatch
 from mercury.model.message import Attributes, Kind
 from mercury.model.moving import Cause, Happening, Match, Publication
 from mercury.session import SessionSettings
@@ -233,6 +234,60 @@ async def test_declarations_survive_an_adapter_and_a_matcher() -> None:
             await until(lambda: len(heard) == 2)
             assert heard[1].happening is Happening.EXIT
             assert stream.pairs.life >= life
+
+
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in (("_CHECK_S", 0.05), ("SETTLE_S", 0.5), ("GAP_S", 0.3)):
+        monkeypatch.setattr(client_moving, name, seconds)
+
+
+def test_what_is_gone_when_the_session_is_back_went_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    hurry(monkeypatch)
+    in_loop(_gone_meanwhile)()
+
+
+async def _gone_meanwhile() -> None:
+    async with live() as world, bus_twin(world.bus) as matcher:
+        adapter = await world.adapter(session=QUICK)
+        async with connect(adapter, "me") as me:
+            heard: list[Match] = []
+            me.near("taxi", radius_m=500.0, handler=heard.append)
+            async with connect(adapter, "cab") as cab:
+                await cab.publish("taxi", {}, moving=True)
+                await until(lambda: heard)
+                port = adapter.port
+                await world.stop(adapter)
+            matcher.forget_everything()
+            await world.adapter(session=QUICK, port=port)
+            await until(lambda: len(heard) == 2)
+            assert heard[1] == heard[0]._replace(
+                happening=Happening.EXIT, cause=Cause.EXPIRED, time_us=heard[1].time_us
+            )
+
+
+def test_who_has_lost_something_for_good_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    hurry(monkeypatch)
+    in_loop(_lost_for_good)()
+
+
+async def _lost_for_good() -> None:
+    async with live() as world, bus_twin(world.bus):
+        adapter = await world.adapter(session=QUICK)
+        async with connect(adapter, "cab") as cab, connect(adapter, "me") as me:
+            await cab.publish("taxi", {}, moving=True)
+            heard: list[Match] = []
+            stream = me.near("taxi", radius_m=500.0, handler=heard.append)
+            await until(lambda: heard)
+            life = stream.pairs.life
+            lost = NumberedMatch(life, 3, heard[0]._replace(publication="another/taxi"))
+            me.moving.take(Matches((lost,)))  # the second never comes
+            assert stream.pairs.has_gap
+            await until(lambda: stream.pairs.life > life)
+            assert not stream.pairs.has_gap
+            assert me.dropped["matches-lost"] == 1
+            cab.move(FAR.lat, FAR.lon, report=True)
+            await until(lambda: len(heard) == 2)
+            assert [match.happening for match in heard] == [Happening.ENTER, Happening.EXIT]
 
 
 @in_loop

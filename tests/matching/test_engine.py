@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from matching.twin import Told, Twin
 
 from mercury.matching import Engine, MatchingRules
 from mercury.model.area import Polygon, Position
 from mercury.model.moving import NearSubscription, Publication
-from matching.twin import Told, Twin
 
 # Middles of worlds: an ordinary place, the corner of four cells, the antimeridian, near both poles.
-MIDDLES = [(48.1, 11.5), (0.0, 0.0), (-17.0, 180.0), (89.99, 20.0), (-89.95, -100.0), (60.0, -180.0)]
+MIDDLES = [(48.1, 11.5), (0.0, 0.0), (-17.0, 180.0), (89.99, 20.0), (-89.95, -100.0), (60, -180)]
+SIDES = ["publication", "subscription"]
 TOPICS = ["taxi", "taxi", "taxi", "bus"]
 FILTERS = ["", "", "seats >= 2", 'brand == "A" or not seats exists', "seats > 1 and seats < 4"]
 NAMES = ["a", "b", "c"]
@@ -90,7 +91,7 @@ def stories(draw: st.DrawFn) -> tuple[MatchingRules, list[tuple[Any, ...]]]:
         where=st.sampled_from(FILTERS),
         inside=st.booleans(),
     )
-    sides = st.sampled_from(["publication", "subscription"])
+    sides = st.sampled_from(SIDES)
     wish = st.one_of(circle, polygon) if abs(middle[0]) < 80.0 else circle
     accuracy = st.sampled_from([0.0, 0.0, 30.0, 2000.0])
     pause = st.sampled_from([0, 1, 400_000, 2_500_000, -300_000])
@@ -109,7 +110,7 @@ def stories(draw: st.DrawFn) -> tuple[MatchingRules, list[tuple[Any, ...]]]:
     for name in NAMES:
         story.append(("publish", replace(draw(publication), id=name)))
         story.append(("subscribe", replace(draw(wish), id=name)))
-        story += [("move", side, name, draw(place), 0.0) for side in ("publication", "subscription")]
+        story += [("move", side, name, draw(place), 0.0) for side in SIDES]
     return rules, story + draw(st.lists(step, min_size=5, max_size=60))
 
 
@@ -127,9 +128,7 @@ def play(rules: MatchingRules, story: list[tuple[Any, ...]]) -> tuple[Engine, Tw
                 twin.subscribe(wish, time_us)
             case ("move", side, name, (lat, lon), accuracy_m):
                 reference = engine.find(side, name)
-                engine.move(
-                    -1 if reference is None else reference, lat, lon, time_us, accuracy_m
-                )
+                engine.move(-1 if reference is None else reference, lat, lon, time_us, accuracy_m)
                 twin.move(side, name, lat, lon, time_us, accuracy_m)
             case ("withdraw", side, name):
                 reference = engine.find(side, name)
@@ -188,7 +187,7 @@ def test_engine_and_twin_agree(story: tuple[MatchingRules, list[tuple[Any, ...]]
 @pytest.mark.parametrize("middle", MIDDLES)
 @pytest.mark.parametrize("overlap", [False, True])
 def test_a_busy_world(middle: tuple[float, float], overlap: bool) -> None:
-    """Many of them, for long, in small steps: borders are crossed, and crossed back, all the time."""
+    """Many, for long, in small steps: borders are crossed, and crossed back, all the time."""
     dice = random.Random(f"{middle} {overlap}")
     rules = MatchingRules(overlap=overlap, hysteresis_m=15.0, ttl_s=8.0)
     wide_deg = 0.006
@@ -197,7 +196,7 @@ def test_a_busy_world(middle: tuple[float, float], overlap: bool) -> None:
     names = [str(number) for number in range(14)]
     spots = {
         (side, name): [dice.uniform(-wide_deg, wide_deg) for _ in range(2)]
-        for side in ("publication", "subscription")
+        for side in SIDES
         for name in names
     }
     story: list[tuple[Any, ...]] = []
@@ -206,15 +205,14 @@ def test_a_busy_world(middle: tuple[float, float], overlap: bool) -> None:
         side, name = dice.choice(list(spots))
         if roll < 0.05:
             values = dice.choice([{}, {"seats": dice.randrange(5), "brand": "A"}])
-            story.append(
-                ("publish", Publication(name, dice.choice(TOPICS), values, dice.choice([0.0, 40.0])))
-            )
+            scope_m = dice.choice([0.0, 40.0])
+            story.append(("publish", Publication(name, dice.choice(TOPICS), values, scope_m)))
         elif roll < 0.11:
             polygon = abs(middle[0]) < 80.0 and dice.random() < 0.4
             corners = [
                 Position(
                     middle[0] + 0.8 * wide_deg * dice.uniform(0.2, 1.0) * math.sin(angle),
-                    turned(middle[1] + wide_deg * dice.uniform(0.2, 1.0) * math.cos(angle) / squeeze),
+                    turned(middle[1] + wide_deg * dice.random() * math.cos(angle) / squeeze),
                 )
                 for angle in (0.1, 1.3, 2.4, 3.5, 5.0)
             ]

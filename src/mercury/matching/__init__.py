@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mercury.matching.engine import Engine
+from mercury.matching.engine import Engine, Found
 from mercury.matching.events import Events
 from mercury.matching.rules import MatchingRules
 
-__all__ = ["Engine", "Events", "MatchingRules"]
+__all__ = ["Engine", "Events", "Found", "MatchingRules"]

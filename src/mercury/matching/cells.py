@@ -78,13 +78,42 @@ def sine_and_cosine(degrees: float) -> tuple[float, float]:
     angle = (degrees - 90.0 * quarter) * (math.pi / 180.0)  # within an eighth of a turn
     s = angle * angle
     sine = angle * (
-        1.0 + s * (-1 / 6 + s * (1 / 120 + s * (-1 / 5040 + s * (1 / 362880 + s * (
-            -1 / 39916800 + s * (1 / 6227020800 - s / 1307674368000)
-        )))))
+        1.0
+        + s
+        * (
+            -1 / 6
+            + s
+            * (
+                1 / 120
+                + s
+                * (
+                    -1 / 5040
+                    + s
+                    * (1 / 362880 + s * (-1 / 39916800 + s * (1 / 6227020800 - s / 1307674368000)))
+                )
+            )
+        )
     )
-    cosine = 1.0 + s * (-1 / 2 + s * (1 / 24 + s * (-1 / 720 + s * (1 / 40320 + s * (
-        -1 / 3628800 + s * (1 / 479001600 + s * (-1 / 87178291200 + s / 20922789888000))
-    )))))
+    cosine = 1.0 + s * (
+        -1 / 2
+        + s
+        * (
+            1 / 24
+            + s
+            * (
+                -1 / 720
+                + s
+                * (
+                    1 / 40320
+                    + s
+                    * (
+                        -1 / 3628800
+                        + s * (1 / 479001600 + s * (-1 / 87178291200 + s / 20922789888000))
+                    )
+                )
+            )
+        )
+    )
     turns = quarter - 4.0 * math.floor(quarter * 0.25)  # 0, 1, 2 or 3 quarters
     odd = turns == 1.0 or turns == 3.0
     first = cosine if odd else sine

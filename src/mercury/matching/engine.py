@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mercury.matching import cell_sizes
 from mercury.matching import layout as at
 from mercury.matching.cells import MAX_TOPICS, on_sphere
 from mercury.matching.contents import Contents
 from mercury.matching.events import Events
 from mercury.matching.outline import Outline
 from mercury.matching.rules import MatchingRules
+from mercury.matching.snapshot import pack, thing_from_json, thing_to_json, unpack
 from mercury.matching.store import Store
+from mercury.model.area import Polygon
 from mercury.model.errors import MatchingError
 from mercury.model.moving import Cause, NearSubscription, Publication, Side
 
 _SLOT = (1 << 32) - 1
 _NEVER_US = 1 << 62
+_ASKED_ONCE = "\0"  # the name of a subscription that is gone at once
+
+
+class Found(NamedTuple):
+    """A publication that somebody asked for."""
+
+    publication: Publication
+    reference: int
+    lat: float
+    lon: float
+    distance_m: float
+    time_us: int  # of its last position
 
 
 class Engine:
@@ -48,6 +64,8 @@ class Engine:
 
     def publish(self, publication: Publication, time_us: int) -> int:
         """Put a publication, or change it; returns its reference."""
+        if (known := self._said_again("publication", publication, time_us)) is not None:
+            return known
         self.rules.check(publication.topic, publication.radius_m, publication=True)
         radius_m = publication.radius_m if self.rules.overlap else 0.0
         slot = self._slot_for("publication", publication, at.PUBLICATION, time_us)
@@ -62,6 +80,8 @@ class Engine:
 
     def subscribe(self, subscription: NearSubscription, time_us: int) -> int:
         """Put a subscription, or change it; returns its reference."""
+        if (known := self._said_again("subscription", subscription, time_us)) is not None:
+            return known
         outline = None if subscription.polygon is None else Outline.of(subscription.polygon)
         radius_m = outline.radius_m if outline else subscription.radius_m
         assert radius_m is not None
@@ -139,9 +159,7 @@ class Engine:
         """Let an entity go; its pairs part, silently if somebody else goes on with them."""
         slot = reference & _SLOT
         if slot in self._things and self._reference(slot) == reference:
-            self._remove(
-                np.array([slot]), np.array([time_us]), Cause.WITHDRAWN, silently=silently
-            )
+            self._remove(np.array([slot]), np.array([time_us]), Cause.WITHDRAWN, silently=silently)
 
     def tick(self, time_us: int) -> None:
         """Let time pass: pairs last, entities that were not heard of for too long go."""
@@ -152,6 +170,7 @@ class Engine:
         late = np.flatnonzero((kinds != at.FREE) & (expires <= time_us))
         if len(late):
             self._remove(late, expires[late], Cause.EXPIRED)
+        cell_sizes.fit(self.store, self._used)
 
     def take(self) -> Events:
         """Everything that happened since the last time, in order."""
@@ -160,6 +179,91 @@ class Engine:
         self._events = []
         self._told += len(events)
         return events
+
+    def near(
+        self,
+        topic: str,
+        *,
+        lat: float | None = None,
+        lon: float | None = None,
+        radius_m: float | None = None,
+        polygon: Polygon | None = None,
+        where: str = "",
+        limit: int = 100,
+    ) -> list[Found]:
+        """Which publications a subscription would match now, the nearest first."""
+        self._events.append(self.store.take_events())
+        wish = NearSubscription(_ASKED_ONCE, topic, radius_m, polygon, where, ttl_s=1.0)
+        reference = self.subscribe(wish, 0)
+        if polygon is None:
+            self.move(reference, np.nan if lat is None else lat, np.nan if lon is None else lon, 0)
+        found = self.store.take_events()
+        self.withdraw(reference, 0, silently=True)
+        del self._going[reference]
+        nearest = np.argsort(found.distance_m, kind="stable")[:limit]
+        rows = []
+        for row in nearest.tolist():
+            publication = self.publication(int(found.publication[row]))
+            assert publication is not None
+            slot = int(found.publication[row]) & _SLOT
+            rows.append(
+                Found(
+                    publication,
+                    int(found.publication[row]),
+                    float(found.lat[row]),
+                    float(found.lon[row]),
+                    float(found.distance_m[row]),
+                    int(self.store.clocks[slot * 8 + at.TIME]),
+                )
+            )
+        return rows
+
+    def topics(self) -> dict[str, tuple[int, int]]:
+        """How many publications and subscriptions each topic has."""
+        states = self.store.states.reshape(-1, at.STATES)[: self._used]
+        alive = states[:, at.KIND] != at.FREE
+        mine = states[:, at.KIND] == at.PUBLICATION
+        count = len(self._topics)
+        publications = np.bincount(states[alive & mine, at.TOPIC], minlength=count)
+        subscriptions = np.bincount(states[alive & ~mine, at.TOPIC], minlength=count)
+        return {
+            name: (int(publications[number]), int(subscriptions[number]))
+            for name, number in self._topics.items()
+            if publications[number] or subscriptions[number]
+        }
+
+    def snapshot(self) -> bytes:
+        """The whole state; events that were not taken are not part of it."""
+        kinds = self.store.states[at.KIND :: 16][: self._used]
+        document = {
+            "topics": list(self._topics),
+            "things": [[slot, thing_to_json(thing)] for slot, thing in self._things.items()],
+            "free": self._free,
+            "used": len(kinds),
+            "edges_used": self._edges_used,
+        }
+        return pack(document, self.store.arrays(self._used, self._edges_used))
+
+    @classmethod
+    def restore(cls, data: bytes, rules: MatchingRules | None = None) -> Self:
+        """An engine that goes on where a snapshot was taken; references stay what they were."""
+        document, arrays = unpack(data)
+        engine = cls(rules)
+        engine._topics = {name: number for number, name in enumerate(document["topics"])}
+        engine._free, engine._used = document["free"], document["used"]
+        engine._edges_used = document["edges_used"]
+        engine.store.replace(arrays)
+        for slot, fields in document["things"]:
+            thing = thing_from_json(fields)
+            engine._things[slot] = thing
+            if isinstance(thing, Publication):
+                number = engine._contents.hold_values(thing.values)
+                engine._slots["publication"][thing.id] = slot
+            else:
+                number = engine._contents.hold_filter(thing.where)
+                engine._slots["subscription"][thing.id] = slot
+            engine.store.states[slot * 16 + at.CONTENT] = number
+        return engine
 
     # Inside
 
@@ -171,6 +275,21 @@ class Engine:
         if slot in self._things and self._reference(slot) == reference:
             return self._things[slot]
         return self._going.get(reference) or self._gone.get(reference)
+
+    def _said_again(
+        self, side: Side, thing: Publication | NearSubscription, time_us: int
+    ) -> int | None:
+        """Keep alive what is said once more just as it is."""
+        slot = self._slots[side].get(thing.id)
+        if slot is None or self._things[slot] != thing:
+            return None
+        self._keep_alive(slot, time_us)
+        return self._reference(slot)
+
+    def _keep_alive(self, slot: int, time_us: int) -> None:
+        clocks = self.store.clocks[slot * 8 : slot * 8 + 8]
+        clocks[at.TIME] = max(int(clocks[at.TIME]), time_us)
+        clocks[at.EXPIRES] = clocks[at.TIME] + clocks[at.TTL]
 
     def _slot_for(
         self, side: Side, thing: Publication | NearSubscription, kind: int, time_us: int
@@ -223,26 +342,25 @@ class Engine:
     def _draw(self, slot: int, outline: Outline) -> None:
         """Put a polygon's edges where the kernel finds them."""
         store = self.store
+        states = store.states[slot * 16 : slot * 16 + 16]
+        states[at.EDGES] = 0
+        if 4 * (self._edges_used + len(outline.edges)) > len(store.edges):
+            self._edges_used = store.gather_edges(self._used)
+            store.grow_edges(2 * (self._edges_used + len(outline.edges)))
         first = self._edges_used
         self._edges_used += len(outline.edges)
-        if 4 * self._edges_used > len(store.edges):
-            store.grow_edges(2 * self._edges_used)
         store.edges[4 * first : 4 * self._edges_used] = outline.edges.ravel()
-        states = store.states[slot * 16 : slot * 16 + 16]
         states[at.EDGE], states[at.EDGES] = first, len(outline.edges)
         numbers = store.numbers[slot * 8 : slot * 8 + 8]
         numbers[[at.X, at.Y, at.Z]] = outline.centre
         numbers[at.LAT], numbers[at.LON] = outline.lat, outline.lon
 
-    def _settled(
-        self, slot: int, thing: Publication | NearSubscription, time_us: int
-    ) -> int:
+    def _settled(self, slot: int, thing: Publication | NearSubscription, time_us: int) -> int:
         """What a new or changed entity matches, at once."""
         self._things[slot] = thing
         clocks = self.store.clocks[slot * 8 : slot * 8 + 8]
         clocks[at.TTL] = round((self.rules.ttl_s if thing.ttl_s is None else thing.ttl_s) * 1e6)
-        clocks[at.TIME] = max(int(clocks[at.TIME]), time_us)
-        clocks[at.EXPIRES] = clocks[at.TIME] + clocks[at.TTL]
+        self._keep_alive(slot, time_us)
         self._operate(np.array([slot]), np.array([time_us]), at.JUDGE, Cause.CHANGED)
         return self._reference(slot)
 
@@ -281,8 +399,13 @@ class Engine:
         nowhere = np.zeros(count)
         generations = self.store.states[at.GENERATION :: 16][slots].astype(np.int64)
         self._apply(
-            *(slots.astype(np.int64), generations, np.full(count, operation, np.uint8)),
-            *(nowhere, nowhere, times_us.astype(np.int64), nowhere),
+            slots.astype(np.int64),
+            generations,
+            np.full(count, operation, np.uint8),
+            nowhere,
+            nowhere,
+            times_us.astype(np.int64),
+            nowhere,
             np.full(count, cause, np.uint8),
         )
 
@@ -317,8 +440,8 @@ class Engine:
 _REASONS = {"late": at.LATE, "unknown": at.UNKNOWN, "no-position": at.NOWHERE}
 
 
-def _column(values: ArrayLike, kind: type, count: int) -> NDArray[np.generic]:
-    column = np.asarray(values, kind)
+def _column(values: ArrayLike, kind: type, count: int) -> NDArray[Any]:
+    column: NDArray[Any] = np.asarray(values, kind)
     if column.shape == (count,) and column.flags.c_contiguous and column.flags.writeable:
         return column
     return np.array(np.broadcast_to(column, (count,)))  # the kernel knows one kind of array only

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from mercury.matching import kernel
+from mercury.matching import cell_lists, kernel
 from mercury.matching import layout as at
 from mercury.matching.cells import COLUMNS, USUAL_LEVEL
 from mercury.matching.events import Events
 
 _LINE_BYTES = 64
+_FEWEST = 64  # entities that there is always room for
 
 
 class Store:
@@ -36,7 +39,7 @@ class Store:
         self.out_numbers = np.zeros(3 * 4096, np.float64)
         self._columns = COLUMNS.ravel()
         self._verdicts_known = 0
-        self.grow_entities(64)
+        self.grow_entities(_FEWEST)
         self.grow_topics(8)
         self._view()
 
@@ -62,7 +65,21 @@ class Store:
         self.looks = _longer(self.looks, at.LOOKS * topics)
 
     def grow_edges(self, edges: int) -> None:
-        self.edges = _longer(self.edges, 4 * edges)
+        if 4 * edges > len(self.edges):
+            self.edges = _longer(self.edges, 4 * edges)
+
+    def gather_edges(self, entities: int) -> int:
+        """Move the edges of the polygons that there are together; returns how many they have."""
+        states = self.states.reshape(-1, at.STATES)[:entities]
+        gathered = np.zeros_like(self.edges)
+        count = 0
+        for slot in np.flatnonzero(states[:, at.KIND] == at.POLYGON).tolist():
+            first, edges = int(states[slot, at.EDGE]), int(states[slot, at.EDGES])
+            gathered[4 * count : 4 * (count + edges)] = self.edges[4 * first : 4 * (first + edges)]
+            states[slot, at.EDGE] = count
+            count += edges
+        self.edges = gathered
+        return count
 
     def provide(self, wanted: int) -> None:
         """Make room for what the kernel asked for; a verdict is not room."""
@@ -85,7 +102,7 @@ class Store:
             while size < 8 * max(cells, 1):
                 size *= 2
             table = _lines(size, np.int64)
-            self.counters[at.USED] = kernel.rebuild_table(self.table, table)
+            self.counters[at.USED] = cell_lists.rebuild_table(self.table, table)
             self.table = table
 
     def note_verdict(self, passes: bool) -> None:
@@ -96,8 +113,36 @@ class Store:
             self.verdicts = _lines(size, np.int64)
             self._verdicts_known = 0
         key = int(self.counters[at.FILTER]) << 31 | int(self.counters[at.CONTENT_ASKED])
-        kernel.put_verdict(key, 2 if passes else 1, self.verdicts)
+        cell_lists.put_verdict(key, 2 if passes else 1, self.verdicts)
         self._verdicts_known += 1
+
+    def arrays(self, entities: int, edges: int) -> dict[str, NDArray[Any]]:
+        """Everything that must be kept, as far as it is used; verdicts can be asked for again."""
+        counters = self.counters
+        return {
+            "counters": counters,
+            "numbers": self.numbers[: entities * at.NUMBERS],
+            "clocks": self.clocks[: entities * at.CLOCKS],
+            "states": self.states[: entities * at.STATES],
+            "table": self.table,
+            "records": self.records[: int(counters[at.CHUNKS]) * at.CHUNK_ROWS * at.ROW_NUMBERS],
+            "pairs": self.pairs[: int(counters[at.PAIRS]) * at.PAIR],
+            "since": self.since[: int(counters[at.PAIRS])],
+            "edges": self.edges[: 4 * edges],
+            "levels": self.levels,
+            "widest": self.widest,
+            "looks": self.looks,
+        }
+
+    def replace(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Go on with other arrays."""
+        for name, array in arrays.items():
+            setattr(self, name, _longer(array, len(array)))
+        self.counters[at.EVENTS] = 0
+        entities = len(self.states) // at.STATES
+        if entities < _FEWEST:
+            self.grow_entities(_FEWEST)
+        self._view()
 
     def _view(self) -> None:
         self._singles = self.records.view(np.float32)
@@ -128,10 +173,23 @@ class Store:
 
     def unsettle(self, slot: int) -> None:
         """Take an entity out of the cells."""
-        kernel.unsettle(
+        cell_lists.unsettle(
             *(slot, self.counters, self.clocks, self.states, self.table),
             *(self.records, self._wholes, self.widest),
         )
+
+    def resettle(self, topic: int, used: int) -> None:
+        """Put a topic's entities into cells of the sizes that hold now."""
+        slot = 0
+        while slot < used:
+            slot = cell_lists.resettle(
+                *(topic, slot, used, self.counters, self.numbers, self.clocks, self.states),
+                *(self.table, self.records, self._singles, self._wholes, self._columns),
+                *(self.levels, self.widest),
+            )
+            if slot < used:
+                full = self.counters[at.USED] * 4 >= len(self.table)
+                self.provide(at.MORE_TABLE if full else at.MORE_CHUNKS)
 
     def sweep(self, time_us: int) -> None:
         """Tell of pairs that have lasted."""
@@ -164,7 +222,7 @@ class Store:
         )
 
 
-def _lines(length: int, kind: type[np.generic]) -> NDArray[np.generic]:
+def _lines(length: int, kind: type[np.generic]) -> NDArray[Any]:
     """Zeros that begin with a line of cache, so that a row of 64 bytes is one."""
     item = np.dtype(kind).itemsize
     raw = np.zeros(length * item + _LINE_BYTES, np.uint8)
@@ -172,7 +230,7 @@ def _lines(length: int, kind: type[np.generic]) -> NDArray[np.generic]:
     return raw[start : start + length * item].view(kind)
 
 
-def _longer(array: NDArray[np.generic], length: int) -> NDArray[np.generic]:
+def _longer(array: NDArray[Any], length: int) -> NDArray[Any]:
     longer = _lines(length, array.dtype.type)
     longer[: len(array)] = array
     return longer

@@ -1,0 +1,75 @@
+"""An engine as bytes: its arrays as they are, so that it goes on exactly as it would have."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mercury.model.area import Area
+from mercury.model.errors import MatchingError, MercuryError
+from mercury.model.geojson import area_from_geojson, area_to_geojson
+from mercury.model.moving import NearSubscription, Publication
+
+_MAGIC = b"MvE1"
+_HEADER = struct.Struct("<4sII")  # magic, CRC-32 of the rest, length of the document
+
+Thing = Publication | NearSubscription
+
+
+def pack(document: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """A document and arrays as bytes, guarded by a check sum."""
+    text = json.dumps(document, separators=(",", ":")).encode()
+    file = io.BytesIO()
+    np.savez(file, allow_pickle=False, **dict(arrays))
+    body = zlib.compress(text + file.getvalue(), level=1)
+    return _HEADER.pack(_MAGIC, zlib.crc32(body), len(text)) + body
+
+
+def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """What was packed, or MatchingError."""
+    if len(data) < _HEADER.size:
+        raise MatchingError("the snapshot is too short", "snapshot")
+    magic, checksum, length = _HEADER.unpack_from(data)
+    body = memoryview(data)[_HEADER.size :]
+    if magic != _MAGIC:
+        raise MatchingError(
+            "this is no snapshot of an engine, or one of another version", "snapshot"
+        )
+    if zlib.crc32(body) != checksum:
+        raise MatchingError("the snapshot is damaged: its check sum does not fit", "snapshot")
+    whole = zlib.decompress(body)
+    with np.load(io.BytesIO(whole[length:]), allow_pickle=False) as arrays:
+        return json.loads(whole[:length]), {name: arrays[name] for name in arrays.files}
+
+
+def thing_to_json(thing: Thing) -> dict[str, Any]:
+    """An entity as plain values."""
+    if isinstance(thing, Publication):
+        fields: dict[str, Any] = {"values": dict(thing.values), "radius_m": thing.radius_m}
+    else:
+        fields = {name: getattr(thing, name) for name in _WISHES}
+        if thing.polygon is not None:
+            fields["polygon"] = area_to_geojson(Area(thing.polygon))
+    return {"id": thing.id, "topic": thing.topic, "ttl_s": thing.ttl_s, **fields}
+
+
+def thing_from_json(fields: dict[str, Any]) -> Thing:
+    """The entity again."""
+    try:
+        if "values" in fields:
+            return Publication(**fields)
+        if polygon := fields.pop("polygon", None):
+            fields["polygon"] = area_from_geojson(polygon).shape
+        return NearSubscription(**fields)
+    except (TypeError, MercuryError) as error:
+        raise MatchingError(f"the snapshot holds what cannot be: {error}", "snapshot") from error
+
+
+_WISHES = ("radius_m", "where", "inside", "dwell_s", "hysteresis_m")

@@ -1,0 +1,281 @@
+"""The engine in batches, asked once, put away and taken up again; and what it refuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mercury.geo import haversine_m
+from mercury.matching import Engine, Events, MatchingRules
+from mercury.matching import layout as at
+from mercury.model.area import Polygon, Position
+from mercury.model.errors import FilterError, MatchingError
+from mercury.model.moving import Cause, Happening, NearSubscription, Publication
+
+LAT, LON = 52.5, 13.4
+NORTH = 1.0 / 111_195.0  # degrees in a metre
+
+
+def crowd(count: int, *, side_m: float = 4_000.0, radius_m: float = 150.0, seed: int = 1) -> Crowd:
+    return Crowd(count, side_m, radius_m, seed)
+
+
+class Crowd:
+    """As many publications as subscriptions, moving about in a square."""
+
+    def __init__(self, count: int, side_m: float, radius_m: float, seed: int) -> None:
+        self.dice = np.random.default_rng(seed)
+        self.count, self.side_m = count, side_m
+        self.places = self.dice.uniform(0.0, side_m, (2, 2 * count))
+        self.things = [
+            Publication(f"p{i}", f"t{i % 3}", {"price": int(self.dice.integers(0, 100))})
+            for i in range(count)
+        ]
+        self.wishes = [
+            NearSubscription(
+                f"s{i}", f"t{i % 3}", radius_m, where=f"price < {30 + i % 5 * 15}", inside=True
+            )
+            for i in range(count)
+        ]
+
+    def join(self, engine: Engine) -> np.ndarray:
+        refs = [engine.publish(thing, 0) for thing in self.things]
+        refs += [engine.subscribe(wish, 0) for wish in self.wishes]
+        return np.array(refs)
+
+    def step(self) -> tuple[np.ndarray, np.ndarray]:
+        self.places += self.dice.normal(0.0, 30.0, self.places.shape)
+        np.clip(self.places, 0.0, self.side_m, out=self.places)
+        return LAT + self.places[0] * NORTH, LON + self.places[1] * NORTH
+
+
+def rows(events: Events) -> list[tuple[int, ...]]:
+    columns = (events.happening, events.cause, events.publication, events.subscription)
+    return sorted(zip(*(c.tolist() for c in (*columns, events.time_us)), strict=True))
+
+
+def test_a_batch_says_what_single_updates_say() -> None:
+    # Enough of them that every array of the engine has to grow in the middle of an update.
+    people = crowd(3_000)
+    whole, single = Engine(), Engine()
+    refs, same = people.join(whole), people.join(single)
+    assert (refs == same).all()
+    for second in range(3):
+        lats, lons = people.step()
+        order = people.dice.permutation(len(refs))
+        times = np.full(len(refs), second * 1_000_000)
+        whole.move(refs[order], lats[order], lons[order], times, 3.0)
+        for row in order.tolist():
+            single.move(refs[row], lats[row], lons[row], second * 1_000_000, 3.0)
+        for engine in (whole, single):
+            engine.tick(second * 1_000_000)
+        told = rows(whole.take())
+        assert told == rows(single.take())
+        assert len(told) > 1_000
+
+
+def test_asking_once_finds_what_a_subscription_would() -> None:
+    people = crowd(500)
+    engine = Engine()
+    refs = people.join(engine)
+    lats, lons = people.step()
+    engine.move(refs, lats, lons, 1_000_000)
+    before = engine.take()
+    found = engine.near(
+        "t0", lat=LAT + 2_000 * NORTH, lon=LON, radius_m=1_200.0, where="price < 50"
+    )
+    distance = haversine_m(LAT + 2_000 * NORTH, LON, lats[:500], lons[:500])
+    expected = [
+        (distance[i], thing.id)
+        for i, thing in enumerate(people.things)
+        if thing.topic == "t0" and thing.values["price"] < 50 and distance[i] <= 1_200.0
+    ]
+    assert len(expected) > 5
+    assert [one.publication.id for one in found] == [name for _, name in sorted(expected)]
+    assert found[0].distance_m == pytest.approx(sorted(expected)[0][0], rel=1e-6)
+    assert found[0].time_us == 1_000_000
+    assert len(engine.near("t0", lat=LAT, lon=LON, radius_m=9_000.0, limit=7)) == 7
+    box = Polygon(
+        tuple(
+            Position(LAT + y * NORTH, LON + x * NORTH)
+            for y, x in ((0, 0), (0, 1_000), (1_000, 1_000), (1_000, 0))
+        )
+    )
+    inside = {one.publication.id for one in engine.near("t1", polygon=box)}
+    x, y = people.places[1, :500], people.places[0, :500]
+    assert inside == {f"p{i}" for i in range(1, 500, 3) if x[i] <= 1_000.0 and y[i] <= 1_000.0}
+    assert not len(engine.take())  # nobody else noticed
+    assert len(before)
+    assert engine.near("nothing-there", lat=LAT, lon=LON, radius_m=10.0) == []
+    assert engine.statistics()["subscriptions"] == 500
+
+
+def test_a_restored_engine_goes_on_as_if_nothing_had_been() -> None:
+    people = crowd(800)
+    engine = Engine()
+    refs = people.join(engine)
+    for second in range(3):
+        engine.move(refs, *people.step(), second * 1_000_000)
+    box = Polygon((Position(LAT, LON), Position(LAT, LON + 0.02), Position(LAT + 0.02, LON)))
+    engine.subscribe(
+        NearSubscription("box", "t2", polygon=box, dwell_s=2.0, ttl_s=500.0), 3_000_000
+    )
+    engine.withdraw(int(refs[5]), 3_000_000)
+    engine.take()
+    again = Engine.restore(engine.snapshot(), engine.rules)
+    assert again.statistics() == {**engine.statistics(), "events": 0}
+    assert again.publication(int(refs[7])) == engine.publication(int(refs[7]))
+    for second in range(4, 8):
+        lats, lons = people.step()
+        for one in (engine, again):
+            one.move(refs, lats, lons, second * 1_000_000)
+            one.tick(second * 1_000_000)
+            one.publish(replace(people.things[second], values={"price": 99}), second * 1_000_000)
+        ours, theirs = engine.take(), again.take()
+        assert ours.publication.tolist() == theirs.publication.tolist()  # in the same order
+        assert rows(ours) == rows(theirs)
+        assert {Happening.DWELL, Happening.ENTER} & set(ours.happening.tolist())
+    assert engine.dropped["unknown"] == again.dropped["unknown"] > 0
+
+
+def test_a_damaged_snapshot_is_refused() -> None:
+    data = Engine().snapshot()
+    for bad in (b"", data[:-1], data[:30] + b"x" + data[31:], b"nonsense" + data[8:]):
+        with pytest.raises(MatchingError, match="snapshot"):
+            Engine.restore(bad)
+
+
+def test_cells_become_finer_where_it_is_crowded_and_nothing_else_changes() -> None:
+    people = crowd(2_000, side_m=1_000.0, radius_m=12.0)
+    fitting, fixed = Engine(), Engine()
+    refs = people.join(fitting)
+    people.join(fixed)
+    for second in range(12):
+        lats, lons = people.step()
+        for engine in (fitting, fixed):
+            engine.move(refs, lats, lons, second * 1_000_000)
+        fitting.tick(0)
+        assert rows(fitting.take()) == rows(fixed.take())
+    assert (fitting.store.levels[:6] < fixed.store.levels[:6]).all()
+    fitting.store.looks[:] = fixed.store.looks[:] = 0
+    lats, lons = people.step()
+    for engine in (fitting, fixed):
+        engine.move(refs, lats, lons, 60_000_000)
+    compared = [at.PUB_SCANNED, at.SUB_SCANNED]
+    looks = [
+        engine.store.looks.reshape(-1, at.LOOKS)[:, compared].sum() for engine in (fitting, fixed)
+    ]
+    assert looks[0] * 5 < looks[1]
+
+
+def test_references_of_the_gone_move_nobody() -> None:
+    engine = Engine()
+    first = engine.publish(Publication("a", "t"), 0)
+    engine.withdraw(first, 0)
+    second = engine.publish(Publication("b", "t"), 0)
+    assert second & 0xFFFFFFFF == first & 0xFFFFFFFF  # the same place
+    engine.subscribe(NearSubscription("s", "t", 100.0), 0)
+    engine.move([engine.find("subscription", "s"), first], [LAT, LAT], [LON, LON], [1, 1])
+    assert not len(engine.take())
+    engine.move([second, -7, 1 << 40], [LAT] * 3, [LON] * 3, [1] * 3)
+    assert len(engine.take()) == 1
+    assert engine.dropped == {"unknown": 3}
+
+
+def test_positions_that_are_none_are_counted() -> None:
+    engine = Engine()
+    ref = engine.publish(Publication("a", "t"), 0)
+    engine.move([ref] * 4, [np.nan, 91.0, LAT, LAT], [LON, LON, 181.0, np.inf], [1, 1, 1, 1])
+    assert engine.dropped == {"no-position": 4}
+
+
+def test_dwell_comes_once_and_in_time() -> None:
+    engine = Engine(MatchingRules(ttl_s=100.0))
+    ref = engine.publish(Publication("a", "t"), 0)
+    engine.subscribe(NearSubscription("s", "t", 100.0, dwell_s=5.0), 0)
+    engine.move([engine.find("subscription", "s"), ref], [LAT, LAT], [LON, LON], [10, 2_000_000])
+    told = []
+    for tenth in range(100):
+        engine.tick(tenth * 100_000)
+        events = engine.take()
+        told += list(zip(events.happening.tolist(), events.time_us.tolist(), strict=True))
+    assert told == [(Happening.ENTER, 2_000_000), (Happening.DWELL, 7_000_000)]
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda: Publication("a", "no topic!"), "topic"),
+        (lambda: Publication("", "t"), "id"),
+        (lambda: Publication("a", "t", radius_m=-1.0), "radius"),
+        (lambda: Publication("a", "t", ttl_s=0.0), "ttl"),
+        (lambda: NearSubscription("a", "t", radius_m=-5.0), "radius"),
+        (lambda: NearSubscription("a", "t", radius_m=float("nan")), "radius"),
+        (lambda: NearSubscription("a", "t", radius_m=10_000_000.0), "radius"),
+        (lambda: NearSubscription("a", "t"), "scope"),
+        (lambda: NearSubscription("a", "t", 5.0, dwell_s=-1.0), "dwell_s"),
+        (
+            lambda: NearSubscription(
+                "a", "t", polygon=Polygon(tuple(Position(i / 10, i % 7) for i in range(600)))
+            ),
+            "scope",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(make: object, reason: str) -> None:
+    with pytest.raises(MatchingError) as refusal:
+        make()  # type: ignore[operator]
+    assert refusal.value.reason == reason
+
+
+def test_what_the_rules_do_not_allow_is_refused() -> None:
+    engine = Engine(MatchingRules(topics=frozenset({"taxi"}), max_radius_m=1_000.0))
+    engine.publish(Publication("a", "taxi"), 0)
+    for wrong, reason in [
+        (NearSubscription("s", "bus", 5.0), "topic"),
+        (NearSubscription("s", "taxi", 1_500.0), "radius"),
+    ]:
+        with pytest.raises(MatchingError) as refusal:
+            engine.subscribe(wrong, 0)
+        assert refusal.value.reason == reason
+    half = Polygon(tuple(Position(lat, lon) for lat, lon in ((0, 0), (0, 90), (60, 90), (60, 0))))
+    with pytest.raises(MatchingError, match="wider"):
+        engine.subscribe(NearSubscription("s", "taxi", polygon=half), 0)
+    with pytest.raises(FilterError):
+        NearSubscription("s", "taxi", 5.0, where="price <")
+    ring = Polygon(tuple(Position(80.0, lon) for lon in (0.0, 100.0, -120.0)))
+    with pytest.raises(MatchingError, match="pole"):
+        engine.subscribe(NearSubscription("s", "taxi", polygon=ring), 0)
+    assert engine.statistics()["subscriptions"] == 0
+    assert engine.dropped == {}
+
+
+def test_the_same_said_again_only_keeps_alive() -> None:
+    engine = Engine(MatchingRules(ttl_s=10.0))
+    corners = tuple(
+        Position(LAT + y, LON + x) for y, x in ((-1e-3, -1e-3), (-1e-3, 1e-3), (1e-3, 0))
+    )
+    wish = NearSubscription("s", "t", polygon=Polygon(corners))
+    ref = engine.publish(Publication("a", "t", {"x": 1}, ttl_s=1000.0), 0)
+    engine.move(ref, LAT, LON, 1)
+    for second in range(2_000):
+        engine.subscribe(wish, second * 5_000_000)
+        engine.publish(Publication("a", "t", {"x": 1}, ttl_s=1000.0), second * 5_000_000)
+        engine.tick(second * 5_000_000)
+    assert rows(engine.take()) == [(1, Cause.CHANGED, ref, engine.find("subscription", "s"), 0)]
+    assert len(engine.store.edges) < 1_000
+
+
+def test_polygons_that_are_redrawn_do_not_pile_up() -> None:
+    engine = Engine()
+    ref = engine.publish(Publication("a", "t", ttl_s=1000.0), 0)
+    engine.move(ref, LAT, LON, 1)
+    for turn in range(1_000):
+        width = 1e-3 * (1 + turn % 7)
+        corners = ((-width, -width), (-width, width), (width, width), (width, -width))
+        box = Polygon(tuple(Position(LAT + y, LON + x) for y, x in corners))
+        engine.subscribe(NearSubscription(f"s{turn % 5}", "t", polygon=box), turn)
+    assert engine.statistics()["pairs"] == 5
+    assert len(engine.store.edges) < 4 * 5 * 4 * 8

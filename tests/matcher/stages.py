@@ -212,10 +212,6 @@ class Works:
     def dropped(self) -> dict[str, int]:
         found: dict[str, int] = {}
         for unit in self.units.values():
-            counters = [unit.stage.dropped]
-            if isinstance(unit.stage, Lanes):
-                counters = [unit.stage.all_dropped()]
-            for counter in counters:
-                for reason, count in counter.items():
-                    found[reason] = found.get(reason, 0) + count
+            for reason, count in unit.stage.dropped.items():
+                found[reason] = found.get(reason, 0) + count
         return found

@@ -14,6 +14,7 @@ from mercury.matcher.shared.meetings import Meetings
 from mercury.matcher.shared.roster import Roster
 from mercury.matcher.shared.runner import StageRunner
 from mercury.matcher.shared.stage import StageNumber
+from mercury.matcher.shared.state_log import StateLog
 from mercury.model import topics
 from mercury.model.message import Address
 from mercury.service import Service, Statistics, now_us
@@ -29,9 +30,10 @@ class SharedMatcher(Service):
         super().__init__(bus, address, metrics_port=settings.metrics_port)
         rules = rules_of(settings)
         self.settings = settings
+        self._states = StateLog(bus, now_us)
         self.runners = [
             StageRunner(
-                bus, number, topic, make,
+                bus, self._states, number, topic, make,
                 snapshot_interval_s=settings.snapshot_interval_s, clock=now_us,
             )
             for number, topic, make in (
@@ -70,6 +72,8 @@ class SharedMatcher(Service):
 
     async def _start(self) -> None:
         await asyncio.to_thread(warm_up)
+        await self._states.open()
+        self.spawn(self._states.keep_reading())
         for runner in self.runners:
             runner.join()
             self.spawn(runner.run())
@@ -77,3 +81,4 @@ class SharedMatcher(Service):
     async def _stop(self) -> None:
         for runner in self.runners:
             await runner.leave()
+        self._states.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mercury.matching import kernel
 from mercury.matching import layout as at
 from mercury.matching.engine import Engine
 
@@ -48,12 +47,26 @@ def adopt(engine: Engine, publication: int, subscription: int, since_us: int) ->
         if pair == len(store.since):
             store.provide(at.MORE_PAIRS)
         counters[at.PAIRS] += 1
-    kernel.link(pair, publication & _SLOT, 0, store.pairs, store.states)
-    kernel.link(pair, subscription & _SLOT, 1, store.pairs, store.states)
+    _link(engine, pair, publication & _SLOT, 0)
+    _link(engine, pair, subscription & _SLOT, 1)
     store.pairs[pair * at.PAIR + at.DWELLED] = 0
     store.since[pair] = since_us
     counters[at.ALIVE_PAIRS] += 1
     return True
+
+
+def _link(engine: Engine, pair: int, member: int, side: int) -> None:
+    """As the kernel does it; a call from here would have it compiled once more."""
+    pairs, states = engine.store.pairs, engine.store.states
+    head = int(states[member * at.STATES + at.HEAD])
+    row = pair * at.PAIR
+    pairs[row + at.MEMBER + side] = member
+    pairs[row + at.NEXT + side] = head
+    pairs[row + at.PREVIOUS + side] = -1
+    if head >= 0:
+        pairs[head * at.PAIR + at.PREVIOUS + side] = pair
+    states[member * at.STATES + at.HEAD] = pair
+    states[member * at.STATES + at.DEGREE] += 1
 
 
 def _kind(engine: Engine, reference: int) -> int:

@@ -35,6 +35,11 @@ from mercury.wire.passing import (
 )
 
 _SLOT = (1 << 32) - 1
+# Plain numbers: to ask an enum for its member takes longer than the step.
+_MOVE, _ENTER, _CHANGE, _LEAVE, _WITHDRAW, _ARRIVE = map(int, Step)
+_DECLARING = frozenset(map(int, DECLARING))
+_ENTERS, _INSIDE, _EXITS = int(Happening.ENTER), int(Happening.INSIDE), int(Happening.EXIT)
+_CAUSES = {int(cause): cause for cause in Cause}
 # A subscription that a pair was passed on with, and that is not here: it is on its way, or gone.
 EXPECTED_US = 30_000_000
 REMEMBERED_US = 60_000_000  # who has left, and what waits for a publication that does not arrive
@@ -88,10 +93,10 @@ class Lane:
             seeds.setdefault(row, []).append(subscription)
         declarations = iter(steps.declarations)
         at = 0
-        for number in np.flatnonzero(rows["step"] != Step.MOVE).tolist():
+        for number in np.flatnonzero(rows["step"] != _MOVE).tolist():
             self._move(rows[at:number], origin, out)
             row = rows[number : number + 1]
-            blob = next(declarations) if row["step"][0] in DECLARING else b""
+            blob = next(declarations) if row["step"][0] in _DECLARING else b""
             step = _Waiting(row, blob, seeds.get(number, []), self._time_us)
             self._step(step, origin, out)
             at = number + 1
@@ -145,7 +150,7 @@ class Lane:
         if step.row["flags"][0] & SUBSCRIPTION:
             self._subscription_step(key, step, origin, out)
             return
-        if step.row["step"][0] != Step.ARRIVE and (
+        if step.row["step"][0] != _ARRIVE and (
             key in self._waiting or not self._possible(key, step)
         ):
             here = self._stay_of(key)
@@ -163,7 +168,7 @@ class Lane:
 
     def _possible(self, key: int, step: _Waiting) -> bool:
         here = self._stay_of(key)
-        if step.row["step"][0] == Step.ENTER:
+        if step.row["step"][0] == _ENTER:
             return here is None
         return bool(here == step.row["stay"][0])
 
@@ -173,21 +178,21 @@ class Lane:
 
     def _publication_step(self, key: int, step: _Waiting, origin: int, out: SightingFrames) -> None:
         row, time_us = step.row, int(step.row["time_us"][0])
-        cause = Cause(int(row["cause"][0]))
-        kind = row["step"][0]
+        cause = _CAUSES[int(row["cause"][0])]
+        kind = int(row["step"][0])
         self._collect(origin, out)
-        if kind in (Step.ENTER, Step.ARRIVE):
+        if kind in (_ENTER, _ARRIVE):
             self._forget(key, time_us, silently=True)
             self._publish(key, step, origin, out)
-            self._collect(origin, out, cause, arriving=kind == Step.ARRIVE)
+            self._collect(origin, out, cause, arriving=kind == _ARRIVE)
             return
         ref = self._refs[key]
-        if kind == Step.CHANGE:
+        if kind == _CHANGE:
             self._declare(key, step.declaration, time_us)
             self._collect(origin, out)
             others = self._keys[partners(self.engine, ref) & _SLOT]
             out.describe(others, [self._described[key]] * len(others), origin)
-        elif kind == Step.WITHDRAW:
+        elif kind == _WITHDRAW:
             for subscription in self._expected.pop(key, {}):
                 self._exit(key, subscription, time_us, cause, origin, out)
             self.engine.withdraw(ref, time_us)
@@ -195,13 +200,13 @@ class Lane:
             self._forget(key, time_us, silently=True)
         else:
             self._move_refs(row, np.array([ref]))
-            if kind == Step.LEAVE:
+            if kind == _LEAVE:
                 self._collect(origin, out)
                 seeds = self._keys[partners(self.engine, ref) & _SLOT].tolist()
                 seeds += self._expected.pop(key, {})
                 onward = row.copy()
                 onward["step"], onward["stay"], onward["next_stay"] = (
-                    Step.ARRIVE, row["next_stay"], 0,
+                    _ARRIVE, row["next_stay"], 0,
                 )  # fmt: skip
                 onward["origin"] = origin
                 lane = int(row["to_lane"][0])
@@ -229,11 +234,11 @@ class Lane:
         self, key: int, step: _Waiting, origin: int, out: SightingFrames
     ) -> None:
         row, time_us = step.row, int(step.row["time_us"][0])
-        cause = Cause(int(row["cause"][0]))
-        kind = row["step"][0]
+        cause = _CAUSES[int(row["cause"][0])]
+        kind = int(row["step"][0])
         ref = self._refs.get(key)
         self._collect(origin, out)
-        if kind == Step.ENTER:
+        if kind == _ENTER:
             ref = self._declare(key, step.declaration, time_us)
             if ref is None:
                 return
@@ -246,10 +251,10 @@ class Lane:
             self._collect(origin, out, cause)
         elif ref is None:
             self.dropped["unknown"] += 1
-        elif kind == Step.CHANGE:
+        elif kind == _CHANGE:
             self._declare(key, step.declaration, time_us)
         else:
-            if kind == Step.LEAVE:
+            if kind == _LEAVE:
                 self._move_refs(row, np.array([ref]))
                 self._collect(origin, out)
             # Out of this lane's reach nothing is left of its pairs; if it is, they are over.
@@ -318,7 +323,7 @@ class Lane:
         gone["origin"], gone["time_us"], gone["distance_m"] = origin, time_us, np.nan
         gone["subscription"], gone["publication"] = subscription, publication
         gone["stay"] = self._stay_of(publication)
-        gone["happening"], gone["cause"], gone["dwell_ms"] = Happening.EXIT, cause, NO_DWELL
+        gone["happening"], gone["cause"], gone["dwell_ms"] = _EXITS, cause, NO_DWELL
         if row is not None:
             gone["lat_e7"], gone["lon_e7"] = row["lat_e7"], row["lon_e7"]
         out.add(gone)
@@ -334,7 +339,7 @@ class Lane:
         """Take from the engine what happened, before slots are given to others."""
         events = self.engine.take()
         if arriving:  # where it came from has told where it is
-            events = events.take(events.happening != Happening.INSIDE)
+            events = events.take(events.happening != _INSIDE)
         if not len(events):
             return
         rows = np.zeros(len(events), SIGHTINGS)
@@ -350,7 +355,7 @@ class Lane:
         if cause is not None:
             rows["cause"] = cause
         out.add(rows)
-        entered = rows[rows["happening"] == Happening.ENTER]
+        entered = rows[rows["happening"] == _ENTERS]
         if len(entered):
             what = [self._described[key] for key in entered["publication"].tolist()]
             out.describe(entered["subscription"], what, origin)

@@ -35,7 +35,7 @@ class Lanes:
         self.partition = partition
         self.rules = rules
         self.lanes: dict[bytes, Lane] = {}
-        self.dropped: Counter[str] = Counter()
+        self._dropped: Counter[str] = Counter()
         self.sightings = 0
         self._seen = SeenOrigins()
 
@@ -48,7 +48,7 @@ class Lanes:
                 steps = read_steps(segments)
                 times = [read_time(data) for letter, data in segments if letter == b"T"]
             except PacketError as error:
-                self.dropped[error.reason] += 1
+                self._dropped[error.reason] += 1
                 continue
             if steps is not None:
                 self._take(record, steps, out)
@@ -67,14 +67,15 @@ class Lanes:
             "pairs_matched": sum(one["pairs"] for one in numbers),
         }
 
-    def all_dropped(self) -> Counter[str]:
-        """What was dropped and why, by the lanes as well."""
-        return sum((lane.dropped for lane in self.lanes.values()), Counter(self.dropped))
+    @property
+    def dropped(self) -> Counter[str]:
+        """What was dropped and why."""
+        return sum((lane.dropped for lane in self.lanes.values()), self._dropped)
 
     def _take(self, record: Record, steps: Steps, out: SightingFrames) -> None:
         origin = read_origin(record.headers)
         if origin is None:
-            self.dropped["malformed"] += 1
+            self._dropped["malformed"] += 1
             return
         last = self._seen.last(origin, record.key)
         if origin.offset <= last:

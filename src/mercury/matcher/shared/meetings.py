@@ -32,6 +32,7 @@ from mercury.wire.moving import (
 from mercury.wire.origins import Origin, SeenOrigins, origin_header, read_origin
 from mercury.wire.passing import NO_DWELL, SIGHTINGS, read_time
 
+_ENTER, _EXIT = int(Happening.ENTER), int(Happening.EXIT)
 REMEMBERED_US = 60_000_000  # pairs that parted, in case late news of them come
 
 PAIRS = np.dtype(
@@ -125,15 +126,15 @@ class Meetings:
                 self.dropped["overtaken"] += 1
                 continue
             pair.stay = stay
-            if pair.inside == (happening == Happening.ENTER):
+            if pair.inside == (happening == _ENTER):
                 continue  # in already, or out already
-            if happening == Happening.ENTER:
+            if happening == _ENTER:
                 pair.inside, pair.since_us = True, time_us
                 pair.due_us = -1
                 if dwell_ms != NO_DWELL:
                     pair.due_us = time_us + dwell_ms * 1000
                     self._dwelling[couple] = pair
-            elif happening == Happening.EXIT:
+            elif happening == _EXIT:
                 if 0 <= pair.due_us <= time_us:
                     dwelt.append((len(told), pair, *couple))
                 self._dwelling.pop(couple, None)

@@ -16,14 +16,15 @@ from typing import Protocol
 
 from mercury.bus import Bus, Consumer, Record
 from mercury.matcher.shared.stage import Parcel, StageNumber
-from mercury.matcher.shared.state_log import append_state, find_states
+from mercury.matcher.shared.state_log import StateLog
 from mercury.model.errors import BusFullError
 from mercury.wire.passing import time_frame
 
 log = logging.getLogger(__name__)
 
 TIME_S = 0.25  # so often a partition is told how late it is
-_BATCH = 512
+_FIRST_BATCH, _BATCH = 16, 512
+_TURN_S = 0.1  # what is read at once takes about so long
 _STILL_S = 0.4  # no record for so long, though time is told: our shares are to move
 _FULL_S = 0.1
 
@@ -31,7 +32,8 @@ _FULL_S = 0.1
 class Stage(Protocol):
     """One partition's worth of a stage."""
 
-    dropped: Counter[str]
+    @property
+    def dropped(self) -> Counter[str]: ...
 
     def process(self, records: list[Record]) -> list[Parcel]: ...
 
@@ -59,6 +61,7 @@ class StageRunner:
     def __init__(
         self,
         bus: Bus,
+        states: StateLog,
         number: StageNumber,
         topic: str,
         make: Callable[[int], Stage],
@@ -70,6 +73,7 @@ class StageRunner:
         self.counters: Counter[str] = Counter()
         self.units: dict[int, _Unit] = {}
         self._bus = bus
+        self._states = states
         self._topic = topic
         self._make = make
         self._interval_s = snapshot_interval_s
@@ -88,11 +92,16 @@ class StageRunner:
         assert consumer is not None
         loop = asyncio.get_running_loop()
         saved_at = heard_at = told_at = loop.time()
+        batch = _FIRST_BATCH
         while True:
-            records = await consumer.read(_BATCH, timeout_s=TIME_S)
+            records = await consumer.read(batch, timeout_s=TIME_S)
+            begun = loop.time()
             if records:
-                heard_at = loop.time()
                 await self._take(records, consumer)
+                heard_at = loop.time()
+                # Who is deaf for seconds would be taken for dead, and its work be done again.
+                within = int(_TURN_S / max(heard_at - begun, 1e-6) * len(records))
+                batch = max(1, min(2 * batch, within, _BATCH))
             now = loop.time()
             if now - told_at >= TIME_S:
                 told_at = now
@@ -116,7 +125,7 @@ class StageRunner:
         for partition, unit in self.units.items():
             if unit.offset > unit.saved:
                 place = (int(self.number), partition)
-                size = append_state(self._bus, place, unit.offset, unit.stage.snapshot())
+                size = self._states.append(place, unit.offset, unit.stage.snapshot())
                 unit.saved = unit.offset
                 self.counters["states_saved"] += 1
                 self.counters["state_bytes"] += size
@@ -158,12 +167,12 @@ class StageRunner:
         if not new:
             return
         number = int(self.number)
-        states = await find_states(self._bus, [(number, one) for one in new], self._clock)
+        await self._states.catch_up()
         for partition, taken in new.items():
             unit = _Unit(self._make(partition), taken, found[partition][0].key)
-            state = states.get((number, partition))
+            state = self._states.newest((number, partition))
             if state is not None:
-                unit.stage.restore(state.data)
+                unit.stage.restore(state.data())
                 unit.offset = unit.saved = state.offset
                 self.counters["taken_over"] += 1
             self.units[partition] = unit

@@ -144,14 +144,27 @@ async def test_a_text_that_is_no_text() -> None:
 @in_loop
 async def test_a_connection_declares_so_much_and_no_more() -> None:
     async with world(max_entities=3) as here, here.connect() as ann, here.connect() as bob:
-        await ann.ok(publish("taxi-1", ttl_s=0.05, handle=1), publish("taxi-2", 0), near())
+        await ann.ok(publish("taxi-1", ttl_s=0.05), publish("taxi-2", 0), near())
         await ann.ok(publish("taxi-2", 0))  # once more is not one more
         await until(lambda: here.entities()[0] == 1)
-        await ann.ok(publish("taxi-3", 0, handle=1))  # in place of what expired, its handle too
+        await ann.ok(publish("taxi-3", 0))  # in place of what expired
         answer = await ann.say(publish("taxi-4", 0))
         assert answer == {"error": "a connection declares at most 3 things", "reason": "count"}
         await ann.ok({"op": "withdraw", "id": "taxi-3"}, publish("taxi-4", 0))
         await bob.ok(publish("taxi-5", 0))
+
+
+@in_loop
+async def test_the_handle_of_what_expired_is_free() -> None:
+    async with world() as here, here.connect() as ann:
+        await ann.ok(publish("taxi-1", ttl_s=0.05, handle=1))
+        await until(lambda: here.entities()[0] == 0)
+        await ann.ok(publish("taxi-2", handle=1), publish("taxi-1"))
+        await ann.ok({"op": "move", "handle": 1, "lat": LAT, "lon": LON})
+        # Another handle for the same: the first one stands for nothing.
+        await ann.ok(publish("taxi-2", handle=2))
+        answer = await ann.say({"op": "move", "handle": 1, "lat": LAT, "lon": LON})
+        assert answer["error"] == "handle 1 stands for nothing"
 
 
 @in_loop

@@ -5,19 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mercury.matching import Engine, Events, MatchingRules
+from mercury.matching import Engine, Events, Found, MatchingRules, layout
 from mercury.model.area import Polygon, Position
 from mercury.model.moving import NearSubscription, Publication
 from mercury.service.clock import now_us
 from mercury.service.statistics import Statistics
-
-if TYPE_CHECKING:
-    from mercury.matching import Found
 
 log = logging.getLogger(__name__)
 
@@ -287,6 +284,8 @@ def warm_up() -> None:
         engine.subscribe(NearSubscription("b", "a", polygon=_TRIANGLE), 0),
     ]
     engine.move(np.array(beside), np.zeros(3), np.zeros(3), np.ones(3, np.int64), np.zeros(3))
+    engine.store.provide(layout.MORE_TABLE)
+    engine.store.resettle(0, len(beside))
     for ref in beside[1:]:
         engine.withdraw(ref, 1)
     engine.tick(1 << 50)

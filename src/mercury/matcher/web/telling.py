@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from mercury.matcher.hub import Hub
-from mercury.matching import Events
+from mercury.matching import Events, Found
 from mercury.model.moving import Cause, Happening, Publication
-
-if TYPE_CHECKING:
-    from mercury.matching import Found
 
 _HAPPENINGS = {int(happening): happening.name.lower() for happening in Happening}
 _CAUSES = {int(cause): cause.name.lower() for cause in Cause}

@@ -483,6 +483,33 @@ def test_a_member_that_stays_does_not_read_its_share_again(
     assert back == again
 
 
+def test_a_share_that_was_somebody_elses_has_another_number(
+    opener: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hand_over_within(monkeypatch, 0.1)
+    bus = opener(partitions=4)
+    first = bus.subscribe(["t"], group="g", start="earliest")
+    fill(bus, "t", 70)
+    held = take(first, 70)
+    before = dict(first.shares())
+    assert {part for _, part in before} >= {record.partition for record in held}
+    second = opener().subscribe(["t"], group="g")
+    moved = {record.partition for record in take(second, 1)}
+    assert moved <= {part for _, part in second.shares()}
+    fill(bus, "t", 70, 70)
+    stayed = {record.partition for record in take(first, 1)}
+    assert stayed
+    between = dict(first.shares())
+    assert not moved & {part for _, part in between}
+    assert all(between["t", part] == before["t", part] for part in stayed)
+    second.close()
+    back = take(first, len([one for one in held if one.partition in moved]))
+    assert moved <= {record.partition for record in back}
+    after = dict(first.shares())
+    assert all(after["t", part] == before["t", part] for part in stayed)
+    assert all(after["t", part] != before["t", part] for part in moved)
+
+
 def test_what_a_member_holds_is_marked_before_its_share_moves(
     opener: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:

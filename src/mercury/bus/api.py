@@ -7,7 +7,7 @@ partition but need not be dense.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
@@ -69,6 +69,14 @@ class Consumer(Protocol):
         Takes effect with the next flush that is asked for, or by itself within moments, and always
         after the records appended before it: what was produced from a record is durable no later
         than the mark that it was consumed.
+        """
+
+    def shares(self) -> Mapping[tuple[str, int], int]:
+        """The partitions this consumer had when it last returned records.
+
+        A number stands beside each topic and partition: the same as long as reading went on
+        without a break, another after somebody else may have read the partition. Who keeps state
+        for a partition keeps it under that number.
         """
 
     def lag(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 
 from mercury.bus.api import FromOffset, Record, Start
 from mercury.bus.buffering import BufferedBus
@@ -41,6 +42,9 @@ class GroupConsumer(ABC):
         self._unchecked = True  # look, even if no cursor is dirty: there may be new topics
         self._cursors: list[TopicCursor] = []
         self._cursor_of: dict[int, TopicCursor] = {}
+        self._takes = 0  # how often partitions became ours
+        self._shares_changed = True
+        self._shares: dict[tuple[str, int], int] = {}  # when records were last handed out
         self._orphaned = False  # others took us for dead; register again
         self._members: frozenset[str] = frozenset()  # of our group, whose shares we follow
         self._letting_go = False  # these have changed, and what we hold is not marked yet
@@ -158,6 +162,9 @@ class GroupConsumer(ABC):
             if self.pending_marks:
                 self._bus.mark(self)
 
+    def shares(self) -> Mapping[tuple[str, int], int]:
+        return self._shares
+
     def lag(self) -> int:
         if self.closed:
             return 0
@@ -237,6 +244,7 @@ class GroupConsumer(ABC):
                 self._unreleased = True
                 self._awaited = registry if len(members) > 1 else None
         self._letting_go = False
+        self._shares_changed = True
         self._registry, self._version = registry, registry.version
         for known in self._cursors:
             known.distrust_arrived()
@@ -272,12 +280,16 @@ class GroupConsumer(ABC):
             return
         unmarked = cursor.unmarked(share & before)
         committed = self._committed(topic)
-        positions = {}
+        positions, taken = {}, {}
+        self._takes += 1
         for part in share:
             at = committed_position(committed, part)
             # A partition that stayed ours goes on where we are: what we hold is in good hands.
             positions[part] = max(at, cursor.position_in(part)) if part in before else at
+            stayed = part in before and at <= cursor.position_in(part)
+            taken[part] = cursor.taken.get(part, self._takes) if stayed else self._takes
         cursor.place(positions)
+        cursor.taken = taken
         cursor.delivered = unmarked
         marks = self.pending_marks.pop(topic.id, None)
         if marks is not None:
@@ -324,27 +336,38 @@ class GroupConsumer(ABC):
     def _fetch(self, max_records: int) -> list[Record]:
         records = self._fetch_once(max_records)
         if self._orphaned and not self.closed:
+            if self.group is not None:
+                records = []  # somebody else's by now; what becomes ours again is read again
             self._register()
             self.distrust()
             records += self._fetch_once(max_records - len(records))
         return records
 
     def _fetch_once(self, max_records: int) -> list[Record]:
-        records: list[Record] = []
         with self._bus.mutex:
-            if self.closed:
-                return records
-            if self._loop is None:  # else the loop collects them as they come
-                self._collect_nudges()
-            while True:
-                if not self._unchecked and not self._changed():
-                    if self._read_dirty(max_records, records):
-                        return records
-                    continue
-                self._unchecked = False
-                if not self._take_shares():
-                    self._unchecked = True
+            records = [] if self.closed else self._fetch_ours(max_records)
+            if self._shares_changed:
+                self._shares_changed = False
+                self._shares = {
+                    (cursor.topic.name, part): cursor.taken.get(part, 0)
+                    for cursor in self._cursors
+                    for part in cursor.partitions
+                }
+        return records
+
+    def _fetch_ours(self, max_records: int) -> list[Record]:
+        records: list[Record] = []
+        if self._loop is None:  # else the loop collects them as they come
+            self._collect_nudges()
+        while True:
+            if not self._unchecked and not self._changed():
+                if self._read_dirty(max_records, records):
                     return records
+                continue
+            self._unchecked = False
+            if not self._take_shares():
+                self._unchecked = True
+                return records
 
     def _read_dirty(self, max_records: int, records: list[Record]) -> bool:
         """Read what is there, in order; False if our share changed before we were through."""

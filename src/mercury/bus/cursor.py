@@ -14,12 +14,15 @@ ALL_PARTITIONS = -1
 class TopicCursor:
     """How far one consumer has read one topic."""
 
-    __slots__ = ("ahead", "arrived", "delivered", "dirty", "marked", "owned", "position", "topic")
+    __slots__ = (
+        "ahead", "arrived", "delivered", "dirty", "marked", "owned", "position", "taken", "topic",
+    )  # fmt: skip
 
     def __init__(self, topic: Topic, position: int) -> None:
         self.topic = topic
         self.position = position  # everything owned up to this offset was looked at
         self.owned: frozenset[int] | None = None  # None: every partition
+        self.taken: dict[int, int] = {}  # partition -> which taking of partitions it came with
         self.ahead: dict[int, int] = {}  # partitions that begin beyond `position`
         self.delivered: dict[int, int] = {}  # partition -> last offset, since the last mark
         self.marked = position

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Mapping
 from concurrent.futures import Future
 
 from mercury.bus.api import Record, Start
@@ -37,6 +38,7 @@ class KafkaConsumer:
         self._outbox = outbox
         self._follows_patterns = any(pattern.endswith(".*") for pattern in patterns)
         self._pending: Marks = {}  # asked to be committed
+        self._shares: dict[tuple[str, int], int] = {}  # when records were last handed out
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: set[asyncio.Future[None]] = set()
         self._fetcher = Fetcher(
@@ -97,6 +99,9 @@ class KafkaConsumer:
             if not self._pending:
                 return
         self._outbox.mark(self)
+
+    def shares(self) -> Mapping[tuple[str, int], int]:
+        return self._shares
 
     def lag(self) -> int:
         if self.closed:
@@ -163,6 +168,8 @@ class KafkaConsumer:
             if self.closed:
                 return []
             records = self._shelf.take(max_records)
+            if records:
+                self._shares = self._shelf.shares()
         if not records and self._fetcher.failure is not None:
             raise self._fetcher.failure
         return records

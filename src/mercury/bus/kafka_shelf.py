@@ -25,6 +25,7 @@ class _Track:
     delivered: int  # the next offset to hand out; what lies before is done or not wanted
     stamp_us: int = 0
     unmarked: bool = False
+    taken: int = 0  # which taking of partitions it came with
 
 
 @dataclass(slots=True)
@@ -46,6 +47,7 @@ class Shelf:
         self._parked: dict[Place, _Track] = {}  # while the group shares out anew
         self._piles: dict[str, _Pile] = {}  # in the order of serving
         self._waiting = 0
+        self._takes = 0
 
     def __len__(self) -> int:
         return self._waiting
@@ -53,6 +55,10 @@ class Shelf:
     def places(self) -> list[Place]:
         """The consumer's share."""
         return list(self._tracks)
+
+    def shares(self) -> dict[Place, int]:
+        """The same, with a number that is another for a partition that was not ours between."""
+        return {place: track.taken for place, track in self._tracks.items()}
 
     def markable(self) -> set[Place]:
         """Partitions of which we may say how far they are done."""
@@ -65,10 +71,14 @@ class Shelf:
 
     def assign(self, positions: Mapping[Place, int], wanted_from: int = 0) -> None:
         """Take partitions, to be fetched from here; lower offsets than wanted are not kept."""
+        self._takes += 1
         for place, offset in positions.items():
             was = self._parked.pop(place, None)
             self._tracks[place] = _Track(
-                offset, max(offset, wanted_from), unmarked=was is not None and was.unmarked
+                offset,
+                max(offset, wanted_from),
+                unmarked=was is not None and was.unmarked,
+                taken=was.taken if was is not None and was.delivered == offset else self._takes,
             )
             self._piles.setdefault(place[0], _Pile())
         self._piles = dict(

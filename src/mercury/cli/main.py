@@ -19,6 +19,7 @@ from mercury.cli import (
     history,
     import_,
     load,
+    matcher,
     moos,
     pipeline,
     replay,
@@ -42,6 +43,7 @@ app = typer.Typer(
 app.command("up")(up.up)
 app.command("adapter")(adapter.adapter)
 app.command("broker")(broker.broker)
+app.command("matcher")(matcher.matcher)
 app.command("client")(client.client)
 app.command("pipeline")(pipeline.pipeline)
 app.add_typer(sim.app, name="sim")

@@ -3,6 +3,7 @@
 from mercury.config.detection import CongestionSettings, DetectionSettings, KindSettings
 from mercury.config.door import DoorSettings
 from mercury.config.loading import load_settings
+from mercury.config.matcher import MatcherSettings
 from mercury.config.moos import MoosSettings
 from mercury.config.report import Setting, describe, to_toml
 from mercury.config.settings import (
@@ -27,6 +28,7 @@ __all__ = [
     "DoorSettings",
     "KindSettings",
     "LogSettings",
+    "MatcherSettings",
     "MoosSettings",
     "PipelineSettings",
     "SessionSettings",

@@ -10,6 +10,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from mercury.config.detection import DetectionSettings
 from mercury.config.door import DoorSettings
+from mercury.config.matcher import MatcherSettings
 from mercury.config.mediator import MediatorSettings
 from mercury.config.moos import MoosSettings
 from mercury.config.section import Section
@@ -274,6 +275,9 @@ class Settings(BaseSettings):
     )
     moos: MoosSettings = Field(
         default_factory=MoosSettings, description="A MOOS community, bridged to others"
+    )
+    matcher: MatcherSettings = Field(
+        default_factory=MatcherSettings, description="What moves finds what is near it"
     )
     door: DoorSettings = Field(
         default_factory=DoorSettings, description="Matching over HTTP and websockets"

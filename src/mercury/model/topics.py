@@ -16,6 +16,14 @@ CONDITIONS = "conditions"
 DELIVERIES = "deliveries"
 STATUS = "status"
 
+# Matching of what moves: declarations and positions come in by the first and go out by the last as
+# meetings; the two between are for many workers. Values are frames (wire/moving.py).
+MOVING = "moving"
+TILES = "tiles"
+SIGHTINGS = "sightings"
+MEETINGS = "meetings"
+MATCHER_STATES = "matcher.states"  # what workers know, for who takes over
+
 # Three topics by urgency: a backlog of the lower never delays the higher.
 ALERTS_URGENT = "alerts.urgent"
 ALERTS_NORMAL = "alerts.normal"

@@ -31,6 +31,21 @@ def position_from_pb(source: pb.Position | pb.Telemetry) -> Position:
     return Position(source.lat, source.lon)
 
 
+def polygon_to_pb(polygon: Polygon, target: pb.Polygon) -> None:
+    """Write a polygon."""
+    target.exterior.latlon.extend(_flat(polygon.exterior))
+    for hole in polygon.holes:
+        target.holes.add().latlon.extend(_flat(hole))
+
+
+def polygon_from_pb(source: pb.Polygon) -> Polygon:
+    """Read a polygon; raises AreaError where it cannot exist."""
+    return Polygon(
+        _positions(source.exterior.latlon),
+        tuple(_positions(hole.latlon) for hole in source.holes),
+    )
+
+
 def area_to_pb(area: Area, target: pb.Area) -> None:
     """Write an area."""
     shape = area.shape
@@ -50,9 +65,7 @@ def area_to_pb(area: Area, target: pb.Area) -> None:
             rectangle.south, rectangle.west = shape.south, shape.west
             rectangle.north, rectangle.east = shape.north, shape.east
         case Polygon():
-            target.polygon.exterior.latlon.extend(_flat(shape.exterior))
-            for hole in shape.holes:
-                target.polygon.holes.add().latlon.extend(_flat(hole))
+            polygon_to_pb(shape, target.polygon)
         case Corridor():
             target.corridor.line.latlon.extend(_flat(shape.line))
             target.corridor.width_m = shape.width_m
@@ -95,10 +108,7 @@ def _shape(source: pb.Area) -> Shape:
             rectangle = source.rectangle
             return Rectangle(rectangle.south, rectangle.west, rectangle.north, rectangle.east)
         case "polygon":
-            return Polygon(
-                _positions(source.polygon.exterior.latlon),
-                tuple(_positions(hole.latlon) for hole in source.polygon.holes),
-            )
+            return polygon_from_pb(source.polygon)
         case "corridor":
             return Corridor(_positions(source.corridor.line.latlon), source.corridor.width_m)
     raise AreaError("an area of no known shape")

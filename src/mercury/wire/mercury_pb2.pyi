@@ -52,7 +52,7 @@ REPEAT: DeliveryPolicy
 CRITICAL: DeliveryPolicy
 
 class Envelope(_message.Message):
-    __slots__ = ("version", "id", "session", "kind", "source", "destination", "topic", "priority", "sent_us", "expires_us", "correlation", "policy", "sequence", "auth", "seen", "received", "refused", "ordered", "groups", "receipts_sent", "receipts_resent", "telemetry", "event", "attributes", "subscription", "grant", "deliveries")
+    __slots__ = ("version", "id", "session", "kind", "source", "destination", "topic", "priority", "sent_us", "expires_us", "correlation", "policy", "sequence", "auth", "seen", "received", "refused", "ordered", "groups", "receipts_sent", "receipts_resent", "telemetry", "event", "attributes", "subscription", "grant", "deliveries", "declaration", "withdrawal", "question", "matches")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
@@ -80,6 +80,10 @@ class Envelope(_message.Message):
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     GRANT_FIELD_NUMBER: _ClassVar[int]
     DELIVERIES_FIELD_NUMBER: _ClassVar[int]
+    DECLARATION_FIELD_NUMBER: _ClassVar[int]
+    WITHDRAWAL_FIELD_NUMBER: _ClassVar[int]
+    QUESTION_FIELD_NUMBER: _ClassVar[int]
+    MATCHES_FIELD_NUMBER: _ClassVar[int]
     version: int
     id: bytes
     session: bytes
@@ -107,7 +111,11 @@ class Envelope(_message.Message):
     subscription: Subscription
     grant: Grant
     deliveries: Deliveries
-    def __init__(self, version: _Optional[int] = ..., id: _Optional[bytes] = ..., session: _Optional[bytes] = ..., kind: _Optional[_Union[Kind, str]] = ..., source: _Optional[_Union[Address, _Mapping]] = ..., destination: _Optional[_Union[Address, _Mapping]] = ..., topic: _Optional[str] = ..., priority: _Optional[int] = ..., sent_us: _Optional[int] = ..., expires_us: _Optional[int] = ..., correlation: _Optional[bytes] = ..., policy: _Optional[_Union[DeliveryPolicy, str]] = ..., sequence: _Optional[int] = ..., auth: _Optional[bytes] = ..., seen: _Optional[_Iterable[bytes]] = ..., received: _Optional[_Iterable[bytes]] = ..., refused: _Optional[_Iterable[_Union[Refusal, _Mapping]]] = ..., ordered: _Optional[bool] = ..., groups: _Optional[_Iterable[str]] = ..., receipts_sent: _Optional[int] = ..., receipts_resent: _Optional[int] = ..., telemetry: _Optional[_Union[Telemetry, _Mapping]] = ..., event: _Optional[_Union[Event, _Mapping]] = ..., attributes: _Optional[_Union[Attributes, _Mapping]] = ..., subscription: _Optional[_Union[Subscription, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., deliveries: _Optional[_Union[Deliveries, _Mapping]] = ...) -> None: ...
+    declaration: Declaration
+    withdrawal: Withdrawal
+    question: Question
+    matches: Matches
+    def __init__(self, version: _Optional[int] = ..., id: _Optional[bytes] = ..., session: _Optional[bytes] = ..., kind: _Optional[_Union[Kind, str]] = ..., source: _Optional[_Union[Address, _Mapping]] = ..., destination: _Optional[_Union[Address, _Mapping]] = ..., topic: _Optional[str] = ..., priority: _Optional[int] = ..., sent_us: _Optional[int] = ..., expires_us: _Optional[int] = ..., correlation: _Optional[bytes] = ..., policy: _Optional[_Union[DeliveryPolicy, str]] = ..., sequence: _Optional[int] = ..., auth: _Optional[bytes] = ..., seen: _Optional[_Iterable[bytes]] = ..., received: _Optional[_Iterable[bytes]] = ..., refused: _Optional[_Iterable[_Union[Refusal, _Mapping]]] = ..., ordered: _Optional[bool] = ..., groups: _Optional[_Iterable[str]] = ..., receipts_sent: _Optional[int] = ..., receipts_resent: _Optional[int] = ..., telemetry: _Optional[_Union[Telemetry, _Mapping]] = ..., event: _Optional[_Union[Event, _Mapping]] = ..., attributes: _Optional[_Union[Attributes, _Mapping]] = ..., subscription: _Optional[_Union[Subscription, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., deliveries: _Optional[_Union[Deliveries, _Mapping]] = ..., declaration: _Optional[_Union[Declaration, _Mapping]] = ..., withdrawal: _Optional[_Union[Withdrawal, _Mapping]] = ..., question: _Optional[_Union[Question, _Mapping]] = ..., matches: _Optional[_Union[Matches, _Mapping]] = ...) -> None: ...
 
 class Address(_message.Message):
     __slots__ = ("client", "service", "broker", "adapter", "group", "everyone", "area")
@@ -360,3 +368,144 @@ class Deliveries(_message.Message):
     acks: _containers.RepeatedScalarFieldContainer[int]
     acks_again: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, message: _Optional[bytes] = ..., source: _Optional[str] = ..., topic: _Optional[str] = ..., kind: _Optional[int] = ..., priority: _Optional[int] = ..., policy: _Optional[_Union[DeliveryPolicy, str]] = ..., sent_us: _Optional[int] = ..., expires_us: _Optional[int] = ..., client: _Optional[_Iterable[str]] = ..., state: _Optional[_Iterable[int]] = ..., reason: _Optional[_Iterable[int]] = ..., tries: _Optional[_Iterable[int]] = ..., addressed_us: _Optional[_Iterable[int]] = ..., first_sent_us: _Optional[_Iterable[int]] = ..., settled_us: _Optional[_Iterable[int]] = ..., reasons: _Optional[_Iterable[str]] = ..., acks: _Optional[_Iterable[int]] = ..., acks_again: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class MovingPublication(_message.Message):
+    __slots__ = ("id", "topic", "values", "radius_m", "ttl_s")
+    class ValuesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: Value
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Value, _Mapping]] = ...) -> None: ...
+    ID_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    RADIUS_M_FIELD_NUMBER: _ClassVar[int]
+    TTL_S_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    topic: str
+    values: _containers.MessageMap[str, Value]
+    radius_m: float
+    ttl_s: float
+    def __init__(self, id: _Optional[str] = ..., topic: _Optional[str] = ..., values: _Optional[_Mapping[str, Value]] = ..., radius_m: _Optional[float] = ..., ttl_s: _Optional[float] = ...) -> None: ...
+
+class NearSubscription(_message.Message):
+    __slots__ = ("id", "topic", "radius_m", "polygon", "where", "inside", "dwell_s", "hysteresis_m", "ttl_s")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    RADIUS_M_FIELD_NUMBER: _ClassVar[int]
+    POLYGON_FIELD_NUMBER: _ClassVar[int]
+    WHERE_FIELD_NUMBER: _ClassVar[int]
+    INSIDE_FIELD_NUMBER: _ClassVar[int]
+    DWELL_S_FIELD_NUMBER: _ClassVar[int]
+    HYSTERESIS_M_FIELD_NUMBER: _ClassVar[int]
+    TTL_S_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    topic: str
+    radius_m: float
+    polygon: Polygon
+    where: str
+    inside: bool
+    dwell_s: float
+    hysteresis_m: float
+    ttl_s: float
+    def __init__(self, id: _Optional[str] = ..., topic: _Optional[str] = ..., radius_m: _Optional[float] = ..., polygon: _Optional[_Union[Polygon, _Mapping]] = ..., where: _Optional[str] = ..., inside: _Optional[bool] = ..., dwell_s: _Optional[float] = ..., hysteresis_m: _Optional[float] = ..., ttl_s: _Optional[float] = ...) -> None: ...
+
+class Declaration(_message.Message):
+    __slots__ = ("key", "time_us", "publication", "subscription")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    TIME_US_FIELD_NUMBER: _ClassVar[int]
+    PUBLICATION_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    key: int
+    time_us: int
+    publication: MovingPublication
+    subscription: NearSubscription
+    def __init__(self, key: _Optional[int] = ..., time_us: _Optional[int] = ..., publication: _Optional[_Union[MovingPublication, _Mapping]] = ..., subscription: _Optional[_Union[NearSubscription, _Mapping]] = ...) -> None: ...
+
+class Declarations(_message.Message):
+    __slots__ = ("declaration",)
+    DECLARATION_FIELD_NUMBER: _ClassVar[int]
+    declaration: _containers.RepeatedCompositeFieldContainer[Declaration]
+    def __init__(self, declaration: _Optional[_Iterable[_Union[Declaration, _Mapping]]] = ...) -> None: ...
+
+class Description(_message.Message):
+    __slots__ = ("key", "publication")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    PUBLICATION_FIELD_NUMBER: _ClassVar[int]
+    key: int
+    publication: MovingPublication
+    def __init__(self, key: _Optional[int] = ..., publication: _Optional[_Union[MovingPublication, _Mapping]] = ...) -> None: ...
+
+class Descriptions(_message.Message):
+    __slots__ = ("description",)
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    description: _containers.RepeatedCompositeFieldContainer[Description]
+    def __init__(self, description: _Optional[_Iterable[_Union[Description, _Mapping]]] = ...) -> None: ...
+
+class RefusedDeclaration(_message.Message):
+    __slots__ = ("key", "reason", "sentence")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    SENTENCE_FIELD_NUMBER: _ClassVar[int]
+    key: int
+    reason: str
+    sentence: str
+    def __init__(self, key: _Optional[int] = ..., reason: _Optional[str] = ..., sentence: _Optional[str] = ...) -> None: ...
+
+class RefusedDeclarations(_message.Message):
+    __slots__ = ("refused",)
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    refused: _containers.RepeatedCompositeFieldContainer[RefusedDeclaration]
+    def __init__(self, refused: _Optional[_Iterable[_Union[RefusedDeclaration, _Mapping]]] = ...) -> None: ...
+
+class Withdrawal(_message.Message):
+    __slots__ = ("publication", "id")
+    PUBLICATION_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    publication: bool
+    id: str
+    def __init__(self, publication: _Optional[bool] = ..., id: _Optional[str] = ...) -> None: ...
+
+class Question(_message.Message):
+    __slots__ = ("wish", "limit")
+    WISH_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    wish: NearSubscription
+    limit: int
+    def __init__(self, wish: _Optional[_Union[NearSubscription, _Mapping]] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class MatchedSubscription(_message.Message):
+    __slots__ = ("id", "life")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    LIFE_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    life: int
+    def __init__(self, id: _Optional[str] = ..., life: _Optional[int] = ...) -> None: ...
+
+class Matches(_message.Message):
+    __slots__ = ("subscriptions", "publications", "subscription", "publication", "number", "happening", "cause", "time_us", "lat_e7", "lon_e7", "distance_m")
+    SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
+    PUBLICATIONS_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    PUBLICATION_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    HAPPENING_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    TIME_US_FIELD_NUMBER: _ClassVar[int]
+    LAT_E7_FIELD_NUMBER: _ClassVar[int]
+    LON_E7_FIELD_NUMBER: _ClassVar[int]
+    DISTANCE_M_FIELD_NUMBER: _ClassVar[int]
+    subscriptions: _containers.RepeatedCompositeFieldContainer[MatchedSubscription]
+    publications: _containers.RepeatedCompositeFieldContainer[MovingPublication]
+    subscription: _containers.RepeatedScalarFieldContainer[int]
+    publication: _containers.RepeatedScalarFieldContainer[int]
+    number: _containers.RepeatedScalarFieldContainer[int]
+    happening: _containers.RepeatedScalarFieldContainer[int]
+    cause: _containers.RepeatedScalarFieldContainer[int]
+    time_us: _containers.RepeatedScalarFieldContainer[int]
+    lat_e7: _containers.RepeatedScalarFieldContainer[int]
+    lon_e7: _containers.RepeatedScalarFieldContainer[int]
+    distance_m: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, subscriptions: _Optional[_Iterable[_Union[MatchedSubscription, _Mapping]]] = ..., publications: _Optional[_Iterable[_Union[MovingPublication, _Mapping]]] = ..., subscription: _Optional[_Iterable[int]] = ..., publication: _Optional[_Iterable[int]] = ..., number: _Optional[_Iterable[int]] = ..., happening: _Optional[_Iterable[int]] = ..., cause: _Optional[_Iterable[int]] = ..., time_us: _Optional[_Iterable[int]] = ..., lat_e7: _Optional[_Iterable[int]] = ..., lon_e7: _Optional[_Iterable[int]] = ..., distance_m: _Optional[_Iterable[float]] = ...) -> None: ...

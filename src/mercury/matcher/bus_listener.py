@@ -1,0 +1,187 @@
+"""The bus as a door: what is declared and moves on `moving`, and whom `meetings` tell."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mercury.bus import Record
+from mercury.matcher.hub import SLOT_MASK, Hub
+from mercury.matching import Events
+from mercury.model.errors import AreaError, FilterError, MatchingError, PacketError
+from mercury.model.moving import Happening, Publication, entity_key
+from mercury.wire.declarations import Declaration, Refusal, refusal
+from mercury.wire.moving import (
+    BUCKETS,
+    EVENTS,
+    Declared,
+    FrameWriter,
+    Moved,
+    Rows,
+    Withdrawn,
+    bucket_key,
+    buckets_of,
+    from_e7,
+    read_frame,
+    to_e7,
+)
+
+Tell = Callable[[bytes, bytes], None]  # key and value of a record on `meetings`
+
+
+class BusListener:
+    """Speaks for all subscriptions that were declared over the bus."""
+
+    def __init__(self, hub: Hub, tell: Tell) -> None:
+        self.hub = hub
+        self.dropped: Counter[str] = Counter()
+        self.counters: Counter[str] = Counter()
+        self.silent = False  # while we catch up with what was told before
+        self._tell = tell
+        self._refs: dict[int, int] = {}  # key -> reference
+        self._wishes: dict[int, int] = {}  # reference of a subscription -> key
+        # By slot: which publication it was when last told of, and its key; and by bucket of who
+        # was told: its edition.
+        self._pub_refs = np.full(1024, -1, np.int64)
+        self._pub_keys = np.zeros(1024, np.uint64)
+        self._editions = np.zeros((1024, BUCKETS), np.int64)
+
+    # From the bus
+
+    def take(self, record: Record) -> None:
+        """Do what a record of `moving` says."""
+        try:
+            segments = read_frame(record.value)
+        except PacketError as error:
+            self.dropped[error.reason] += 1
+            return
+        for segment in segments:
+            match segment:
+                case Moved(rows):
+                    self._move(rows)
+                case Declared(declarations):
+                    refused = [self._declare(one) for one in declarations]
+                    self._refuse([one for one in refused if one is not None])
+                case Withdrawn(rows):
+                    for key in rows["key"].tolist():
+                        ref = self._refs.pop(key, None)
+                        if ref is None:
+                            self.dropped["unknown"] += 1
+                        else:
+                            self.hub.withdraw(ref)
+
+    def _move(self, rows: Rows) -> None:
+        find = self._refs.get
+        refs = np.array([find(key, -1) for key in rows["key"].tolist()], np.int64)
+        self.counters["moves"] += len(refs)
+        # Unknown ones are the engine's to count.
+        self.hub.move(
+            refs,
+            from_e7(rows["lat_e7"]),
+            from_e7(rows["lon_e7"]),
+            rows["time_us"].astype(np.int64),
+            rows["accuracy_m"].astype(np.float64),
+        )
+
+    def _declare(self, declaration: Declaration) -> Refusal | None:
+        what, key = declaration.what, declaration.key
+        if isinstance(what, Refusal):
+            return what
+        try:
+            if isinstance(what, Publication):
+                ref = self.hub.publish(what, declaration.time_us)
+            else:
+                ref = self.hub.subscribe(what, self, declaration.time_us)
+                self._wishes[ref] = key
+        except (MatchingError, FilterError, AreaError) as error:
+            return refusal(key, error)
+        self._refs[key] = ref
+        self.counters["declarations"] += 1
+        return None
+
+    def _refuse(self, refused: list[Refusal]) -> None:
+        self.dropped["refused"] += len(refused)
+        for bucket in sorted({int(buckets_of(one.key)) for one in refused}):
+            some = [one for one in refused if buckets_of(one.key) == bucket]
+            if not self.silent:
+                self._tell(bucket_key(bucket), FrameWriter().refuse(some).to_bytes())
+
+    # To the bus
+
+    def tell(self, events: Events) -> None:
+        """Rows of our subscriptions, in order."""
+        if self.silent:
+            return
+        wishes = self._wishes
+        keys = [wishes.get(ref) for ref in events.subscription.tolist()]
+        if None in keys:  # of a subscription that we have forgotten already
+            known = np.array([key is not None for key in keys])
+            events, keys = events.take(known), [key for key in keys if key is not None]
+        if not keys:
+            return
+        rows = np.zeros(len(events), EVENTS)
+        rows["subscription"] = np.array(keys, np.uint64)
+        rows["publication"] = self._publications(events)
+        rows["time_us"], rows["distance_m"] = events.time_us, events.distance_m
+        rows["lat_e7"], rows["lon_e7"] = to_e7(events.lat), to_e7(events.lon)
+        rows["happening"], rows["cause"] = events.happening, events.cause
+        self.counters["meetings"] += len(rows)
+        buckets = buckets_of(rows["subscription"])
+        slots = events.publication & SLOT_MASK
+        editions = self.hub.editions(slots)
+        news = (self._editions[slots, buckets] != editions) | (events.happening == Happening.ENTER)
+        self._editions[slots, buckets] = editions
+        for bucket in np.unique(buckets).tolist():
+            here = buckets == bucket
+            writer = FrameWriter()
+            described = np.unique(events.publication[here & news])
+            writer.describe(self._descriptions(described.tolist()))
+            self._tell(bucket_key(bucket), writer.tell(rows[here]).to_bytes())
+
+    def _publications(self, events: Events) -> NDArray[np.uint64]:
+        """Keys of the publications, whoever declared them."""
+        slots = events.publication & SLOT_MASK
+        most = int(slots.max())
+        if most >= len(self._pub_refs):
+            more = max(len(self._pub_refs), most + 1)
+            self._pub_refs = np.append(self._pub_refs, np.full(more, -1, np.int64))
+            self._pub_keys = np.append(self._pub_keys, np.zeros(more, np.uint64))
+            new = np.zeros((more, BUCKETS), np.int64)
+            self._editions = np.concatenate([self._editions, new])
+        keys = self._pub_keys[slots]
+        for row in np.flatnonzero(self._pub_refs[slots] != events.publication).tolist():
+            ref = int(events.publication[row])
+            publication = self.hub.engine.publication(ref)
+            if publication is not None:
+                slot = ref & SLOT_MASK
+                keys[row] = entity_key("publication", publication.id)
+                self._pub_refs[slot], self._pub_keys[slot] = ref, keys[row]
+        return np.asarray(keys, np.uint64)
+
+    def _descriptions(self, refs: list[int]) -> dict[int, Publication]:
+        found = {}
+        for ref in refs:
+            publication = self.hub.engine.publication(ref)
+            if publication is not None:
+                found[entity_key("publication", publication.id)] = publication
+        return found
+
+    def forget(self) -> None:
+        """Let go of what the engine has let go of."""
+        engine = self.hub.engine
+        self._wishes = {
+            ref: key for ref, key in self._wishes.items() if engine.subscription(ref) is not None
+        }
+        wishes = self._wishes
+        self._refs = {
+            key: ref
+            for key, ref in self._refs.items()
+            if ref in wishes or engine.publication(ref) is not None
+        }
+
+    def withdraw_all(self) -> None:
+        """Nothing is said over the bus any more."""
+        self.hub.forget(self)

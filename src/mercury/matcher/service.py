@@ -1,0 +1,169 @@
+"""The matcher: one engine, its doors, and the bus (`moving` in, `meetings` out)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+import time
+from collections import Counter
+
+from mercury.bus import Bus, Consumer, FromTime, Record
+from mercury.config import DoorSettings, MatcherSettings
+from mercury.matcher.bus_listener import BusListener
+from mercury.matcher.hub import Hub
+from mercury.matcher.rules import rules_of, warm_up
+from mercury.matcher.web import Door
+from mercury.model import topics
+from mercury.model.errors import BusFullError
+from mercury.model.message import Address
+from mercury.service import Service, Statistics, now_us
+
+log = logging.getLogger(__name__)
+
+_BATCH = 512
+_MARK_S = 1.0
+_FORGET_S = 30.0
+_TOLD = "told"
+_TIME = struct.Struct("<q")
+
+
+class Matcher(Service):
+    """Finds what is near what moves.
+
+    What was declared over the bus is found again after a restart: records of the last moments are
+    read again, and nothing is told of them that was told already.
+    """
+
+    part = "matcher"
+
+    def __init__(
+        self, bus: Bus, settings: MatcherSettings, door: DoorSettings | None = None
+    ) -> None:
+        address = Address.service(settings.id)
+        super().__init__(bus, address, metrics_port=settings.metrics_port)
+        self.settings = settings
+        self.hub = Hub(rules_of(settings))
+        self.door = None if door is None else Door(self.hub, door)
+        self.listener = BusListener(self.hub, self._append)
+        self.dropped: Counter[str] = Counter()
+        self._moving: Consumer | None = None
+        self._told_us = 0  # time of the newest record that all is told of
+
+    def statistics(self) -> Statistics:
+        hub = self.hub.statistics()
+        door = Statistics() if self.door is None else self.door.statistics()
+        listener = self.listener
+        dropped: Counter[str] = Counter(self.dropped)
+        for one in (hub.dropped, door.dropped, listener.dropped):
+            dropped.update(one)
+        return Statistics(
+            gauges={**door.gauges, **hub.gauges},
+            counters={
+                **door.counters,
+                **hub.counters,
+                **listener.counters,
+                "cpu_s": time.process_time(),
+            },
+            dropped=dropped,
+        )
+
+    async def _start(self) -> None:
+        await asyncio.to_thread(warm_up)
+        await self._catch_up()
+        if self.door is not None:
+            await self.door.start()
+            log.info("the web door is open at port %d", self.door.port)
+        self.spawn(self._serve())
+        self.spawn(self.hub.run())
+        self.spawn(self._keep_house())
+
+    async def _stop(self) -> None:
+        if self.door is not None:
+            await self.door.stop()
+        if self._moving is not None:
+            self._moving.close()
+            self.hub.turn()
+            self._mark()
+
+    async def _catch_up(self) -> None:
+        """Learn anew who is where, without telling again what was told."""
+        lookback_us = int((self.settings.ttl_s + 5.0) * 1e6)
+        told_us = await self._last_told_us(lookback_us)
+        self._moving = self.bus.subscribe((topics.MOVING,), start=FromTime(now_us() - lookback_us))
+        self.listener.silent = told_us > 0
+        while records := await self._moving.read_now(_BATCH):
+            self._take(records, told_us)
+        self._take([], 0)
+        self.hub.turn()
+
+    async def _last_told_us(self, lookback_us: int) -> int:
+        marks = await self._read((topics.MATCHER_STATES,), now_us() - lookback_us)
+        told_us = max([0, *map(self._told_in, marks)])
+        if told_us:
+            meetings = await self._read((topics.MEETINGS,), told_us)
+            told_us = max([told_us, *map(self._told_in, meetings)])
+        return told_us
+
+    async def _read(self, names: tuple[str, ...], since_us: int) -> list[Record]:
+        consumer = self.bus.subscribe(names, start=FromTime(since_us))
+        found: list[Record] = []
+        try:
+            while records := await consumer.read_now(_BATCH):
+                found += [one._replace(value=b"") for one in records]
+        finally:
+            consumer.close()
+        return found
+
+    @staticmethod
+    def _told_in(record: Record) -> int:
+        for name, value in record.headers:
+            if name == _TOLD and len(value) == _TIME.size:
+                return int(_TIME.unpack(value)[0])
+        return 0
+
+    async def _serve(self) -> None:
+        assert self._moving is not None
+        while True:
+            self._take(await self._moving.read(_BATCH), 0)
+
+    def _take(self, records: list[Record], silent_until_us: int) -> None:
+        listener = self.listener
+        for record in records:
+            if listener.silent and record.timestamp_us > silent_until_us:
+                self.hub.turn()
+                listener.silent = False
+            self._told_us = max(self._told_us, record.timestamp_us)
+            listener.take(record)
+        if not records and listener.silent:
+            self.hub.turn()
+            listener.silent = False
+
+    def _append(self, key: bytes, value: bytes) -> None:
+        try:
+            told = ((_TOLD, _TIME.pack(self._told_us)),)
+            self.bus.append(topics.MEETINGS, value, key, told)
+        except BusFullError:
+            self.dropped["bus-full"] += 1
+
+    def _mark(self) -> None:
+        self.bus.append(
+            topics.MATCHER_STATES,
+            b"",
+            self.settings.id.encode(),
+            ((_TOLD, _TIME.pack(self._told_us)),),
+        )
+
+    async def _keep_house(self) -> None:
+        marked_us = forgotten_at = 0.0
+        while True:
+            await asyncio.sleep(_MARK_S)
+            if self._told_us > marked_us:
+                marked_us = self._told_us
+                try:
+                    self._mark()
+                except BusFullError as error:
+                    log.warning("%s", error)
+            if time.monotonic() - forgotten_at > _FORGET_S:
+                forgotten_at = time.monotonic()
+                self.listener.forget()

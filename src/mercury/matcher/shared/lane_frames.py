@@ -1,0 +1,83 @@
+"""Collects what lanes are told, and makes one frame for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mercury.matcher.shared.routing import lane_key
+from mercury.matcher.shared.stage import Parcel
+from mercury.model.moving import Cause
+from mercury.wire.moving import Rows
+from mercury.wire.origins import Origin, origin_header
+from mercury.wire.passing import DECLARING, PLACED, STEPS, SUBSCRIPTION, offset_of, steps_frame
+
+
+class LaneFrames:
+    """Steps of entities on their way to lanes, in order."""
+
+    def __init__(self, entities: Rows) -> None:
+        self.entities = entities  # rows that steps are made of
+        self._lanes: list[NDArray[np.int64]] = []
+        self._rows: list[Rows] = []
+        self._declared: list[tuple[int, bytes]] = []  # number of the row, what it is
+        self._count = 0
+
+    def add(
+        self,
+        lanes: NDArray[np.int64],
+        slots: NDArray[np.int64],
+        marks: NDArray[np.int64],
+        steps: NDArray[np.int64],
+        cause: Cause,
+        *,
+        stays: ArrayLike = 0,
+        next_stays: ArrayLike = 0,
+        to_lanes: ArrayLike = 0,
+        declared: Mapping[int, bytes],
+    ) -> None:
+        """Tell lanes what entities do, one row each."""
+        if not len(slots):
+            return
+        known = self.entities[slots]
+        rows = np.zeros(len(slots), STEPS)
+        rows["origin"] = offset_of(marks)
+        for name in ("key", "time_us", "lat_e7", "lon_e7", "accuracy_m"):
+            rows[name] = known[name]
+        rows["stay"], rows["next_stay"], rows["to_lane"] = stays, next_stays, to_lanes
+        rows["step"], rows["cause"] = steps, cause
+        rows["flags"] = np.where(known["kind"] > 1, SUBSCRIPTION, 0)
+        rows["flags"] |= np.where(known["placed"], PLACED, 0).astype(np.uint8)
+        for row in np.flatnonzero(np.isin(steps, DECLARING)).tolist():
+            self._declared.append((self._count + row, declared[int(slots[row])]))
+        self._lanes.append(lanes)
+        self._rows.append(rows)
+        self._count += len(rows)
+
+    def parcels(self, topic: str, stage: int, partition: int) -> list[Parcel]:
+        """Everything so far, a record for each lane."""
+        if not self._count:
+            return []
+        lanes, rows = np.concatenate(self._lanes), np.concatenate(self._rows)
+        declared = dict(self._declared)
+        self._lanes, self._rows, self._declared, self._count = [], [], [], 0
+        order = np.argsort(lanes, kind="stable")
+        lanes = lanes[order]
+        starts = np.flatnonzero(np.diff(lanes, prepend=-1)).tolist()
+        parcels = []
+        for start, end in zip(starts, [*starts[1:], len(lanes)], strict=True):
+            numbers = order[start:end]
+            some = rows[numbers]
+            blobs = [declared[one] for one in numbers.tolist() if one in declared]
+            last = int(some["origin"].max())
+            parcels.append(
+                Parcel(
+                    topic,
+                    lane_key(int(lanes[start])),
+                    steps_frame(some, blobs),
+                    (origin_header(Origin(stage, partition, last)),),
+                )
+            )
+        return parcels

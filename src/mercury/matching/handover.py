@@ -1,0 +1,79 @@
+"""Pairs that go from one engine to another: who is inside stays inside, without a word."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mercury.matching import layout as at
+from mercury.matching.engine import Engine
+
+_SLOT = (1 << 32) - 1
+
+
+def partners(engine: Engine, reference: int) -> NDArray[np.int64]:
+    """References of those that an entity forms pairs with, the newest first."""
+    store = engine.store
+    slot = reference & _SLOT
+    if _kind(engine, reference) == at.FREE:
+        return np.zeros(0, np.int64)
+    side = 0 if _kind(engine, reference) == at.PUBLICATION else 1
+    found = []
+    pair = int(store.states[slot * at.STATES + at.HEAD])
+    while pair >= 0:
+        found.append(int(store.pairs[pair * at.PAIR + at.MEMBER + 1 - side]))
+        pair = int(store.pairs[pair * at.PAIR + at.NEXT + side])
+    others = np.array(found, np.int64)
+    generations = store.states[others * at.STATES + at.GENERATION].astype(np.int64)
+    return np.asarray(generations << 32 | others, np.int64)
+
+
+def adopt(engine: Engine, publication: int, subscription: int, since_us: int) -> bool:
+    """Go on with a pair that another engine had; False if one of the two is not here.
+
+    Whether it still holds is judged when one of them moves next.
+    """
+    kinds = _kind(engine, publication), _kind(engine, subscription)
+    if kinds[0] != at.PUBLICATION or kinds[1] not in (at.CIRCLE, at.POLYGON):
+        return False
+    if subscription in partners(engine, publication):
+        return True
+    store, counters = engine.store, engine.store.counters
+    pair = int(counters[at.FREE_PAIR])
+    if pair >= 0:
+        counters[at.FREE_PAIR] = store.pairs[pair * at.PAIR + at.NEXT]
+    else:
+        pair = int(counters[at.PAIRS])
+        if pair == len(store.since):
+            store.provide(at.MORE_PAIRS)
+        counters[at.PAIRS] += 1
+    _link(engine, pair, publication & _SLOT, 0)
+    _link(engine, pair, subscription & _SLOT, 1)
+    store.pairs[pair * at.PAIR + at.DWELLED] = 0
+    store.since[pair] = since_us
+    counters[at.ALIVE_PAIRS] += 1
+    return True
+
+
+def _link(engine: Engine, pair: int, member: int, side: int) -> None:
+    """As the kernel does it; a call from here would have it compiled once more."""
+    pairs, states = engine.store.pairs, engine.store.states
+    head = int(states[member * at.STATES + at.HEAD])
+    row = pair * at.PAIR
+    pairs[row + at.MEMBER + side] = member
+    pairs[row + at.NEXT + side] = head
+    pairs[row + at.PREVIOUS + side] = -1
+    if head >= 0:
+        pairs[head * at.PAIR + at.PREVIOUS + side] = pair
+    states[member * at.STATES + at.HEAD] = pair
+    states[member * at.STATES + at.DEGREE] += 1
+
+
+def _kind(engine: Engine, reference: int) -> int:
+    slot = reference & _SLOT
+    states = engine.store.states
+    if not 0 <= slot * at.STATES < len(states):
+        return at.FREE
+    if int(states[slot * at.STATES + at.GENERATION]) != reference >> 32:
+        return at.FREE
+    return int(states[slot * at.STATES + at.KIND])

@@ -1,0 +1,186 @@
+"""One of three matchers is killed, a fourth joins: every update is told of once, all is right."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import random
+import signal
+import uuid
+from pathlib import Path
+
+from integration.processes import Starter, starting
+from live import in_loop
+from matcher.frontend import Frontend
+
+from mercury.bus import open_bus
+from mercury.dev import KafkaBroker
+from mercury.matching import Engine, MatchingRules
+from mercury.model.area import Polygon, Position
+from mercury.model.moving import Happening, NearSubscription, Publication
+from mercury.service import now_us
+from mercury.wire.moving import from_e7, to_e7
+
+SETTINGS = """
+[matcher]
+shared = true
+snapshot_interval_s = 1.0
+tile_m = 3000.0
+ttl_s = 600.0
+"""
+PUBLICATIONS, SUBSCRIPTIONS = 1500, 300
+LAT, LON, WIDE = 47.0, 8.0, 0.12  # a square of 13 by 9 km
+STEP = 0.0007  # up to 80 m an update: somebody is always on the way to another tile
+TURN_S = 0.5
+TURNS = 24  # of everybody; the kill is after a third, the new one joins after two thirds
+SILENCE_S = 4.0
+WATCH = "watch"
+
+
+class World:
+    """Everything moves at random; what the matchers are told, one engine is told as well."""
+
+    def __init__(self, front: Frontend, seed: int) -> None:
+        self.front = front
+        self.random = random.Random(seed)
+        self.engine = Engine(MatchingRules(ttl_s=600.0))
+        self.updates: dict[int, list[int]] = {}  # times, by publication
+        corners = ((-1, -1), (-1, 1), (1, 1), (1, -1))
+        everywhere = Polygon(
+            tuple(
+                Position(LAT + WIDE / 2 + y * WIDE, LON + WIDE / 2 + x * WIDE) for y, x in corners
+            )
+        )
+        wishes = [
+            # Without hysteresis who is inside follows from where everybody is, not from the way.
+            NearSubscription(
+                f"s{number}", "taxi", self.random.uniform(200.0, 600.0), hysteresis_m=0.0,
+                where="seats >= 2" if number % 2 else "",
+            )
+            for number in range(SUBSCRIPTIONS)
+        ]  # fmt: skip
+        self.things = [
+            NearSubscription(WATCH, "taxi", polygon=everywhere, inside=True),
+            *wishes,
+            *(Publication(f"p{n}", "taxi", {"seats": n % 4}) for n in range(PUBLICATIONS)),
+        ]
+        time_us = now_us()
+        self.keys = front.declare(*self.things, time_us=time_us)
+        self.refs = [
+            self.engine.publish(one, time_us)
+            if isinstance(one, Publication)
+            else self.engine.subscribe(one, time_us)
+            for one in self.things
+        ]
+        self.places = [
+            (LAT + self.random.uniform(0, WIDE), LON + self.random.uniform(0, WIDE))
+            for _ in self.things
+        ]
+
+    def place(self, first: int, last: int) -> None:
+        """Some say where they are."""
+        time_us = now_us()
+        some = range(first, last)
+        lats = from_e7(to_e7([self.places[one][0] for one in some])).tolist()
+        lons = from_e7(to_e7([self.places[one][1] for one in some])).tolist()
+        self.front.move(self.keys[first:last], lats, lons, time_us)
+        self.engine.move(self.refs[first:last], lats, lons, [time_us] * len(some))
+        for one in some:
+            if isinstance(self.things[one], Publication):
+                self.updates.setdefault(self.keys[one], []).append(time_us)
+
+    def drive(self) -> None:
+        """Everybody goes on by a step, but stays in the square."""
+        step = self.random.uniform
+        self.places = [
+            (
+                min(max(lat + step(-STEP, STEP), LAT), LAT + WIDE),
+                min(max(lon + step(-STEP, STEP), LON), LON + WIDE),
+            )
+            for lat, lon in self.places
+        ]
+
+    def inside(self) -> set[tuple[int, int]]:
+        """By the engine, now."""
+        names = dict(zip(self.refs, self.keys, strict=True))
+        inside = set()
+        events = self.engine.take()
+        for happening, wish, publication in zip(
+            events.happening.tolist(),
+            events.subscription.tolist(),
+            events.publication.tolist(),
+            strict=True,
+        ):
+            couple = (names[wish], names[publication])
+            if happening == Happening.ENTER:
+                inside.add(couple)
+            elif happening == Happening.EXIT:
+                inside.remove(couple)
+        return inside
+
+    def told_of(self) -> dict[int, list[int]]:
+        """The updates that the one who watches everything was told of."""
+        watch = self.keys[0]
+        found: dict[int, list[int]] = {}
+        for told in self.front.told:
+            if told.subscription == watch:
+                found.setdefault(told.publication, []).append(told.time_us)
+        return found
+
+
+async def told_all(front: Frontend) -> None:
+    """Wait until nothing has been told for a while; who takes over needs some seconds."""
+    count = -1
+    while len(front.told) != count:
+        count = len(front.told)
+        await asyncio.sleep(SILENCE_S)
+
+
+async def scenario(starter: Starter, seed: int) -> None:
+    workers = [starter("matcher", "--id", f"matcher-{number}") for number in range(3)]
+    for worker in workers:
+        await worker.ready()
+    bus = open_bus(starter.bus)
+    try:
+        async with Frontend(bus) as front:
+            world = World(front, seed)
+            fellow = len(world.things) - PUBLICATIONS
+            world.place(1, fellow)
+            await bus.flush()
+            await asyncio.sleep(1.0)
+            for turn in range(TURNS):
+                if turn == TURNS // 3:
+                    workers[1].process.kill()
+                if turn == 2 * TURNS // 3:
+                    workers.append(starter("matcher", "--id", "matcher-4"))
+                world.drive()
+                world.place(1, len(world.things))
+                await asyncio.sleep(TURN_S)
+            await told_all(front)
+            truth = world.inside()
+            assert len(truth) > PUBLICATIONS
+            assert world.told_of() == world.updates
+            assert front.inside() == truth
+            for worker in (workers[0], workers[2], workers[3]):
+                assert await worker.end(signal.SIGTERM) == 0, worker.log
+    finally:
+        bus.close()
+
+
+@functools.partial(in_loop, timeout_s=90.0)
+async def test_on_the_embedded_bus(tmp_path: Path) -> None:
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    (tmp_path / "mercury.toml").write_text(SETTINGS)
+    with starting(tmp_path) as starter:
+        await scenario(starter, seed)
+
+
+@functools.partial(in_loop, timeout_s=120.0)
+async def test_on_kafka(kafka_broker: KafkaBroker, tmp_path: Path) -> None:
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    (tmp_path / "mercury.toml").write_text(SETTINGS)
+    with starting(tmp_path) as starter:
+        starter.bus = f"{kafka_broker.uri}/{uuid.uuid4().hex}"
+        await scenario(starter, seed)

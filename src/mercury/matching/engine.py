@@ -178,7 +178,8 @@ class Engine:
         kinds = self.store.states[at.KIND :: 16][: self._used]
         expires = self.store.clocks[at.EXPIRES :: 8][: self._used]
         late = np.flatnonzero((kinds != at.FREE) & (expires <= time_us))
-        if len(late):
+        if len(late):  # in the order in which it happened
+            late = late[np.argsort(expires[late], kind="stable")]
             self._remove(late, expires[late], Cause.EXPIRED)
         # Whoever moves lives longer, so nobody goes before the first of those who are here now.
         alive = expires[kinds != at.FREE]

@@ -118,6 +118,46 @@ def echo(
     print(f"highest rate without loss: {max_lossless:,.0f}/s")
 
 
+@app.command("match")
+def match_(
+    entities: Annotated[int, typer.Option(min=1000, help="Half publish, half subscribe")] = 200_000,
+    seconds: Annotated[float, typer.Option(min=1.0, help="For each rate")] = 10.0,
+    tenfold: Annotated[bool, typer.Option(help="The kernel also with ten times as many")] = True,
+    redis: Annotated[bool, typer.Option(help="Redis beside it, if it is installed")] = True,
+    log: LogOption = DEFAULT_LOG,
+    as_json: frame.JsonOption = False,
+) -> None:
+    """Moving publications meet moving subscriptions: the kernel, door to door, and Redis."""
+    try:
+        from mercury.bench import match as match_bench
+    except ImportError as error:
+        raise ConfigurationError(
+            f"mercury bench match needs {error.name}: pip install 'mercury-messaging[load]'"
+        ) from error
+    with steps("bench match") as say:
+        result = match_bench.run(
+            entities=entities, seconds=seconds, tenfold=tenfold, redis=redis, say=say
+        )
+    record.append(log, result, {"entities": entities, "seconds": seconds})
+    if as_json:
+        frame.print_json(result)
+        return
+    _table(
+        ("case", "entities", "updates_per_s", "ns_per_update", "matches_per_update"),
+        result["kernel"],
+    )
+    columns = ("rate", "taken", "lost", "matches_per_s", "p50_ms", "p99_ms", "own_lag_p99_ms")
+    _table(columns, result["rows"])
+    print(f"highest rate with p99 up to 50 ms and nothing lost: {result['updates_per_s']:,}/s")
+    missing = result["rows"][0]["events_missing"]
+    print(f"events that are missing or too many at 80,000/s: {missing:,}")
+    for peer, found in result["peers"].items():
+        if found["updates_per_s"] is None:
+            print(f"{peer}: {found['reason']}")
+        else:
+            print(f"{peer}: {found['updates_per_s']:,} updates/s; {'; '.join(found['notes'])}")
+
+
 @app.command()
 def pipeline(
     events: Annotated[int, typer.Option(min=20, help="Events to time")] = 200,

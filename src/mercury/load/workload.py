@@ -7,7 +7,8 @@ the updates of a moment are neighbours in memory.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,10 +81,18 @@ class Workload:
             price_limits(settings.selectivity), count
         )
         self.radius_m: FloatArray = what_dice.uniform(*settings.radius_m, count)
-        self.phases_s: FloatArray = np.sort(when_dice.random(count)) / settings.rate_hz
+        self._parts = np.sort(when_dice.random(count))  # of an interval
+        self.phases_s: FloatArray = self._parts / settings.rate_hz
 
     def __len__(self) -> int:
         return len(self.publishes)
+
+    def at_rate(self, rate_hz: float) -> Workload:
+        """The same entities on the same trips, saying more or less often where they are."""
+        other = copy(self)
+        other.settings = replace(self.settings, rate_hz=rate_hz)
+        other.phases_s = self._parts / rate_hz
+        return other
 
     def schedule(self) -> Schedule:
         """When they report, from the begin."""

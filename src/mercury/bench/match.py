@@ -1,0 +1,215 @@
+"""Location-based publish/subscribe from door to door, and the same work by Redis beside it.
+
+The load generator runs in this process, the matcher in another; both are on this machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from mercury.bench import match_kernel, processes
+from mercury.load.drivers import open_driver
+from mercury.load.generator import Generator, Outcome
+from mercury.load.roads import CITY, open_roads
+from mercury.load.workload import Workload, WorkloadSettings
+from mercury.matching import Engine
+from mercury.model.errors import MercuryError
+from mercury.model.moving import Happening, Publication
+
+ENTITIES = 200_000
+RADIUS_M = (50.0, 310.0)  # about 25,000 matches at 80,000 updates a second
+PAPER_RATE = 80_000
+P99_MS = 50.0  # what a sustained rate must keep
+STEPS = (100_000, 200_000, 300_000, 400_000, 500_000, 600_000, 800_000)
+_FIRST_STEP = 2
+_WARM_UP_S = 4.0
+_START_S = 180.0  # a machine makes the kernel's code once
+_REDIS_OFFERED = 100_000
+_CHECKED_AT_ONCE = 1 << 16
+
+Say = Callable[[str], None]
+
+
+def run(
+    *,
+    entities: int = ENTITIES,
+    seconds: float = 10.0,
+    tenfold: bool = True,
+    redis: bool = True,
+    say: Say = lambda _: None,
+) -> dict[str, Any]:
+    """Everything, in the order of the table in docs/benchmarks.md."""
+    kernel = _kernel(entities, tenfold, say)
+    say("roads and trips")
+    workload = Workload(
+        open_roads(CITY), WorkloadSettings(entities=entities, radius_m=RADIUS_M, inside=True)
+    )
+    with tempfile.TemporaryDirectory(prefix="mercury-bench-") as folder:
+        port = processes.free_port(socket.SOCK_STREAM)
+        arguments = ["--bus", processes.bus_in(folder), "--door-port", str(port)]
+        with processes.part("matcher", arguments, start_s=_START_S):
+            rows = _through_the_door(workload, f"ws://127.0.0.1:{port}", seconds, say)
+    paper = rows[0]
+    result = {
+        "bench": "match",
+        "updates_per_s": max((row["rate"] for row in rows if _sustained(row)), default=0),
+        "matches_per_s": paper["matches_per_s"],
+        "p50_ms": paper["p50_ms"],
+        "p99_ms": paper["p99_ms"],
+        "kernel_updates_per_s": kernel[0]["updates_per_s"],
+        "kernel": kernel,
+        "rows": rows,
+        "peers": {},
+    }
+    if redis:
+        result["peers"]["redis_geo"] = _redis(workload, seconds, say)
+    return result
+
+
+def _kernel(entities: int, tenfold: bool, say: Say) -> list[dict[str, Any]]:
+    plane = match_kernel.Plane.of(entities)
+    planes = {"even": plane, "crowded": plane.crowded()}
+    if tenfold:
+        planes["tenfold"] = match_kernel.Plane.of(10 * entities)
+    rows = []
+    for name, one in planes.items():
+        say(f"kernel: {name}, {one.publications + one.subscriptions:,} entities")
+        rows.append({"case": name, **match_kernel.measure(one)})
+    return rows
+
+
+def _through_the_door(
+    workload: Workload, uri: str, seconds: float, say: Say
+) -> list[dict[str, Any]]:
+    """The paper's rate first, then the highest that is kept up."""
+    rows = [_row(PAPER_RATE, workload, uri, seconds, say, check=True)]
+    step, climbing = _FIRST_STEP, None
+    while 0 <= step < len(STEPS):
+        for _ in range(2):  # once more, if something else on this machine was in the way
+            rows.append(_row(STEPS[step], workload, uri, seconds, say))
+            if kept := _sustained(rows[-1]):
+                break
+        if climbing is None:
+            climbing = kept
+        if kept != climbing:
+            break
+        step += 1 if climbing else -1
+    return rows
+
+
+def _row(
+    rate: int, workload: Workload, uri: str, seconds: float, say: Say, *, check: bool = False
+) -> dict[str, Any]:
+    moving = workload.at_rate(rate / len(workload))
+    found = _offer(moving, uri, seconds, say)
+    told = found.tally.matches_by_name()
+    row: dict[str, Any] = {
+        "rate": rate,
+        "taken": found.tally.taken,
+        "lost": found.offered - (found.tally.taken or 0),
+        "matches_per_s": round(found.tally.events / found.seconds),
+        **found.tally.latency.to_json(),
+        "own_lag_p99_ms": found.lag.to_json()["p99_ms"],
+        "generator_kept_up": found.kept_up,
+    }
+    if check:
+        say("what should have been told, by an engine without a door")
+        expected = expected_matches(moving, seconds)
+        row["events_missing"] = sum(abs(expected[name] - told[name]) for name in expected)
+    return row
+
+
+def _offer(workload: Workload, uri: str, seconds: float, say: Say) -> Outcome:
+    generator = Generator(
+        workload, open_driver(uri), seconds=seconds, warm_up_s=_WARM_UP_S, say=say
+    )
+    return asyncio.run(generator.run())
+
+
+def _sustained(row: dict[str, Any]) -> bool:
+    kept = row["p99_ms"] is not None and row["p99_ms"] <= P99_MS
+    return kept and not row["lost"] and row["generator_kept_up"]
+
+
+def expected_matches(workload: Workload, seconds: float) -> dict[str, int]:
+    """How many events of each kind one engine tells of the same updates, warm-up not counted."""
+    engine = Engine()
+    refs = np.empty(len(workload), np.int64)
+    for number, thing in enumerate(workload.declarations()):
+        if isinstance(thing, Publication):
+            refs[number] = engine.publish(thing, 0)
+        else:
+            refs[number] = engine.subscribe(thing, 0)
+    accuracy_m = round(workload.accuracy_m * 10.0) / 10.0
+    schedule = workload.schedule()
+    counts = np.zeros(max(Happening) + 1, np.int64)
+    while True:
+        due = schedule.take(_WARM_UP_S + seconds, _CHECKED_AT_ONCE)
+        if not len(due):
+            return {what.name.lower(): int(counts[what]) for what in Happening}
+        lats, lons = workload.movement.positions(due.entities, due.times_s)
+        times_us = np.rint(due.times_s * 1e6).astype(np.int64)
+        # As exact as the door's rows are.
+        lats, lons = np.rint(lats * 1e7) / 1e7, np.rint(lons * 1e7) / 1e7
+        engine.move(refs[due.entities], lats, lons, times_us, accuracy_m)
+        events = engine.take()
+        counted = events.time_us >= round(_WARM_UP_S * 1e6)
+        counts += np.bincount(events.happening[counted], minlength=len(counts))
+
+
+def _redis(workload: Workload, seconds: float, say: Say) -> dict[str, Any]:
+    """Redis with its geographic indexes, offered more than it takes."""
+    server = shutil.which("redis-server")
+    if server is None:
+        return {"updates_per_s": None, "reason": "redis-server is not installed"}
+    with (
+        tempfile.TemporaryDirectory(prefix="mercury-bench-") as folder,
+        _server(server, folder) as port,
+    ):
+        say("Redis")
+        moving = workload.at_rate(_REDIS_OFFERED / len(workload))
+        begun = time.monotonic()
+        found = _offer(moving, f"redis://127.0.0.1:{port}", seconds, say)
+        took_s = time.monotonic() - begun
+    taken = found.tally.taken or 0
+    # It goes on with what waits for a while after the last update was offered.
+    worked_s = min(took_s, found.seconds + found.warm_up_s + _SETTLE_S)
+    return {
+        "updates_per_s": round(taken / worked_s),
+        "matches_per_s": round(found.tally.events / worked_s),
+        "notes": found.tally.notes,
+    }
+
+
+_SETTLE_S = 5.0
+
+
+@contextmanager
+def _server(program: str, folder: str) -> Iterator[int]:
+    port = processes.free_port(socket.SOCK_STREAM)
+    command = [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", folder]
+    process = subprocess.Popen([*command, "--appendonly", "no"], stdout=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 10.0
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), 1.0).close()
+                break
+            except OSError:
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise MercuryError("redis-server does not start") from None
+                time.sleep(0.05)
+        yield port
+    finally:
+        process.terminate()
+        process.wait(10.0)

@@ -267,14 +267,17 @@ async def test_who_comes_back_without_having_answered_is_told_again_and_who_has_
         await hand.init()
         await until(lambda: len(hand.messages(Kind.ALERT)) == 1)
         await until(lambda: adapter.statistics().counters.get("sessions_silent") == 1)
+        before = len(hand.messages(Kind.ALERT))  # it may have been repeated meanwhile
         await hand.init()
-        await until(lambda: len(hand.messages(Kind.ALERT)) == 2)
+        await until(lambda: len(hand.messages(Kind.ALERT)) > before)
         hand.acknowledge(sent.id)
         hand.say(Kind.CLOSE)
         await until(lambda: adapter.statistics().counters.get("sessions_closed") == 1)
+        told = len(hand.messages(Kind.ALERT))
+        reports = adapter.statistics().counters["reports"]
         await hand.init()
         hand.say(Kind.REPORT, Telemetry(HERE))
-        await until(lambda: adapter.statistics().counters["reports"] >= 4)
+        await until(lambda: adapter.statistics().counters["reports"] >= reports + 2)
         await asyncio.sleep(0.03)  # some ticks of the standing alerts
-        assert len(hand.messages(Kind.ALERT)) == 2
+        assert len(hand.messages(Kind.ALERT)) == told
         hand.close()

@@ -17,7 +17,7 @@ from typing import Protocol
 from mercury.bus import Bus, Consumer, Record
 from mercury.matcher.shared.stage import Parcel, StageNumber
 from mercury.matcher.shared.state_log import StateLog
-from mercury.model.errors import BusFullError
+from mercury.model.errors import BusFullError, BusUnavailableError
 from mercury.wire.passing import time_frame
 
 log = logging.getLogger(__name__)
@@ -115,13 +115,13 @@ class StageRunner:
         """Hand everything over in good order."""
         if self._consumer is not None:
             await self.save()
-            await self._bus.flush()
+            await self._flush()
             self._consumer.close()
 
     async def save(self) -> None:
         """Make what we know durable, and mark what it came from as done."""
         assert self._consumer is not None
-        await self._bus.flush()  # a state must not know of what others may never hear
+        await self._flush()  # a state must not know of what others may never hear
         for partition, unit in self.units.items():
             if unit.offset > unit.saved:
                 place = (int(self.number), partition)
@@ -151,8 +151,7 @@ class StageRunner:
             parcels = unit.stage.process(some)
             unit.offset = some[-1].offset
             self.counters["records"] += len(some)
-            for parcel in parcels:
-                await self._append(parcel)
+            await self._append_all(parcels)
 
     async def _take_over(
         self, found: dict[int, list[Record]], taken_of: Callable[[tuple[str, int]], int | None]
@@ -188,6 +187,25 @@ class StageRunner:
 
     def _unsaved(self) -> bool:
         return any(unit.offset > unit.saved for unit in self.units.values())
+
+    async def _append_all(self, parcels: list[Parcel]) -> None:
+        told = False
+        for parcel in parcels:
+            if parcel.topic == self._topic and told:
+                # What a colleague does with this must not overtake what we have told before.
+                await self._flush()
+                told = False
+            await self._append(parcel)
+            told |= parcel.topic != self._topic
+
+    async def _flush(self) -> None:
+        while True:
+            try:
+                await self._bus.flush()
+            except BusUnavailableError as error:
+                log.warning("waiting: %s", error)
+            else:
+                return
 
     async def _append(self, parcel: Parcel) -> None:
         while True:

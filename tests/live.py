@@ -15,6 +15,7 @@ import mercury
 from mercury.adapter import Adapter
 from mercury.broker import Broker
 from mercury.bus import Bus, Consumer, Record, open_bus
+from mercury.config.matcher import MatcherSettings
 from mercury.config.mediator import MediatorSettings
 from mercury.config.settings import AdapterSettings, BrokerSettings
 from mercury.model.area import Area, Position
@@ -106,6 +107,15 @@ class Live:
     async def broker(self, **settings: Any) -> Broker:
         """Start a broker."""
         return await self._start(Broker(self.open(), BrokerSettings(**settings)))
+
+    async def matcher(self, *, shared: bool = False, **settings: Any) -> Service:
+        """Start a matcher without a web door."""
+        # Here: it compiles itself, which few tests need.
+        from mercury.matcher.service import Matcher
+        from mercury.matcher.shared_service import SharedMatcher
+
+        kind = SharedMatcher if shared else Matcher
+        return await self._start(kind(self.open(), MatcherSettings(**settings)))
 
     async def _start(self, service: Any) -> Any:
         try:

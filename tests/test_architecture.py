@@ -19,7 +19,7 @@ LEVELS = [
     {"bus", "java", "net"},
     {"config", "dev", "service"},
     {"adapter", "broker", "client", "matcher", "pipeline", "alerts"},
-    {"sim", "moos"},
+    {"sim", "moos", "load"},
     {"console", "bench"},
     {"cli"},
 ]

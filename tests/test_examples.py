@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from live import HERE, in_loop, live
+from matching.bus_twin import bus_twin
 
 from mercury import ServiceEndpoint
 from mercury.net import bind_udp
@@ -119,6 +120,23 @@ async def test_fuel_service_and_subscriber(tmp_path: Path) -> None:
         assert sorted(offers) == sorted(
             line.replace(" (X)", "") for line in prices if "(X)" in line
         )
+
+
+@in_loop
+async def test_near_me() -> None:
+    async with live() as world, bus_twin(world.bus):
+        adapter = await world.adapter()
+        uri = f"udp://127.0.0.1:{adapter.port}"
+        async with running("near_me", "--adapter", uri, "--every=0.05", "--seats=2") as example:
+            lines = (await ended_well(example)).splitlines()
+        assert lines[0] == "waiting for 2 seats within 500 m"
+        # The nearer begins nearer, and each comes and goes once.
+        assert sorted(lines[1:]) == [
+            "enter taxi-2 (2 seats)", "enter taxi-3 (3 seats)",
+            "exit taxi-2 (2 seats)", "exit taxi-3 (3 seats)",
+        ]  # fmt: skip
+        for name in ("taxi-2 (2 seats)", "taxi-3 (3 seats)"):
+            assert lines.index(f"enter {name}") < lines.index(f"exit {name}")
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "fuel_service"])

@@ -1,6 +1,13 @@
 """Geo-aware messaging and alerting for things that move."""
 
-from mercury.client import Client, ContentStream, ServiceEndpoint, connect
+from mercury.client import (
+    Client,
+    ContentStream,
+    MatchStream,
+    MovingPublication,
+    ServiceEndpoint,
+    connect,
+)
 from mercury.model.area import (
     Area,
     Circle,
@@ -13,6 +20,7 @@ from mercury.model.area import (
 )
 from mercury.model.errors import MercuryError
 from mercury.model.message import Address, DeliveryPolicy, EventKind, Kind, Message, Priority
+from mercury.model.moving import Cause, Happening, Match
 from mercury.session import SessionSettings
 
 __version__ = "0.1.0"
@@ -20,6 +28,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Address",
     "Area",
+    "Cause",
     "Circle",
     "Client",
     "ContentStream",
@@ -27,10 +36,14 @@ __all__ = [
     "DeliveryPolicy",
     "Ellipse",
     "EventKind",
+    "Happening",
     "HeadingSector",
     "Kind",
+    "Match",
+    "MatchStream",
     "MercuryError",
     "Message",
+    "MovingPublication",
     "Polygon",
     "Position",
     "Priority",

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 from live import HERE, NEAR, WAIT_S, Live, connect, first, in_loop, live, until
+from matching.bus_twin import bus_twin
 
 import mercury
 from mercury.adapter import Adapter
@@ -227,3 +228,48 @@ async def test_applications_are_in_groups_tell_others_and_hear_who_heard() -> No
             assert (await first(app)).values["x"] == 2
             await app.leave("blue")
             await until(lambda: len(adapter.addressing.groups.slots("blue")) == 1)
+
+
+@in_loop
+async def test_applications_call_what_moves_as_they_like() -> None:
+    quick = SessionSettings(report_interval_s=0.05, missed_reports=40)
+    async with live() as world, bus_twin(world.bus) as matcher:
+        adapter = await world.adapter(session=quick)
+        async with (
+            connect(adapter, "car", relay_port=0) as car,
+            app_of(car, "one") as one,
+            connect(adapter, "cab", NEAR) as cab,
+            connect(adapter, "lorry", NEAR) as lorry,
+        ):
+            await cab.publish("taxi", {"seats": 4}, moving=True)
+            await lorry.publish("taxi", {"seats": 2}, moving=True)
+            heard: dict[str, list[str]] = {"car": [], "one": [], "two": []}
+            car.near("taxi", radius_m=500.0, handler=lambda m: heard["car"].append(m.publication))
+            one.near(
+                "taxi",
+                radius_m=500.0,
+                where="seats > 3",
+                handler=lambda m: heard["one"].append(f"{m.subscription}:{m.publication}"),
+            )
+            async with app_of(car, "two") as two:
+                two.near(
+                    "taxi",
+                    radius_m=500.0,
+                    where="seats < 3",
+                    handler=lambda m: heard["two"].append(f"{m.subscription}:{m.publication}"),
+                )
+                await until(lambda: all(heard.values()))
+                await until(lambda: len(matcher.twin.subscriptions) == 3)
+                await one.publish("app", {}, moving=True)
+                assert "car/one/app" in matcher.twin.publications
+                assert [m.publication for m in await two.ask_near("taxi", radius_m=500.0)] == [
+                    "cab/taxi", "lorry/taxi",
+                ]  # fmt: skip
+            await until(lambda: len(matcher.twin.subscriptions) == 2)
+            assert heard["one"] == ["taxi:cab/taxi"]
+            assert heard["two"] == ["taxi:lorry/taxi"]
+            assert sorted(heard["car"]) == ["cab/taxi", "lorry/taxi"]
+            port = adapter.port
+            await world.stop(adapter)
+            adapter = await world.adapter(session=quick, port=port)
+            await until(lambda: len(adapter.moving.entities) == 5)

@@ -142,6 +142,10 @@ def test_none_removes_a_limit() -> None:
             "[session]\ninit_retry_max_s = 0.1",
             "session.init_retry_max_s: init_retry_s = 0.5 is above init_retry_max_s = 0.1",
         ),
+        (
+            "[door]\nhigh_mark_bytes = 2000000",
+            "door.high_mark_bytes: low_mark_bytes = 4194304 is above high_mark_bytes = 2000000",
+        ),
     ],
 )
 def test_mistakes_in_the_file(text: str, sentence: str) -> None:

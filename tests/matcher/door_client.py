@@ -89,6 +89,10 @@ class Talk:
     async def say(self, *ops: Any) -> Any:
         """Say something and return the answer, keeping events before it."""
         await self.websocket.send(json.dumps(ops[0] if len(ops) == 1 else ops))
+        return await self.hear_answer()
+
+    async def hear_answer(self) -> Any:
+        """The next answer."""
         async with asyncio.timeout(WAIT_S):
             while True:
                 heard = await self.websocket.recv()
@@ -143,6 +147,30 @@ class Talk:
     @staticmethod
     def _is_answer(said: Any) -> bool:
         return isinstance(said, list) or bool(said.keys() & {"ok", "error"})
+
+
+class Paper:
+    """A wire that ends on paper."""
+
+    def __init__(self) -> None:
+        self.texts: list[Any] = []
+        self.frames: list[bytes] = []
+        self.is_held = False
+
+    def send_text(self, text: str) -> None:
+        self.texts.append(json.loads(text))
+
+    def send_binary(self, data: bytes) -> None:
+        self.frames.append(data)
+
+    def waiting_bytes(self) -> int:
+        return 0
+
+    def hold(self, held: bool) -> None:
+        self.is_held = held
+
+    def close(self, code: int, reason: str) -> None:
+        raise AssertionError(f"closed with {code}: {reason}")
 
 
 def moves(*rows: tuple[float, ...]) -> NDArray[np.void]:

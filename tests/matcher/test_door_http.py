@@ -178,14 +178,15 @@ async def test_a_stream_tells_what_comes_and_goes() -> None:
 
 @in_loop
 async def test_a_stream_of_an_area_and_of_two_readers() -> None:
-    async with world() as here, client(here) as http:
-        async with (
-            streaming(http, topic="taxi", area=json.dumps(SQUARE)) as one,
-            streaming(http, **HERE, radius_m=100) as two,
-        ):
-            await put(http, "taxi-1", 0)
-            assert (await next_event(one))["publication"] == "taxi-1"
-            assert (await next_event(two))["publication"] == "taxi-1"
+    async with (
+        world() as here,
+        client(here) as http,
+        streaming(http, topic="taxi", area=json.dumps(SQUARE)) as one,
+        streaming(http, **HERE, radius_m=100) as two,
+    ):
+        await put(http, "taxi-1", 0)
+        assert (await next_event(one))["publication"] == "taxi-1"
+        assert (await next_event(two))["publication"] == "taxi-1"
 
 
 @in_loop

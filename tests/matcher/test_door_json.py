@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 from live import in_loop, until
-from matcher.door_client import JSON, LAT, LON, METRE, move, near, publish, world
+from matcher.door_client import JSON, LAT, LON, METRE, Paper, move, near, publish, world
 
+from mercury.config.door import DoorSettings
+from mercury.matcher.hub import Hub
+from mercury.matcher.web.connection import OPS_A_TURN, Connection
+from mercury.matcher.web.register import Register
 from mercury.matching import MatchingRules
 from mercury.service.clock import now_us
 
@@ -175,3 +180,24 @@ async def test_a_late_position_changes_nothing() -> None:
         assert [one["event"] for one in told] == ["enter", "inside"]
         assert [one["time_us"] for one in told] == [later_us, later_us + 1]
         assert here.hub.statistics().dropped == {"late": 1}
+
+
+@in_loop
+async def test_nobody_waits_for_the_long_list_of_another() -> None:
+    hub = Hub(MatchingRules())
+    register = Register(hub, DoorSettings())
+    long, short = Paper(), Paper()
+    first = Connection(register, long, binary=False)
+    second = Connection(register, short, binary=False)
+    first.receive(json.dumps([publish(f"taxi-{i}") for i in range(3 * OPS_A_TURN)]))
+    first.receive('{"op":"hello","n":"after"}')
+    second.receive('{"op":"hello"}')
+    assert (long.texts, short.texts) == ([], [{"ok": True}])
+    assert long.is_held
+    await until(lambda: len(long.texts) == 2)
+    assert len(long.texts[0]) == 3 * OPS_A_TURN
+    assert long.texts[1] == {"ok": True, "n": "after"}
+    assert not long.is_held
+    first.leave()
+    second.leave()
+    await until(lambda: hub.engine.statistics()["publications"] == 0)

@@ -42,7 +42,7 @@ OPS: list[tuple[dict[str, Any], str, str]] = [
     (near(topic="no name"), "topic", "'no name' is no name for a topic"),
     (near(topic=5), "topic", "topic must be a text, not 5"),
     (near(topic=None), "topic", "topic is missing"),
-    (near(""), "id", "an id has 1 to 200 bytes"),
+    (near(""), "id", "an id has 1 to 160 bytes here"),
     (near("m" * 161), "id", "an id has 1 to 160 bytes here"),
     (near("\ud800"), "id", "id holds half a character"),
     (near(radius_m=-5), "radius", "radius_m -5 is not more than 0"),
@@ -144,14 +144,27 @@ async def test_a_text_that_is_no_text() -> None:
 @in_loop
 async def test_a_connection_declares_so_much_and_no_more() -> None:
     async with world(max_entities=3) as here, here.connect() as ann, here.connect() as bob:
-        await ann.ok(publish("taxi-1", ttl_s=0.05, handle=1), publish("taxi-2", 0), near())
+        await ann.ok(publish("taxi-1", ttl_s=0.05), publish("taxi-2", 0), near())
         await ann.ok(publish("taxi-2", 0))  # once more is not one more
         await until(lambda: here.entities()[0] == 1)
-        await ann.ok(publish("taxi-3", 0, handle=1))  # in place of what expired, its handle too
+        await ann.ok(publish("taxi-3", 0))  # in place of what expired
         answer = await ann.say(publish("taxi-4", 0))
         assert answer == {"error": "a connection declares at most 3 things", "reason": "count"}
         await ann.ok({"op": "withdraw", "id": "taxi-3"}, publish("taxi-4", 0))
         await bob.ok(publish("taxi-5", 0))
+
+
+@in_loop
+async def test_the_handle_of_what_expired_is_free() -> None:
+    async with world() as here, here.connect() as ann:
+        await ann.ok(publish("taxi-1", ttl_s=0.05, handle=1))
+        await until(lambda: here.entities()[0] == 0)
+        await ann.ok(publish("taxi-2", handle=1), publish("taxi-1"))
+        await ann.ok({"op": "move", "handle": 1, "lat": LAT, "lon": LON})
+        # Another handle for the same: the first one stands for nothing.
+        await ann.ok(publish("taxi-2", handle=2))
+        answer = await ann.say({"op": "move", "handle": 1, "lat": LAT, "lon": LON})
+        assert answer["error"] == "handle 1 stands for nothing"
 
 
 @in_loop
@@ -179,20 +192,17 @@ async def test_handshakes_that_fail() -> None:
 
 @in_loop
 async def test_bytes_that_are_no_websocket() -> None:
-    async with world(ping_interval_s=0.1, ping_timeout_s=0.1, close_timeout_s=0.2) as here:
-        async with here.connect() as ann:
-            for junk in (
-                b"\x00\x01\x02\x03" * 100,
-                b"GET /v1/match HTTP/1.1\r\nUpgrade: websocket",
-            ):
-                reader, writer = await asyncio.open_connection("127.0.0.1", here.door.port)
-                writer.write(junk)
-                writer.close()
-                await writer.wait_closed()
-            await _shake_hands_then(here, b"\xff\xff\xff\xff")  # an opcode that is none
-            await _shake_hands_then(here, None)  # gone without a word
-            await _shake_hands_then(here, b"")  # not a word, nor a sign of life
-            await ann.ok({"op": "hello"})
+    impatient = {"ping_interval_s": 0.1, "ping_timeout_s": 0.1, "close_timeout_s": 0.2}
+    async with world(**impatient) as here, here.connect() as ann:
+        for junk in (b"\x00\x01\x02\x03" * 100, b"GET /v1/match HTTP/1.1\r\nUpgrade: websocket"):
+            _, writer = await asyncio.open_connection("127.0.0.1", here.door.port)
+            writer.write(junk)
+            writer.close()
+            await writer.wait_closed()
+        await _shake_hands_then(here, b"\xff\xff\xff\xff")  # an opcode that is none
+        await _shake_hands_then(here, None)  # gone without a word
+        await _shake_hands_then(here, b"")  # not a word, nor a sign of life
+        await ann.ok({"op": "hello"})
 
 
 async def _shake_hands_then(here: World, data: bytes | None) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 
 import numpy as np
@@ -251,3 +253,22 @@ def test_the_rules_hold() -> None:
         await asyncio.sleep(0)
 
     with_hub(work, MatchingRules(topics=frozenset({"bus"})))
+
+
+def test_after_warming_up_nothing_is_left_to_compile() -> None:
+    code = """
+import sys
+from mercury.matcher import warm_up
+warm_up()
+for name, module in list(sys.modules.items()):
+    if name.startswith("mercury.matching."):
+        for function in vars(module).values():
+            own = getattr(function, "py_func", None)
+            if own is not None and own.__module__ == name and not function.signatures:
+                if not function.targetoptions.get("forceinline"):
+                    print(own.__name__)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout == ""

@@ -86,3 +86,24 @@ def test_what_is_posted_again_while_it_leaves_is_not_lost() -> None:
     assert outgoing.waiting == 1
     assert outgoing.get("x") is not None
     outgoing.validate()
+
+
+def test_what_is_final_leaves_when_its_recipient_has_it() -> None:
+    outgoing = table()
+    for id, final in (("final", True), ("open", False)):
+        peers = outgoing.peers.numbers(("a",))
+        outgoing.post(id, "x", peers, 0.0, policy=CRITICAL, expires=10.0, final=final)
+    peer = outgoing.peers.number("a")
+    outgoing.arrived(peer, 0.0)
+    for dispatch, peers in outgoing.due(0.0):
+        outgoing.sent(dispatch, peers, 0.0)
+    outgoing.take_news(0.0)
+    assert len(outgoing) == 2  # neither is answered
+    for id in ("final", "open"):
+        assert outgoing.acknowledged(peer, id, 0.1)
+    assert len(told(outgoing, outgoing.take_news(0.1))) == 2
+    assert outgoing.get("final") is None
+    assert outgoing.get("open") is not None  # somebody may still come for it
+    assert not outgoing.acknowledged(peer, "final", 0.2)
+    assert [one.dispatch.id for one in outgoing.due(5.0)] == []
+    outgoing.validate()

@@ -103,7 +103,7 @@ def test_fields_of_a_newer_version_are_kept(message: Message, extra: dict[int, b
 
 
 def test_a_payload_of_a_newer_version_is_kept() -> None:
-    payload = tag(29, 2) + b"\x03abc"
+    payload = tag(40, 2) + b"\x03abc"
     received = decode(encode(PLAIN) + payload)
     assert received.payload is None
     assert encode(received).endswith(payload)

@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 
 from mercury.adapter.addressing import LOOKBACK_US, Addressing
 from mercury.adapter.deliveries import Deliveries
+from mercury.adapter.figures import figures
 from mercury.adapter.interests import MAX_PER_CLIENT, Interests
+from mercury.adapter.meetings import HOLDS_US, Meetings
+from mercury.adapter.moving import MovingClients
 from mercury.adapter.onward import onward, traffic_speed
 from mercury.adapter.outbound import FanOut, Outbound
 from mercury.bus import Bus, Consumer, FromTime, Record, catch_up
@@ -22,6 +25,7 @@ from mercury.geo import contains, overlaps
 from mercury.model import topics
 from mercury.model.area import Area, Circle, Position
 from mercury.model.errors import AreaError, BusError, MessageError, PacketError
+from mercury.model.meeting import REQUESTS as ABOUT_MOVING
 from mercury.model.message import (
     Address,
     Attributes,
@@ -32,7 +36,6 @@ from mercury.model.message import (
 )
 from mercury.net import Packets, UdpEndpoint, bind_udp
 from mercury.service import Service, Statistics, epoch_us, now, now_us
-from mercury.service.stall import WINDOW_S as STALL_WINDOW_S
 from mercury.service.stall import StallMeter
 from mercury.session import (
     AdapterSessions,
@@ -61,6 +64,7 @@ _INTEREST_REFRESH_S = 10.0
 _READ_BATCH = 512
 _LONGEST_TURN_S = 0.005
 _COMPLAINT_S = 5.0
+_MOVING_S = 0.05  # what clients declared and asked is answered so often
 
 
 class Adapter(Service):
@@ -94,6 +98,24 @@ class Adapter(Service):
             self.counters,
             self.dropped,
         )
+        self.moving = MovingClients(
+            self.address,
+            bus,
+            self.sessions.table,
+            self._tell_one,
+            self.counters,
+            self.dropped,
+            repeat_after_s=session.missed_reports * session.report_interval_s + 1.0,
+        )
+        self._meetings = Meetings(
+            self.address,
+            self.moving,
+            self.sessions.table,
+            self.deliveries,
+            self._tell_one,
+            self.counters,
+            self.dropped,
+        )
         self._stalls = StallMeter(settings.stall_probe_s)
         self._endpoint: UdpEndpoint | None = None
         self._outbound: Outbound | None = None
@@ -107,32 +129,7 @@ class Adapter(Service):
         return self._endpoint.address[1]
 
     def statistics(self) -> Statistics:
-        dropped = self.sessions.dropped + self.dropped + self.deliveries.dropped
-        counters: dict[str, float] = dict(self.counters)
-        if self._outbound is not None and self._endpoint is not None:
-            dropped += self._outbound.dropped
-            if self._endpoint.unsendable:
-                dropped["unsendable"] = self._endpoint.unsendable
-            counters["packets_sent"] = self._outbound.packets_sent
-        counters["address_changes"] = self.sessions.address_changes
-        outgoing = self.deliveries.outgoing
-        for state, count in outgoing.ended.items():
-            counters[f"deliveries_{state.label}"] = count
-        return Statistics(
-            gauges={
-                "sessions": len(self.sessions.table),
-                "standing_alerts": len(self.addressing.standing),
-                "kept_alerts": len(self.addressing.missed),
-                "subscriptions": len(self.interests),
-                "deliveries_waiting": outgoing.waiting,
-                "resends_allowed_per_s": outgoing.pace.per_s,
-                "packets_waiting": self._outbound.waiting if self._outbound else 0,
-                "loop_stall_s": self._stalls.longest_s,
-                "loop_stall_window_s": STALL_WINDOW_S,
-            },
-            counters=counters,
-            dropped=dropped,
-        )
+        return figures(self, self._outbound, self._endpoint, self._stalls)
 
     async def _start(self) -> None:
         settings = self.settings
@@ -147,7 +144,8 @@ class Adapter(Service):
         alerts = self.bus.subscribe(topics.ALERTS, start=lookback)
         answers = self.bus.subscribe((topics.REPLIES, topics.MATCHES))
         ends = self.bus.subscribe((topics.DELIVERIES,), start=lookback)
-        self._consumers = [alerts, answers, ends]
+        meetings = self.bus.subscribe((topics.MEETINGS,))
+        self._consumers = [alerts, answers, ends, meetings]
         # Every alert in force is known before the first client asks what it missed.
         for records in catch_up(alerts, _READ_BATCH):
             self._on_records(records)
@@ -156,6 +154,8 @@ class Adapter(Service):
         self.spawn(self._consume(alerts))
         self.spawn(self._consume(answers))
         self.spawn(self._consume(ends))
+        self.spawn(self._consume_meetings(meetings))
+        self.spawn(self._tend_moving())
         self.spawn(self._publish_receipts())
         self.spawn(self._confirm())
         self.spawn(self._tend_standing())
@@ -201,7 +201,7 @@ class Adapter(Service):
                 continue
             try:
                 if isinstance(event, Reported):
-                    self._on_report(event.session, event.body)
+                    self._on_report(event.session, event.body, event.envelope)
                 elif isinstance(event, Received):
                     self._on_received(event)
                 elif isinstance(event, Opened):
@@ -213,10 +213,8 @@ class Adapter(Service):
                 if isinstance(event, Received) and event.wants_receipt:
                     self.deliveries.refuse(event.session, event.envelope.id, error.reason)
             except BusError as error:  # the bus is full or away: say so, and serve on
-                self.dropped["bus-unavailable"] += 1
-                if time >= self._complain_at:
-                    self._complain_at = time + _COMPLAINT_S
-                    log.error("messages are lost, the bus does not take them: %s", error)
+                self._complain(error)
+        self._flush_moving()
         assert self._outbound is not None
         if sessions.answers:
             self.counters["receipts"] += len(sessions.answers)
@@ -224,6 +222,18 @@ class Adapter(Service):
             sessions.answers = []
         self._send_answers()
         self._outbound.kick()
+
+    def _complain(self, error: BusError) -> None:
+        self.dropped["bus-unavailable"] += 1
+        if now() >= self._complain_at:
+            self._complain_at = now() + _COMPLAINT_S
+            log.error("messages are lost, the bus does not take them: %s", error)
+
+    def _flush_moving(self) -> None:
+        try:
+            self.moving.flush()
+        except BusError as error:
+            self._complain(error)
 
     def _send_answers(self) -> None:
         """Queue what the sessions say for themselves; alerts wait for the grant they need."""
@@ -239,20 +249,24 @@ class Adapter(Service):
             # It renews the subscriptions it still wants, and hears alerts again unless it says
             # that it has seen them: what was sent to its earlier life may not have arrived.
             self.counters["sessions_replaced"] += 1
-            self.interests.closed(event.replaced)
-            self.addressing.closed(event.replaced)
+            self._forget(event.replaced)
         self.addressing.opened(event.session, event.envelope.groups, set(event.envelope.seen))
         if event.envelope.WhichOneof("payload") == "telemetry":
-            self._on_report(event.session, event.body)
+            self._on_report(event.session, event.body, event.envelope)
 
     def _on_closed(self, event: Closed) -> None:
         self.counters[f"sessions_{event.reason}"] += 1
-        self.interests.closed(event.session)
-        self.addressing.closed(event.session)
+        self._forget(event.session)
 
-    def _on_report(self, session: Session, body: bytes) -> None:
+    def _forget(self, session: Session) -> None:
+        self.interests.closed(session)
+        self.addressing.closed(session)
+        self.moving.closed(session, now() - session.last_message)
+
+    def _on_report(self, session: Session, body: bytes, envelope: mercury_pb2.Envelope) -> None:
         # No route: a report goes nowhere from the bus.
         self.counters["reports"] += 1
+        self.moving.report(session, envelope.telemetry)
         self.bus.append(topics.REPORTS, body, session.key, (session.place_header,))
 
     def _on_received(self, event: Received) -> None:
@@ -272,6 +286,9 @@ class Adapter(Service):
         kind = int(envelope.kind)
         if kind == Kind.GROUPS:
             self.addressing.regrouped(session, envelope.groups)
+            return
+        if kind == Kind.REQUEST and envelope.topic in ABOUT_MOVING:
+            self.moving.request(session, envelope)
             return
         if kind == Kind.SUBSCRIBE and not self._subscribe(session, envelope):
             return
@@ -361,6 +378,21 @@ class Adapter(Service):
         )
         self._fan_out(slots, route.kind, route.priority, record.value, route.expires_us)
 
+    async def _consume_meetings(self, consumer: Consumer) -> None:
+        while True:
+            self._meetings.take(await consumer.read(_READ_BATCH))
+            self._ship()
+
+    def _tell_one(self, session: Session, envelope: mercury_pb2.Envelope, surely: bool) -> None:
+        """Send a message to one client; what is sent surely is repeated until it is answered."""
+        body = envelope.SerializeToString()
+        if not surely:
+            self._send(session, envelope.kind, envelope.priority, body, envelope.expires_us)
+            return
+        until_us = envelope.expires_us or now_us() + HOLDS_US
+        slots = np.array([session.slot], np.intp)
+        self.deliveries.post(envelope, body, until_us, slots, final=True)
+
     def _send(
         self, session: Session, kind: int, priority: int, body: bytes, expires_us: int
     ) -> None:
@@ -387,6 +419,13 @@ class Adapter(Service):
             with self.deliveries.gathering():
                 for _ in self.addressing.tend():
                     begun = await self._take_turns(begun)
+            self._ship()
+
+    async def _tend_moving(self) -> None:
+        while True:
+            await asyncio.sleep(_MOVING_S)
+            self.moving.tend()
+            self._flush_moving()
             self._ship()
 
     async def _publish_receipts(self) -> None:
@@ -424,6 +463,7 @@ class Adapter(Service):
             time = now()
             for closed in self.sessions.handle_timer(time):
                 self._on_closed(closed)
+            self._flush_moving()
             slots = self.sessions.heartbeats_due(time)
             if len(slots):
                 self.counters["heartbeats"] += len(slots)

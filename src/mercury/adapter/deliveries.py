@@ -32,6 +32,8 @@ from mercury.wire.records import envelope_route
 
 _NOWHERE = -1
 _MAX_REASON = 100
+# Nobody keeps a ledger about the ledger, nor of answers, nor of what a subscriber asks for.
+_NOT_IN_LEDGER = (pb.RECEIPT, pb.REPLY)
 _ENDS_WITH_RECIPIENT = (DeliveryState.ACKNOWLEDGED, DeliveryState.REFUSED)
 
 
@@ -116,9 +118,15 @@ class Deliveries:
     # To the clients
 
     def post(
-        self, envelope: pb.Envelope, body: bytes, until_us: int, slots: NDArray[np.intp]
+        self,
+        envelope: pb.Envelope,
+        body: bytes,
+        until_us: int,
+        slots: NDArray[np.intp],
+        *,
+        final: bool = False,
     ) -> None:
-        """Take a message for these clients; `ship` sends it."""
+        """Take a message for these clients, and nobody else if `final`; `ship` sends it."""
         kind = Kind(envelope.kind).name.lower()
         topic = envelope.topic or envelope.event.kind
         _, policy = self._policies.of(kind, topic, envelope.policy)
@@ -133,6 +141,7 @@ class Deliveries:
             priority=envelope.priority,
             expires=(until_us - self._epoch_us) / 1e6,
             ordered=envelope.ordered,
+            final=final,
         )
 
     def address(self, id: bytes, slots: NDArray[np.intp]) -> int:
@@ -267,8 +276,8 @@ class Deliveries:
         time = now()
         for dispatch, peers in self.outgoing.take_news(time):
             content: _Content = dispatch.content
-            if content.envelope.kind == pb.RECEIPT:
-                continue  # nobody keeps a ledger about the ledger
+            if content.envelope.kind in _NOT_IN_LEDGER or content.envelope.HasField("matches"):
+                continue
             for record in receipts(
                 self.outgoing,
                 dispatch,

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mercury.bench import processes
-from mercury.bench.sessions import LoadClients
+from mercury.load.sessions import LoadClients
 from mercury.model.area import Position
 from mercury.model.errors import MercuryError
 from mercury.model.message import Address, Attributes, Kind, Message, Priority

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 
 from mercury.bench import processes
-from mercury.bench.sessions import LoadClients
 from mercury.client import ServiceEndpoint
 from mercury.geo import destination
+from mercury.load.sessions import LoadClients
 from mercury.model.area import Area, Circle, Position
 from mercury.model.message import Kind, Priority
 

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 
 from mercury.bench import processes
-from mercury.bench.sessions import LoadClients
 from mercury.bus import open_bus
+from mercury.load.sessions import LoadClients
 from mercury.model import topics
 from mercury.model.area import Position
 from mercury.model.message import Address, Kind, Message, Priority, Telemetry

@@ -33,7 +33,6 @@ from mercury.model.message import (
 from mercury.service import Service, Statistics, now, now_us
 from mercury.wire import MAX_BODY_BYTES, decode, encode, from_envelope, mercury_pb2, parse
 from mercury.wire.areas import area_from_pb
-from mercury.wire.codec import values_from_pb, values_to_pb
 from mercury.wire.records import (
     envelope_route,
     interests_header,
@@ -43,6 +42,7 @@ from mercury.wire.records import (
     read_traffic,
     route_header,
 )
+from mercury.wire.values import values_from_pb, values_to_pb
 
 log = logging.getLogger(__name__)
 

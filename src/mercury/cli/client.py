@@ -15,6 +15,7 @@ import typer
 
 from mercury.cli import frame
 from mercury.cli.describe import message_json, message_line
+from mercury.cli.near import Moving, Wish, begin, listen, read_moving, read_wish
 from mercury.cli.places import position as read_position
 from mercury.client import Client
 from mercury.config import Settings
@@ -33,6 +34,20 @@ def client(
     group: Annotated[
         list[str] | None, typer.Option(help="A group it is in; several times", metavar="NAME")
     ] = None,
+    near: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Show what comes near and leaves; several times",
+            metavar="TOPIC:RADIUS[:WHERE]",
+        ),
+    ] = None,
+    moving: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Publish what it is, for others near it; several times",
+            metavar="TOPIC:KEY=VALUE,...",
+        ),
+    ] = None,
     seconds: frame.ForOption = None,
     as_json: frame.JsonOption = False,
 ) -> None:
@@ -46,13 +61,18 @@ def client(
         client__identity=identity,
         client__relay_port=relay_port,
     )
-    frame.run(_run(settings, read_position(position), group or [], seconds, as_json))
+    wishes = [read_wish(text) for text in near or ()]
+    publications = [read_moving(text) for text in moving or ()]
+    place = read_position(position)
+    frame.run(_run(settings, place, group or [], wishes, publications, seconds, as_json))
 
 
 async def _run(
     settings: Settings,
     position: Position,
     groups: list[str],
+    wishes: list[Wish],
+    publications: list[Moving],
     seconds: float | None,
     as_json: bool,
 ) -> None:
@@ -74,14 +94,21 @@ async def _run(
         frame.progress.print(f"{identity} is connected to {settings.client.adapter}")
         if endpoint.relay is not None:
             frame.progress.print(f"applications connect to udp://127.0.0.1:{endpoint.relay.port}")
-        listening = asyncio.create_task(_listen(endpoint, as_json))
-        moving = asyncio.create_task(_follow_input(endpoint))
+        streams = await begin(endpoint, wishes, publications)
+        for stream in streams:
+            wish = stream.what
+            frame.progress.print(f"listening for {wish.topic} within {wish.radius_m:g} m")
+        tasks = [
+            asyncio.create_task(_listen(endpoint, as_json)),
+            asyncio.create_task(_follow_input(endpoint)),
+            *(asyncio.create_task(listen(stream, as_json)) for stream in streams),
+        ]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await stop.wait()
-        for task in (listening, moving):
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(listening, moving, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _listen(endpoint: Client, as_json: bool) -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
 from mercury.cli import frame, history_folder, places, times
 from mercury.cli.describe import iso_time
-from mercury.cli.history_folder import FolderOption, MasterOption
+from mercury.cli.history_folder import FolderOption, FromOption, MasterOption, ToOption
+from mercury.cli.history_meetings import meetings
+from mercury.cli.history_view import rounded, show
 from mercury.config import Settings
 from mercury.model.area import Area, Circle, Position
 from mercury.model.errors import AreaError, ConfigurationError, PipelineError
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from mercury.pipeline.history_files import HistoryFolder
 
 app = typer.Typer(help="Ask what was stored: who was where, what happened.", no_args_is_help=True)
-
-FromOption = Annotated[str | None, typer.Option("--from", help=times.TIME_HELP, metavar="TIME")]
-ToOption = Annotated[str | None, typer.Option("--to", help="Just before this", metavar="TIME")]
+app.command()(meetings)
 
 # The columns that people see, and where they come from.
 _LEDGER = {
@@ -84,7 +82,7 @@ def where(
                 if found:
                     break
     track = [_timed(row) for row in found]
-    _show({"vehicle": vehicle, "track": track}, track, as_json, f"no report of {vehicle}")
+    show({"vehicle": vehicle, "track": track}, track, as_json, f"no report of {vehicle}")
 
 
 @app.command()
@@ -127,8 +125,8 @@ def area(
 
         found, seen = queries.steady(ask)
     happened = [_timed(row) for row in found]
-    result = {"happened": happened, **_rounded(seen.asDict())}
-    _show(result, happened, as_json, "no event and no alert")
+    result = {"happened": happened, **rounded(seen.asDict())}
+    show(result, happened, as_json, "no event and no alert")
     if not as_json:
         print(f"{seen.reports:,} reports of {seen.vehicles:,} vehicles")
 
@@ -160,8 +158,8 @@ def busiest(
     tiles = []
     for row in found:
         lat, lon = tile_centre(row.tile) or (None, None)
-        tiles.append(_rounded({"tile": row.tile, "lat": lat, "lon": lon, **row.asDict()}))
-    _show({"day": chosen, "tiles": tiles}, tiles, as_json, "no reports")
+        tiles.append(rounded({"tile": row.tile, "lat": lat, "lon": lon, **row.asDict()}))
+    show({"day": chosen, "tiles": tiles}, tiles, as_json, "no reports")
 
 
 @app.command()
@@ -223,7 +221,7 @@ def ledger(
         {"time": iso_time(one["time_us"]), **{name: one[key] for name, key in _LEDGER.items()}}
         for one in found
     ]
-    _show({}, shown, False, "no message is over")
+    show({}, shown, False, "no message is over")
     if waiting:
         print(f"{waiting:,} were not over when the last record was stored")
 
@@ -264,7 +262,7 @@ def tables(
 
     with frame.progress.status("counting"):
         found = [tally(stored, table)._asdict() for table in TABLES]
-    _show({"folder": str(stored.path), "tables": found}, found, as_json, "nothing")
+    show({"folder": str(stored.path), "tables": found}, found, as_json, "nothing")
 
 
 def _asked_area(lat: float | None, lon: float | None, radius_m: float, file: Path | None) -> Area:
@@ -287,39 +285,5 @@ def _days(from_us: int | None, to_us: int | None) -> tuple[str, str]:
 
 
 def _timed(row: Row) -> dict[str, Any]:
-    values = _rounded(row.asDict())
+    values = rounded(row.asDict())
     return {"time": iso_time(values.pop("time_us")), **values}
-
-
-def _rounded(values: dict[str, Any]) -> dict[str, Any]:
-    """Positions to a centimetre, the rest to what was measured."""
-    return {
-        name: round(value, 7 if name in ("lat", "lon") else 2)
-        if isinstance(value, float)
-        else value
-        for name, value in values.items()
-    }
-
-
-def _show(result: dict[str, Any], rows: list[dict[str, Any]], as_json: bool, none: str) -> None:
-    if as_json:
-        frame.print_json(result)
-        return
-    if not rows:
-        print(none)
-        return
-    table = Table(box=None, pad_edge=False)
-    for name, value in rows[0].items():
-        number = isinstance(value, int | float)
-        table.add_column(name, justify="right" if number else "left", no_wrap=name == "time")
-    for row in rows:
-        table.add_row(*(_cell(name, value) for name, value in row.items()))
-    Console(highlight=False, markup=False).print(table)
-
-
-def _cell(name: str, value: object) -> str:
-    if value is None:
-        return ""
-    if name == "time":
-        return str(value)[:23].replace("T", " ")  # UTC, to the millisecond
-    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mercury.cli import frame
+from mercury.cli import frame, times
 from mercury.config import Settings
 from mercury.model.errors import ConfigurationError, PipelineError
 
@@ -25,6 +25,8 @@ FolderOption = Annotated[
 MasterOption = Annotated[
     str | None, typer.Option("--spark-master", help="local[N], spark://HOST:PORT, …", metavar="URL")
 ]
+FromOption = Annotated[str | None, typer.Option("--from", help=times.TIME_HELP, metavar="TIME")]
+ToOption = Annotated[str | None, typer.Option("--to", help="Just before this", metavar="TIME")]
 
 
 def load(config: Path | None, folder: Path | None, spark_master: str | None = None) -> Settings:

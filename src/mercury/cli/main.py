@@ -18,6 +18,7 @@ from mercury.cli import (
     doctor,
     history,
     import_,
+    load,
     matcher,
     moos,
     pipeline,
@@ -46,6 +47,7 @@ app.command("matcher")(matcher.matcher)
 app.command("client")(client.client)
 app.command("pipeline")(pipeline.pipeline)
 app.add_typer(sim.app, name="sim")
+app.command("load")(load.load)
 app.command("send")(send.send)
 app.command("tail")(tail.tail)
 app.command("report")(report.report)

@@ -10,6 +10,7 @@ from mercury.service import now_us
 
 TIME_HELP = "UTC unless it says otherwise, as 2026-03-01T08:30, or an age as 90s, 30m, 2h, 1d"
 
+_LENGTH = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -18,7 +19,7 @@ def instant(text: str | None, option: str) -> int | None:
     """Read a point in time, in microseconds since the epoch."""
     if text is None:
         return None
-    age = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
+    age = _LENGTH.fullmatch(text)
     if age is not None:
         return now_us() - int(float(age[1]) * _UNITS_S[age[2]] * 1e6)
     try:
@@ -27,6 +28,14 @@ def instant(text: str | None, option: str) -> int | None:
         return (time - _EPOCH) // timedelta(microseconds=1)
     except (ValueError, OverflowError):
         raise ConfigurationError(f"{option} takes a time as {TIME_HELP}, not {text!r}") from None
+
+
+def length_s(text: str, option: str) -> float:
+    """Read how long, in seconds."""
+    found = _LENGTH.fullmatch(text)
+    if found is None:
+        raise ConfigurationError(f"{option} takes a length of time as 10s, 2m, 1h, not {text!r}")
+    return float(found[1]) * _UNITS_S[found[2]]
 
 
 def span(begin: str | None, end: str | None) -> tuple[int | None, int | None]:

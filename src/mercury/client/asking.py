@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from mercury.model.errors import RequestError
 from mercury.model.message import Message
 
-_RETRY_S = 0.5
+RETRY_S = 0.5
 
 
 class Asking:
@@ -41,7 +41,7 @@ class Asking:
 
     async def confirm(self, message: Message, timeout_s: float) -> Message:
         """Wait for the reply, which must not be a refusal."""
-        reply = await self.ask(message, timeout_s, _RETRY_S)
+        reply = await self.ask(message, timeout_s, RETRY_S)
         if "error" in reply.values:
             raise RequestError(str(reply.values["error"]))
         return reply

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import random
@@ -14,49 +13,28 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from mercury.client.asking import Asking
-from mercury.client.composing import Place, as_position, compose, to_whom
+from mercury.client.composing import Place, as_position
 from mercury.client.inbox import Inbox
 from mercury.client.mediation import Mediation
+from mercury.client.moving import Moving
 from mercury.client.reception import Reception
 from mercury.client.relay import Relay
-from mercury.client.subscriptions import ContentStream, Handler
-from mercury.client.told import Told
+from mercury.client.subscriptions import Handler
+from mercury.client.uplink import open_uplink
+from mercury.client.verbs import Verbs
+from mercury.client.wishes import Wishes
 from mercury.config.mediator import MediatorSettings
-from mercury.config.mediator import PolicyName as Policy
-from mercury.mediator import NAMES
-from mercury.model.area import Area, Circle, Position
-from mercury.model.delivery import DeliveryState
-from mercury.model.errors import (
-    MercuryError,
-    NotConnectedError,
-    SessionRefusedError,
-)
-from mercury.model.filter import compile_filter
-from mercury.model.identity import new_id
+from mercury.model.area import Position
+from mercury.model.errors import NotConnectedError, SessionRefusedError
 from mercury.model.message import (
     Address,
-    Attributes,
     DeliveryPolicy,
-    Event,
     Kind,
     Message,
-    Payload,
-    Priority,
     Subscription,
     Telemetry,
-    Values,
 )
-from mercury.net import (
-    Link,
-    LinkedEndpoint,
-    Packets,
-    UdpEndpoint,
-    bind_udp,
-    link_from,
-    open_endpoint,
-    parse_udp_uri,
-    resolve,
-)
+from mercury.net import Link, LinkedEndpoint, Packets, UdpEndpoint, link_from
 from mercury.service.clock import epoch_us, now, now_us
 from mercury.session import (
     AdapterAnswered,
@@ -72,13 +50,10 @@ from mercury.wire import mercury_pb2
 
 log = logging.getLogger(__name__)
 
-_RENEW_S = 30.0
-_SOCKET_BUFFER_BYTES = 256 * 1024
-
 AnyHandler = TypeVar("AnyHandler", bound=Handler)
 
 
-class Client:
+class Client(Verbs):
     """A session with an adapter, and everything an application does with it.
 
     Iterating over the client yields what is addressed to it: alerts for where it is, broadcasts,
@@ -133,6 +108,13 @@ class Client:
             self.session, self.mediation, self.counters, self.dropped, self.run
         )
         self._asking = Asking(self.send, self.reception.replies)
+        self._wishes = Wishes(
+            identity, self.reception.streams, self._asking, self._compose, self.run
+        )
+        self.moving = Moving(
+            identity, self._asking, self._compose, self.run, self.reception.call, self.dropped
+        )
+        self.reception.moving = self.moving
         self._established = asyncio.Event()
         self._refusal: str | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -162,12 +144,7 @@ class Client:
 
     async def open(self) -> None:
         """Begin to seek a session, without waiting for it."""
-        host, port = parse_udp_uri(self._uri)
-        family, self._adapter = resolve(host, port)
-        any_host = "::" if ":" in host or family.name == "AF_INET6" else "0.0.0.0"
-        local = {"127.0.0.1": "127.0.0.1", "localhost": any_host}.get(host, any_host)
-        sock = bind_udp(local, 0, buffer_bytes=_SOCKET_BUFFER_BYTES)
-        self._endpoint = open_endpoint(sock, self._on_packets, self.link)
+        self._endpoint, self._adapter = open_uplink(self._uri, self._on_packets, self.link)
         if self._relay_port is not None:
             self.relay = self.reception.relay = Relay(self, self._relay_port)
             self.relay.open()
@@ -214,12 +191,6 @@ class Client:
 
     # Where it is
 
-    @property
-    def position(self) -> Position | None:
-        """Where the client says it is."""
-        telemetry = self.session.telemetry
-        return telemetry.position if telemetry else None
-
     def move(
         self,
         lat: float,
@@ -241,138 +212,6 @@ class Client:
                 raise NotConnectedError(f"{self.identity} has no session now")
             self.session.report(now())
             self.after_session()
-
-    # What it says
-
-    async def publish(
-        self,
-        topic: str,
-        values: Values,
-        *,
-        position: Place | None = None,
-        priority: int = Priority.CONTENT,
-        expires_in_s: float | None = None,
-        policy: Policy = "fire-and-forget",
-    ) -> Message:
-        """Publish content under a topic; `position` ties it to a place."""
-        place = None if position is None else as_position(position)
-        payload = Attributes(dict(values), place)
-        message = self._compose(Kind.CONTENT, topic, payload, priority, expires_in_s)
-        return await self._say(replace(message, policy=NAMES[policy]))
-
-    async def sense(
-        self,
-        kind: str,
-        *,
-        position: Place | None = None,
-        radius_m: float | None = None,
-        text: str = "",
-        values: Values | None = None,
-        priority: int = Priority.WARNING,
-        expires_in_s: float | None = None,
-        policy: Policy = "fire-and-forget",
-    ) -> Message:
-        """Publish an event that was sensed, by default where the client is."""
-        place = self.position if position is None else as_position(position)
-        telemetry = self.session.telemetry
-        speed = telemetry.speed_mps if telemetry else None
-        event = Event(kind, place, radius_m, speed, text, dict(values or {}))
-        message = self._compose(Kind.EVENT, "", event, priority, expires_in_s)
-        return await self._say(replace(message, policy=NAMES[policy]))
-
-    async def tell(
-        self,
-        to: str | Address | Area | None,
-        values: Values,
-        *,
-        topic: str = "message",
-        within_m: float | None = None,
-        policy: Policy = "repeat",
-        priority: int = Priority.NORMAL,
-        expires_in_s: float = 600.0,
-        ordered: bool = False,
-    ) -> Told:
-        """Tell other clients: one by name, a group, those in an area, or all `within_m` of here.
-
-        What becomes of it is reported, client by client: `await told.settled()`.
-        """
-        message = self._compose(
-            Kind.CONTENT, topic, Attributes(dict(values)), priority, expires_in_s
-        )
-        message = replace(
-            message,
-            destination=to_whom(to, within_m, self.position),
-            policy=NAMES[policy],
-            ordered=ordered,
-        )
-        told = Told(message)
-        self.reception.expect(told)
-        await self._say(message)
-        return told
-
-    async def taken(self, message: Message, timeout_s: float | None = None) -> DeliveryState:
-        """Wait until the adapter has a message for sure, or it is certain that it never will.
-
-        For what is worth repeating; raises TimeoutError.
-        """
-        async with asyncio.timeout(timeout_s):
-            return await self.mediation.taken(message.id)
-
-    async def join(self, *groups: str) -> None:
-        """Be in these groups, too, from now on."""
-        self.regroup(joined=groups)
-
-    async def leave(self, *groups: str) -> None:
-        """Be in these groups no more."""
-        self.regroup(left=groups)
-
-    async def subscribe(
-        self,
-        topic: str,
-        *,
-        where: str = "",
-        near_m: float | None = None,
-        handler: Handler | None = None,
-        timeout_s: float = 5.0,
-    ) -> ContentStream:
-        """Ask for content of a topic: those whose values satisfy `where`, near me if `near_m`.
-
-        Raises FilterError for a filter that does not parse and RequestError when refused.
-        """
-        content_filter = compile_filter(where)
-        wish = Subscription(new_id(), topic, where, near_m)
-        stream = ContentStream(wish, content_filter, self._unsubscribe, handler)
-        self.reception.streams[wish.id] = stream
-        try:
-            await self._asking.confirm(self._compose(Kind.SUBSCRIBE, topic, wish), timeout_s)
-        except BaseException:
-            self.reception.streams.pop(wish.id, None)
-            raise
-        return stream
-
-    async def query(
-        self, place: Area | Place, radius_m: float = 1000.0, timeout_s: float = 5.0
-    ) -> list[dict[str, Any]]:
-        """Ask what is going on in an area, or around a place."""
-        area = place if isinstance(place, Area) else Area(Circle(as_position(place), radius_m))
-        message = self._compose(Kind.REQUEST, "conditions", Attributes())
-        message = replace(message, destination=Address.to_area(area))
-        values = (await self._asking.confirm(message, timeout_s)).values
-        found: list[dict[str, Any]] = json.loads(str(values["conditions"]))
-        return found
-
-    async def echo(self, timeout_s: float = 5.0) -> float:
-        """Send a message to the broker and back; returns the round trip in seconds."""
-        begun = now()
-        await self.request("echo", {}, timeout_s=timeout_s)
-        return now() - begun
-
-    async def request(
-        self, topic: str, values: Values, *, timeout_s: float = 5.0, retry_s: float | None = None
-    ) -> Message:
-        """Send a request to the brokers and wait for the reply."""
-        message = self._compose(Kind.REQUEST, topic, Attributes(dict(values)))
-        return await self._asking.ask(message, timeout_s, retry_s)
 
     async def send(self, message: Message) -> None:
         """Send a message as it is, once there is a session."""
@@ -397,14 +236,6 @@ class Client:
 
     # Inside
 
-    async def _say(self, message: Message) -> Message:
-        if self.mediation.post(message):
-            self.counters["sent"] += 1
-            self.after_session()
-        else:
-            await self.send(message)
-        return message
-
     def regroup(self, joined: Iterable[str] = (), left: Iterable[str] = ()) -> None:
         """Change the groups the client is in; the adapter hears of it for sure."""
         self.session.groups.difference_update(left)
@@ -416,24 +247,17 @@ class Client:
         )
         self.after_session()
 
-    def _compose(
-        self,
-        kind: Kind,
-        topic: str,
-        payload: Payload,
-        priority: int = Priority.NORMAL,
-        expires_in_s: float | None = None,
-    ) -> Message:
-        return compose(self.address, kind, topic, payload, priority, expires_in_s)
-
-    async def _unsubscribe(self, wish: Subscription) -> None:
-        if self.reception.streams.pop(wish.id, None):
-            self.forget(wish)
-
     def forget(self, wish: Subscription) -> None:
         """Tell the adapter that a wish is no more; without a session it knows of none."""
         if self.session.state is SessionState.ESTABLISHED:
             self.session.send(self._compose(Kind.UNSUBSCRIBE, wish.topic, wish))
+            self.after_session()
+
+    def say_again(self, messages: Iterable[Message]) -> None:
+        """Send what applications have said, while there is a session to say it in."""
+        if self.session.state is SessionState.ESTABLISHED:
+            for message in messages:
+                self.session.send(message)
             self.after_session()
 
     def _on_packets(self, packets: Packets) -> None:
@@ -456,7 +280,9 @@ class Client:
                     self._refusal = None
                     self.mediation.connected()
                     self._established.set()
-                    self._renew_subscriptions()
+                    self._wishes.renew(self.relay.wishes() if self.relay else ())
+                    self.moving.connected()
+                    self.say_again(self.relay.declarations() if self.relay else ())
                 case Lost():
                     log.info("%s lost its session (%s)", self.identity, event.reason)
                     self.mediation.disconnected()
@@ -486,19 +312,6 @@ class Client:
         self._timer = None
         self.session.handle_timer(now())
         self.after_session()
-
-    def _renew_subscriptions(self) -> None:
-        wishes = [stream.wish for stream in self.reception.streams.values()]
-        if self.relay is not None:
-            wishes += self.relay.wishes()
-        for wish in wishes:
-            self.run(self._renew(wish))
-
-    async def _renew(self, wish: Subscription) -> None:
-        try:
-            await self._asking.confirm(self._compose(Kind.SUBSCRIBE, wish.topic, wish), _RENEW_S)
-        except MercuryError as error:
-            log.warning("%s could not renew %r: %s", self.identity, wish.topic, error)
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something beside the rest, until the client is closed."""

@@ -14,12 +14,14 @@ from mercury.client.told import Told
 from mercury.geo import contains_point
 from mercury.mediator import Arrival
 from mercury.model.delivery import Deliveries
+from mercury.model.meeting import Matches
 from mercury.model.message import AddressKind, Kind, Message
 from mercury.session import ClientSession, Delivered
 
 if TYPE_CHECKING:
     import asyncio
 
+    from mercury.client.moving import Moving
     from mercury.client.relay import Relay
 
 log = logging.getLogger(__name__)
@@ -44,6 +46,7 @@ class Reception:
         self.handlers: list[tuple[Kind | None, Handler]] = []
         self.streams: dict[bytes, ContentStream] = {}  # by subscription
         self.replies: dict[bytes, asyncio.Future[Message]] = {}  # by request
+        self.moving: Moving | None = None
         self._told: OrderedDict[bytes, Told] = OrderedDict()
         self._elsewhere: list[Delivered] = []  # alerts for an area that we are not in
         self._session = session
@@ -92,6 +95,8 @@ class Reception:
         self.inbox.close()
         for stream in self.streams.values():
             stream.inbox.close()
+        if self.moving is not None:
+            self.moving.close()
 
     def _concerns_us(self, message: Message, time_us: int) -> bool:
         # Mercury §4.2: the endpoint checks its own position against the area.
@@ -112,17 +117,23 @@ class Reception:
         if message.kind is Kind.RECEIPT:
             return
         self._counters["received"] += 1
+        if isinstance(message.payload, Matches) and message.kind is Kind.CONTENT:
+            if self.moving is not None:
+                self.moving.take(message.payload)
+            return
         if message.kind is Kind.REPLY:
             waiting = self.replies.get(message.correlation)
             if waiting is not None and not waiting.done():
                 waiting.set_result(message)
+            elif self.moving is not None:
+                self.moving.refused(message)
         elif message.kind is Kind.CONTENT and message.destination.kind is AddressKind.BROKER:
             self._hand_to_streams(message)
         else:
             self.inbox.put(message)
         for kind, handler in self.handlers:
             if kind is None or kind is message.kind:
-                self._call(handler, message)
+                self.call(handler, message)
 
     def _hand_to_streams(self, message: Message) -> None:
         telemetry = self._session.telemetry
@@ -130,13 +141,14 @@ class Reception:
         for stream in self.streams.values():
             if satisfies(message, stream.wish, stream.filter, here):
                 if stream.handler is not None:
-                    self._call(stream.handler, message)
+                    self.call(stream.handler, message)
                 else:
                     stream.inbox.put(message)
 
-    def _call(self, handler: Handler, message: Message) -> None:
+    def call(self, handler: Callable[[Any], Awaitable[None] | None], what: object) -> None:
+        """Let an application's handler have something; its errors are its own."""
         try:
-            result = handler(message)
+            result = handler(what)
         except Exception:
             log.exception("a handler of %s failed", self._session.identity)
             return

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from mercury.client.relayed import RelayedDeclarations
 from mercury.client.subscriptions import satisfies
 from mercury.mediator import Arrival, Incoming
 from mercury.model.delivery import Deliveries, DeliveryState
@@ -27,6 +28,7 @@ from mercury.model.errors import (
     PacketError,
 )
 from mercury.model.filter import Filter, compile_filter
+from mercury.model.meeting import Matches
 from mercury.model.message import AddressKind, Kind, Message, Priority, Subscription
 from mercury.net import Packets, UdpEndpoint, bind_udp
 from mercury.service.clock import epoch_us, now
@@ -61,6 +63,7 @@ class Relay:
         self._wishes: dict[str, dict[bytes, tuple[Subscription, Filter]]] = {}
         self._groups: dict[str, set[str]] = {}  # that the applications want the client to be in
         self._incoming = Incoming()
+        self._moving = RelayedDeclarations(client.address)
 
     @property
     def port(self) -> int:
@@ -85,9 +88,19 @@ class Relay:
         """What the applications have subscribed to."""
         return [wish for wishes in self._wishes.values() for wish, _ in wishes.values()]
 
+    def declarations(self) -> Iterable[Message]:
+        """What the applications have declared that moves, to be said to a new adapter."""
+        return self._moving
+
     def deliver(self, message: Message, body: bytes) -> None:
         """Pass a message of the client on to the applications it is for."""
         table = self.sessions.table
+        if isinstance(message.payload, Matches) and message.kind is Kind.CONTENT:
+            for session in list(table):
+                theirs = self._moving.inward(session.identity, message, message.payload)
+                if theirs is not None:
+                    self._pass_in(session, message, encode(theirs))
+            return
         if message.kind is Kind.REPLY:
             app = self._requests.pop(message.correlation, None)
             sessions = [table.by_identity.get(app)] if app is not None else []
@@ -103,17 +116,13 @@ class Relay:
             ]
         else:
             sessions = list(table)
-        time = now()
-        self._send(
-            [
-                (
-                    self.sessions.packet(session, message.kind, message.priority, body, time),
-                    session.address,
-                )
-                for session in sessions
-                if session is not None
-            ]
-        )
+        for one in sessions:
+            if one is not None:
+                self._pass_in(one, message, body)
+
+    def _pass_in(self, session: Session, message: Message, body: bytes) -> None:
+        packet = self.sessions.packet(session, message.kind, message.priority, body, now())
+        self._send([(packet, session.address)])
 
     def _on_packets(self, packets: Packets) -> None:
         time = now()
@@ -185,6 +194,7 @@ class Relay:
                 wishes.pop(wish.id, None)
             else:
                 wishes[wish.id] = (wish, compile_filter(wish.filter))
+        message = self._moving.outward(app, message)
         # The adapter knows the client, not the application behind it.
         mine = replace(message, source=self._client.address, session=b"")
         if not self._client.mediation.post(mine):
@@ -196,6 +206,7 @@ class Relay:
         self._set_groups(app, ())
         for wish, _ in self._wishes.pop(app, {}).values():
             self._client.forget(wish)
+        self._client.say_again(self._moving.forget(app))
 
     def _tick(self) -> None:
         time = now()

@@ -10,7 +10,8 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mercury.matching import Engine, Events, Found, MatchingRules
+from mercury.matching import Engine, Events, Found, MatchingRules, layout
+from mercury.model.area import Polygon, Position
 from mercury.model.moving import NearSubscription, Publication
 from mercury.service.clock import now_us
 from mercury.service.statistics import Statistics
@@ -24,6 +25,8 @@ NOBODY = -1
 SLOT_MASK = 0xFFFF_FFFF  # a reference's slot; above it stands which life of the slot is meant
 
 _Number = TypeVar("_Number", np.int32, np.int64)
+_TRIANGLE = Polygon((Position(0.0, 0.0), Position(0.0, 0.01), Position(0.01, 0.0)))
+
 Moves = tuple[
     NDArray[np.int64],
     NDArray[np.float64],
@@ -270,6 +273,23 @@ class Hub:
         else:
             self._former = {ref: who for ref, who in self._former.items() if who != number}
             self._free_numbers.append(number)
+
+
+def warm_up() -> None:
+    """Have the engine's machine code ready, which a machine makes once, in half a minute."""
+    engine = Engine()
+    beside = [
+        engine.publish(Publication("a", "a"), 0),
+        engine.subscribe(NearSubscription("a", "a", radius_m=1.0, where="a == 1"), 0),
+        engine.subscribe(NearSubscription("b", "a", polygon=_TRIANGLE), 0),
+    ]
+    engine.move(np.array(beside), np.zeros(3), np.zeros(3), np.ones(3, np.int64), np.zeros(3))
+    engine.store.provide(layout.MORE_TABLE)
+    engine.store.resettle(0, len(beside))
+    for ref in beside[1:]:
+        engine.withdraw(ref, 1)
+    engine.tick(1 << 50)
+    engine.take()
 
 
 def _grown(column: NDArray[_Number], slot: int, fill: int) -> NDArray[_Number]:

@@ -22,6 +22,7 @@ MAX_HANDLE = 1 << 20  # handles are below
 MAX_VALUES = 64  # of a publication
 MAX_VALUE_CHARACTERS = 1000
 DEFAULT_LIMIT = 100
+MAX_NAME_BYTES = 160  # of a subscription, which the door puts a name of its own before
 
 _PLACE = {"lat", "lon", "accuracy_m", "time_us"}
 _PUBLICATION = _PLACE | {"id", "topic", "values", "radius_m", "ttl_s"}
@@ -66,10 +67,10 @@ def read_publication(fields: Mapping[str, Any]) -> tuple[Publication, Place | No
     return publication, read_place(fields)
 
 
-def read_near(fields: Mapping[str, Any]) -> Wish:
-    """A wish to be told from now on."""
+def read_near(fields: Mapping[str, Any], prefix: str = "") -> Wish:
+    """A wish to be told from now on; the prefix stands before its id, as the engine has it."""
     _refuse_unknown(fields, _NEAR)
-    return _wish(fields, DEFAULT_LIMIT)
+    return _wish(fields, DEFAULT_LIMIT, prefix)
 
 
 def read_ask(fields: Mapping[str, Any], max_limit: int) -> Wish:
@@ -78,7 +79,7 @@ def read_ask(fields: Mapping[str, Any], max_limit: int) -> Wish:
     limit = fields.get("limit", DEFAULT_LIMIT)
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
         raise MatchingError(f"limit must be a whole number above 0, not {_shown(limit)}", "limit")
-    wish = _wish({**fields, "id": fields.get("id") or "ask"}, min(limit, max_limit))
+    wish = _wish({**fields, "id": fields.get("id") or "ask"}, min(limit, max_limit), "")
     if wish.place is None and wish.subscription.polygon is None:
         raise MatchingError("a question with a radius needs lat and lon", "lat")
     return wish
@@ -177,7 +178,10 @@ def refusal(error: Exception) -> tuple[str, str]:
 REFUSED = (MatchingError, FilterError, AreaError)
 
 
-def _wish(fields: Mapping[str, Any], limit: int) -> Wish:
+def _wish(fields: Mapping[str, Any], limit: int, prefix: str) -> Wish:
+    name = _text(fields, "id")
+    if not 0 < len(name.encode()) <= MAX_NAME_BYTES:
+        raise MatchingError(f"an id has 1 to {MAX_NAME_BYTES} bytes here", "id")
     where = fields.get("where", "")
     if not isinstance(where, str):
         raise MatchingError(f"where must be a text, not {_shown(where)}", "where")
@@ -185,7 +189,7 @@ def _wish(fields: Mapping[str, Any], limit: int) -> Wish:
     if not isinstance(inside, bool):
         raise MatchingError(f"inside must be true or false, not {_shown(inside)}", "inside")
     subscription = NearSubscription(
-        id=_text(fields, "id"),
+        id=prefix + name,
         topic=_text(fields, "topic"),
         radius_m=_number(fields, "radius_m"),
         polygon=_polygon(fields.get("area")),

@@ -136,6 +136,8 @@ def settle(
         radius = numbers[slot * 8 + at.RADIUS]
         if kind == at.POLYGON:
             radius = radius * 1.001 + 1.0
+        if widest[2 * entry] == 0.0 or radius > widest[2 * entry + 1]:
+            counters[at.WIDENED] += 1  # what was foreseen before does not hold
         widest[2 * entry] += 1.0
         widest[2 * entry + 1] = max(widest[2 * entry + 1], radius)
     lat = numbers[slot * 8 + at.LAT]

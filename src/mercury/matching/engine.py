@@ -194,6 +194,9 @@ class Engine:
         """Which publications a subscription would match now, the nearest first."""
         self._events.append(self.store.take_events())
         wish = NearSubscription(_ASKED_ONCE, topic, radius_m, polygon, where, ttl_s=1.0)
+        if topic not in self._topics:  # a question makes no topic
+            self.rules.check(topic, radius_m or 0.0, publication=False)
+            return []
         reference = self.subscribe(wish, 0)
         if polygon is None:
             self.move(reference, np.nan if lat is None else lat, np.nan if lon is None else lon, 0)

@@ -14,166 +14,213 @@ from typing import Any
 
 from mercury.matching import layout as at
 from mercury.matching.cell_lists import settle, slot_of, spread, unsettle
-from mercury.matching.cells import columns_in, key_of, reach_deg, row_of
+from mercury.matching.cells import LEVELS, columns_in, key_of, reach_deg, row_of
 from mercury.matching.compiling import compiled, inlined, prefetch
 from mercury.matching.pairs import distance_m, judge_pairs, link, reach_m, tell, verdict_on
 
 _ENTER, _DWELL = 1, 4  # Happening
 _TIME = 5  # Cause
 _AHEAD, _CLOSER, _CLOSE = 16, 10, 4  # updates
+_RING, _CELLS = 16, 12  # updates that are noted, and cells of each
+_NOTE = 4 + _CELLS
 
 # The arrays travel in one order through all functions, several to a line.
 # fmt: off
 
 
 @inlined
-def look_in_cells(
-    slot: int, level: int, window_m: float, cause: int, time_us: int, stamp: int, counters: Any,
-    numbers: Any, clocks: Any, states: Any, table: Any, records: Any, singles: Any,
-    wholes: Any, pairs: Any, since: Any, edges: Any, verdicts: Any, columns: Any, looks: Any,
-    out_marks: Any, out_wholes: Any, out_numbers: Any,
+def meet_in_cell(
+    chunk: int, slot: int, cause: int, time_us: int, stamp: int, counters: Any, numbers: Any,
+    clocks: Any, states: Any, records: Any, singles: Any, wholes: Any, pairs: Any, since: Any,
+    edges: Any, verdicts: Any, out_marks: Any, out_wholes: Any, out_numbers: Any,
 ) -> int:
-    """Let an entity meet those of the other side in a level's cells; DONE or what is wanted."""
+    """Let an entity meet those of a cell; DONE or what is wanted."""
+    kind = states[slot * 16 + at.KIND]
+    x, y, z = numbers[slot * 8 + at.X], numbers[slot * 8 + at.Y], numbers[slot * 8 + at.Z]
+    own = numbers[slot * 8 + at.RADIUS]
+    if kind == at.POLYGON:
+        own = own * 1.001 + 1.0
+    while chunk >= 0:
+        first = chunk * at.CHUNK_ROWS + 1
+        for record in range(first, first + wholes[64 * chunk + at.COUNT]):
+            dx = records[4 * record] - x
+            dy = records[4 * record + 1] - y
+            dz = records[4 * record + 2] - z
+            limit = singles[8 * record + at.SINGLE_RADIUS] + own
+            if dx * dx + dy * dy + dz * dz > limit * limit:
+                continue
+            other = wholes[8 * record + at.WHOLE_SLOT]
+            if clocks[other * 8 + at.SEEN] == stamp:
+                continue
+            pub, sub = (slot, other) if kind == at.PUBLICATION else (other, slot)
+            distance = distance_m(pub, sub, numbers, states, edges)
+            if distance > reach_m(pub, sub, numbers, states):
+                continue
+            verdict = verdict_on(sub, pub, states, verdicts, counters)
+            if verdict == 0:
+                return at.A_VERDICT
+            if verdict == 1:
+                clocks[other * 8 + at.SEEN] = stamp
+                continue
+            if counters[at.EVENTS] * 2 >= len(out_marks):
+                return at.MORE_EVENTS
+            pair = counters[at.FREE_PAIR]
+            if pair >= 0:
+                counters[at.FREE_PAIR] = pairs[pair * 8 + at.NEXT]
+            elif counters[at.PAIRS] < len(since):
+                pair = counters[at.PAIRS]
+                counters[at.PAIRS] += 1
+            else:
+                return at.MORE_PAIRS
+            clocks[other * 8 + at.SEEN] = stamp
+            link(pair, pub, 0, pairs, states)
+            link(pair, sub, 1, pairs, states)
+            pairs[pair * 8 + at.DWELLED] = 0
+            since[pair] = time_us
+            counters[at.ALIVE_PAIRS] += 1
+            tell(
+                _ENTER, cause, pub, sub, time_us, distance, counters, numbers, states,
+                out_marks, out_wholes, out_numbers,
+            )
+        counters[at.COMPARED] += wholes[64 * chunk + at.COUNT]
+        chunk = wholes[64 * chunk + at.FOLLOWING]
+    return at.DONE
+
+
+@inlined
+def window(
+    topic: int, other_side: int, level: int, radius: float, x: float, y: float, lat: float,
+    widest: Any,
+) -> tuple[float, float, int, int]:
+    """Which rows of a level an entity can reach, and how far in longitude."""
+    entry = (topic * 2 + other_side) * 16 + level
+    lat_deg, lon_deg = reach_deg(x, y, lat, radius + widest[2 * entry + 1] + 0.01)
+    first = row_of(max(lat - lat_deg, -90.0), level)
+    last = row_of(min(lat + lat_deg, 90.0), level)
+    return lat_deg, lon_deg, first, last
+
+
+@compiled
+def look_around(
+    slot: int, cause: int, time_us: int, stamp: int, counters: Any, numbers: Any, clocks: Any,
+    states: Any, table: Any, records: Any, singles: Any, wholes: Any, pairs: Any, since: Any,
+    edges: Any, verdicts: Any, columns: Any, widest: Any, out_marks: Any, out_wholes: Any,
+    out_numbers: Any,
+) -> int:
+    """Let an entity meet those of the other side, on all levels; DONE or what is wanted."""
     kind = states[slot * 16 + at.KIND]
     topic = states[slot * 16 + at.TOPIC]
     other_side = 1 if kind == at.PUBLICATION else 0
-    x, y, z = numbers[slot * 8 + at.X], numbers[slot * 8 + at.Y], numbers[slot * 8 + at.Z]
     lat, lon = numbers[slot * 8 + at.LAT], numbers[slot * 8 + at.LON]
     own = numbers[slot * 8 + at.RADIUS]
     if kind == at.POLYGON:
         own = own * 1.001 + 1.0
-    lat_deg, lon_deg = reach_deg(x, y, lat, window_m)
-    per_degree = 4096 >> level
-    first_row = max(int(max(lat - lat_deg + 90.0, 0.0) * per_degree), 0)
-    last_row = row_of(min(lat + lat_deg, 90.0), level)
-    scanned = 0
-    cells = 0
-    for row in range(first_row, last_row + 1):
-        width = columns_in(row, level, columns)
-        scale = width * (1.0 / 360.0)
-        west = math.floor((lon - lon_deg + 180.0) * scale)
-        east = math.floor((lon + lon_deg + 180.0) * scale)
-        if east - west + 1 >= width:
-            west, east = 0, width - 1
-        for step in range(west, east + 1):
-            column = step
-            if column < 0:
-                column += width
-            elif column >= width:
-                column -= width
-            cells += 1
-            place = slot_of(key_of(other_side, topic, level, row, column), table)
-            chunk = -1
-            if table[2 * place] != 0:
-                chunk = table[2 * place + 1]
-            while chunk >= 0:
-                filled = wholes[64 * chunk + at.COUNT]
-                scanned += filled
-                first = chunk * at.CHUNK_ROWS + 1
-                for record in range(first, first + filled):
-                    dx = records[4 * record] - x
-                    dy = records[4 * record + 1] - y
-                    dz = records[4 * record + 2] - z
-                    limit = singles[8 * record + at.SINGLE_RADIUS] + own
-                    if dx * dx + dy * dy + dz * dz > limit * limit:
-                        continue
-                    other = wholes[8 * record + at.WHOLE_SLOT]
-                    if clocks[other * 8 + at.SEEN] == stamp:
-                        continue
-                    pub, sub = (other, slot) if other_side == 0 else (slot, other)
-                    distance = distance_m(pub, sub, numbers, states, edges)
-                    if distance > reach_m(pub, sub, numbers, states):
-                        continue
-                    verdict = verdict_on(sub, pub, states, verdicts, counters)
-                    if verdict == 0:
-                        return at.A_VERDICT
-                    clocks[other * 8 + at.SEEN] = stamp
-                    if verdict == 1:
-                        continue
-                    if counters[at.EVENTS] * 2 >= len(out_marks):
-                        clocks[other * 8 + at.SEEN] = stamp - 1
-                        return at.MORE_EVENTS
-                    pair = counters[at.FREE_PAIR]
-                    if pair >= 0:
-                        counters[at.FREE_PAIR] = pairs[pair * 8 + at.NEXT]
-                    elif counters[at.PAIRS] < len(since):
-                        pair = counters[at.PAIRS]
-                        counters[at.PAIRS] += 1
-                    else:
-                        clocks[other * 8 + at.SEEN] = stamp - 1
-                        return at.MORE_PAIRS
-                    link(pair, pub, 0, pairs, states)
-                    link(pair, sub, 1, pairs, states)
-                    pairs[pair * 8 + at.DWELLED] = 0
-                    since[pair] = time_us
-                    counters[at.ALIVE_PAIRS] += 1
-                    tell(
-                        _ENTER, cause, pub, sub, time_us, distance, counters, numbers, states,
-                        out_marks, out_wholes, out_numbers,
-                    )
-                chunk = wholes[64 * chunk + at.FOLLOWING]
-    if kind == at.PUBLICATION:
-        looks[topic * at.LOOKS + at.PUB_QUERIES] += 1
-        looks[topic * at.LOOKS + at.PUB_SCANNED] += scanned
-    else:
-        looks[topic * at.LOOKS + at.SUB_QUERIES] += 1
-        looks[topic * at.LOOKS + at.SUB_SCANNED] += scanned
-        looks[topic * at.LOOKS + at.SUB_CELLS] += cells
+    for level in range(LEVELS):
+        if widest[2 * ((topic * 2 + other_side) * 16 + level)] == 0.0:
+            continue
+        _, lon_deg, first_row, last_row = window(
+            topic, other_side, level, own, numbers[slot * 8 + at.X], numbers[slot * 8 + at.Y], lat,
+            widest,
+        )
+        for row in range(first_row, last_row + 1):
+            width = columns_in(row, level, columns)
+            scale = width * (1.0 / 360.0)
+            west = math.floor((lon - lon_deg + 180.0) * scale)
+            east = math.floor((lon + lon_deg + 180.0) * scale)
+            if east - west + 1 >= width:
+                west, east = 0, width - 1
+            for step in range(west, east + 1):
+                column = step
+                if column < 0:
+                    column += width
+                elif column >= width:
+                    column -= width
+                counters[at.OPENED] += 1
+                place = slot_of(key_of(other_side, topic, level, row, column), table)
+                if table[2 * place] == 0:
+                    continue
+                wanted = meet_in_cell(
+                    table[2 * place + 1], slot, cause, time_us, stamp, counters, numbers, clocks,
+                    states, records, singles, wholes, pairs, since, edges, verdicts, out_marks,
+                    out_wholes, out_numbers,
+                )
+                if wanted != at.DONE:
+                    return wanted
     return at.DONE
 
 
 @inlined
 def foresee(
-    row: int, near: int, slots: Any, operations: Any, lats: Any, lons: Any, places: Any,
-    numbers: Any, clocks: Any, states: Any, table: Any, records: Any, wholes: Any, pairs: Any,
-    columns: Any, widest: Any,
+    row: int, slots: Any, operations: Any, lats: Any, lons: Any, places: Any, counters: Any,
+    numbers: Any, states: Any, table: Any, records: Any, pairs: Any, columns: Any, widest: Any,
+    foreseen: Any,
 ) -> None:
-    """Begin to load what an update will look at: first entries of the table, then the cells."""
+    """Note which cells an update will look at, and begin to load where they are."""
+    ring = (row & (_RING - 1)) * _NOTE
+    foreseen[ring] = -1
     slot = slots[row]
-    if slot < 0 or slot * 16 >= len(states) or operations[row] != at.MOVE:
+    lat, lon = lats[row], lons[row]
+    if (
+        slot < 0 or slot * 16 >= len(states) or operations[row] != at.MOVE
+        or not (abs(lat) <= 90.0 and abs(lon) <= 180.0)
+    ):
         return
     kind = states[slot * 16 + at.KIND]
     topic = states[slot * 16 + at.TOPIC]
     other_side = 1 if kind == at.PUBLICATION else 0
     pair = states[slot * 16 + at.HEAD]
-    if near:
-        if pair >= 0:
-            other = pairs[pair * 8 + at.MEMBER + other_side]
-            if other >= 0:
-                prefetch(numbers, other * 8)
-                prefetch(clocks, other * 8)
-                prefetch(states, other * 16)
-    else:
-        if pair >= 0:
-            prefetch(pairs, pair * 8)
-        record = states[slot * 16 + at.RECORD]
-        if record >= 0:
-            prefetch(records, 4 * record)
-    lat, lon = lats[row], lons[row]
-    if not (abs(lat) <= 90.0 and abs(lon) <= 180.0):
-        return
-    first = (topic * 2 + other_side) * 16
-    for level in range(13):
-        if widest[2 * (first + level)] == 0.0:
+    if pair >= 0:
+        prefetch(pairs, pair * 8)
+    record = states[slot * 16 + at.RECORD]
+    if record >= 0:
+        prefetch(records, 4 * record)
+    noted = 0
+    for level in range(LEVELS):
+        if widest[2 * ((topic * 2 + other_side) * 16 + level)] == 0.0:
             continue
-        window_m = numbers[slot * 8 + at.RADIUS] + widest[2 * (first + level) + 1] + 0.01
-        lat_deg, lon_deg = reach_deg(places[0, row], places[1, row], lat, window_m)
-        first_row = row_of(max(lat - lat_deg, -90.0), level)
-        last_row = min(row_of(min(lat + lat_deg, 90.0), level), first_row + 3)
+        _, lon_deg, first_row, last_row = window(
+            topic, other_side, level, numbers[slot * 8 + at.RADIUS], places[0, row],
+            places[1, row], lat, widest,
+        )
         for cell_row in range(first_row, last_row + 1):
             width = columns_in(cell_row, level, columns)
             scale = width * (1.0 / 360.0)
-            west = max(int((lon - lon_deg + 180.0) * scale), 0)
-            east = min(int((lon + lon_deg + 180.0) * scale), west + 3, width - 1)
+            west = math.floor((lon - lon_deg + 180.0) * scale)
+            east = math.floor((lon + lon_deg + 180.0) * scale)
+            if west < 0 or east >= width or noted + east - west + 1 > _CELLS:
+                return  # many, or across the antimeridian: they are looked for when it is time
             for column in range(west, east + 1):
                 key = key_of(other_side, topic, level, cell_row, column)
-                if not near:
-                    prefetch(table, 2 * spread(key, table))
-                    continue
-                place = slot_of(key, table)
-                if table[2 * place] != 0 and table[2 * place + 1] >= 0:
-                    prefetch(wholes, 64 * table[2 * place + 1])
-                    prefetch(wholes, 64 * table[2 * place + 1] + 16)
+                foreseen[ring + 4 + noted] = key
+                noted += 1
+                prefetch(table, 2 * spread(key, table))
+    foreseen[ring] = row
+    foreseen[ring + 1] = noted
+    foreseen[ring + 2] = counters[at.WIDENED]
+    foreseen[ring + 3] = slot
+
+
+@inlined
+def approach(
+    row: int, clocks: Any, numbers: Any, states: Any, table: Any, wholes: Any, pairs: Any,
+    foreseen: Any,
+) -> None:
+    """Begin to load the cells that an update will look at, and the partner it has."""
+    ring = (row & (_RING - 1)) * _NOTE
+    if foreseen[ring] != row:
+        return
+    slot = foreseen[ring + 3]
+    pair = states[slot * 16 + at.HEAD]
+    if pair >= 0:
+        other = pairs[pair * 8 + at.MEMBER + (states[slot * 16 + at.KIND] == at.PUBLICATION)]
+        prefetch(numbers, other * 8)
+        prefetch(clocks, other * 8)
+        prefetch(states, other * 16)
+    for note in range(ring + 4, ring + 4 + foreseen[ring + 1]):
+        place = slot_of(foreseen[note], table)
+        if table[2 * place] != 0 and table[2 * place + 1] >= 0:
+            prefetch(wholes, 64 * table[2 * place + 1])
+            prefetch(wholes, 64 * table[2 * place + 1] + 16)
 
 
 @compiled
@@ -181,12 +228,13 @@ def apply(
     slots: Any, generations: Any, operations: Any, lats: Any, lons: Any, places: Any,
     times_us: Any, accuracies: Any, causes: Any, counters: Any, numbers: Any, clocks: Any,
     states: Any, table: Any, records: Any, singles: Any, wholes: Any, pairs: Any, since: Any,
-    edges: Any, verdicts: Any, columns: Any, levels: Any, widest: Any, looks: Any, out_marks: Any,
-    out_wholes: Any, out_numbers: Any,
+    edges: Any, verdicts: Any, columns: Any, levels: Any, widest: Any, looks: Any, foreseen: Any,
+    out_marks: Any, out_wholes: Any, out_numbers: Any,
 ) -> int:
     """Apply updates from `counters[ROW]` on; DONE, or what is wanted before it can go on."""
     count = len(slots)
     capacity = len(states) // 16
+    foreseen[:] = -1  # of another call, whose rows were others
     for row in range(counters[at.ROW], count):
         counters[at.ROW] = row
         ahead = row + _AHEAD
@@ -194,13 +242,13 @@ def apply(
             prefetch(numbers, slots[ahead] * 8)
             prefetch(clocks, slots[ahead] * 8)
             prefetch(states, slots[ahead] * 16)
-        for near in range(2):
-            ahead = row + (_CLOSE if near else _CLOSER)
-            if ahead < count:
-                foresee(
-                    ahead, near, slots, operations, lats, lons, places, numbers, clocks, states,
-                    table, records, wholes, pairs, columns, widest,
-                )
+        if row + _CLOSER < count:
+            foresee(
+                row + _CLOSER, slots, operations, lats, lons, places, counters, numbers, states,
+                table, records, pairs, columns, widest, foreseen,
+            )
+        if row + _CLOSE < count:
+            approach(row + _CLOSE, clocks, numbers, states, table, wholes, pairs, foreseen)
         slot = slots[row]
         operation = operations[row]
         time_us = times_us[row]
@@ -261,24 +309,38 @@ def apply(
             )
             states[slot * 16 + at.KIND] = at.FREE
         elif states[slot * 16 + at.RECORD] >= 0:
-            topic = states[slot * 16 + at.TOPIC]
-            own = numbers[slot * 8 + at.RADIUS]
-            first = topic * 32
-            if states[slot * 16 + at.KIND] == at.PUBLICATION:
-                first += 16
-            elif states[slot * 16 + at.KIND] == at.POLYGON:
-                own = own * 1.001 + 1.0
-            for level in range(13):
-                if widest[2 * (first + level)] == 0.0:
-                    continue
-                wanted = look_in_cells(
-                    slot, level, own + widest[2 * (first + level) + 1] + 0.01, cause, time_us,
-                    stamp, counters, numbers, clocks, states, table, records, singles,
-                    wholes, pairs, since, edges, verdicts, columns, looks, out_marks, out_wholes,
-                    out_numbers,
+            counters[at.COMPARED] = counters[at.OPENED] = 0
+            ring = (row & (_RING - 1)) * _NOTE
+            wanted = at.DONE
+            if foreseen[ring] == row and foreseen[ring + 2] == counters[at.WIDENED]:
+                counters[at.OPENED] = foreseen[ring + 1]
+                for note in range(ring + 4, ring + 4 + foreseen[ring + 1]):
+                    place = slot_of(foreseen[note], table)
+                    if table[2 * place] == 0:
+                        continue
+                    wanted = meet_in_cell(
+                        table[2 * place + 1], slot, cause, time_us, stamp, counters, numbers,
+                        clocks, states, records, singles, wholes, pairs, since, edges, verdicts,
+                        out_marks, out_wholes, out_numbers,
+                    )
+                    if wanted != at.DONE:
+                        break
+            else:
+                wanted = look_around(
+                    slot, cause, time_us, stamp, counters, numbers, clocks, states, table, records,
+                    singles, wholes, pairs, since, edges, verdicts, columns, widest, out_marks,
+                    out_wholes, out_numbers,
                 )
-                if wanted != at.DONE:
-                    return wanted
+            if wanted != at.DONE:
+                return wanted
+            look = states[slot * 16 + at.TOPIC] * at.LOOKS
+            if states[slot * 16 + at.KIND] == at.PUBLICATION:
+                looks[look + at.PUB_QUERIES] += 1
+                looks[look + at.PUB_SCANNED] += counters[at.COMPARED]
+            else:
+                looks[look + at.SUB_QUERIES] += 1
+                looks[look + at.SUB_SCANNED] += counters[at.COMPARED]
+                looks[look + at.SUB_CELLS] += counters[at.OPENED]
         counters[at.PHASE] = 0
     counters[at.ROW] = count
     return at.DONE

@@ -43,7 +43,11 @@ SINGLE_RADIUS, WHOLE_SLOT = 6, 7
     NOWHERE,
     ALIVE_PAIRS,
     UPDATES,
-) = range(16)
+    WIDENED,  # how often a level's widest scope grew, or its first entity came
+    COMPARED,
+    OPENED,
+) = range(19)
+COUNTERS = 24
 
 # What the kernel returns: it is done, or what it needs before it can go on.
 DONE, MORE_EVENTS, MORE_CHUNKS, MORE_PAIRS, MORE_TABLE, A_VERDICT = range(6)

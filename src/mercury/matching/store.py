@@ -20,7 +20,7 @@ class Store:
     """Entities, cells, pairs and verdicts as flat arrays."""
 
     def __init__(self) -> None:
-        self.counters = np.zeros(16, np.int64)
+        self.counters = np.zeros(at.COUNTERS, np.int64)
         self.counters[[at.FREE_CHUNK, at.FREE_PAIR]] = -1
         self.numbers = _lines(0, np.float64)
         self.clocks = _lines(0, np.int64)
@@ -38,6 +38,7 @@ class Store:
         self.out_wholes = np.zeros(3 * 4096, np.int64)
         self.out_numbers = np.zeros(3 * 4096, np.float64)
         self._columns = COLUMNS.ravel()
+        self._foreseen = _lines(16 * 16, np.int64)
         self._verdicts_known = 0
         self.grow_entities(_FEWEST)
         self.grow_topics(8)
@@ -168,7 +169,7 @@ class Store:
             *(self.counters, self.numbers, self.clocks, self.states, self.table),
             *(self.records, self._singles, self._wholes, self.pairs, self.since),
             *(self.edges, self.verdicts, self._columns, self.levels, self.widest, self.looks),
-            *(self.out_marks, self.out_wholes, self.out_numbers),
+            *(self._foreseen, self.out_marks, self.out_wholes, self.out_numbers),
         )
 
     def unsettle(self, slot: int) -> None:

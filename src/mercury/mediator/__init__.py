@@ -1,9 +1,9 @@
 """Delivery over links that lose: acknowledge, repeat, remove doubles, measure (pMediator)."""
 
-from mercury.mediator.dispatch import Dispatch
+from mercury.mediator.dispatch import Dispatch, Shipment
 from mercury.mediator.incoming import Arrival, Incoming
 from mercury.mediator.mediator import Copy, Mediator
-from mercury.mediator.outgoing import Outgoing, Shipment
+from mercury.mediator.outgoing import Outgoing
 from mercury.mediator.peers import Numbers, Peers
 from mercury.mediator.policy import (
     BY_STRENGTH,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +24,8 @@ class Dispatch:
     """A message's content and, in columns, how far each copy has come (pMediator §4.1)."""
 
     __slots__ = (
-        *_COLUMNS, "changed", "content", "expires", "id", "news", "policy", "posted", "priority",
-        "scheduled", "source", "stream", "topic", "waiting",
+        *_COLUMNS, "changed", "content", "expires", "final", "id", "news", "policy", "posted",
+        "priority", "scheduled", "source", "stream", "topic", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -40,6 +40,7 @@ class Dispatch:
         posted: float,
         expires: float,
         ordered: bool,
+        final: bool = False,
     ) -> None:
         self.id = id
         self.content = content
@@ -49,6 +50,7 @@ class Dispatch:
         self.priority = priority
         self.posted = posted
         self.expires = expires
+        self.final = final  # nobody else will be addressed
         self.stream = source if ordered else None  # copies of one stream go one after the other
         self.waiting = 0  # copies that are not settled
         self.scheduled = math.inf  # when the table looks at it next
@@ -126,3 +128,20 @@ class Dispatch:
         news = [*self.news, np.array(self.changed, np.int32)]
         self.news, self.changed = [], []
         return distinct(np.concatenate(news))
+
+
+class Shipment(NamedTuple):
+    """A message, and those to send it to now."""
+
+    dispatch: Dispatch
+    peers: Numbers
+
+
+class Completed(NamedTuple):
+    """How one copy ended."""
+
+    time: float
+    id: Hashable
+    peer: str
+    state: DeliveryState
+    elapsed_s: float

@@ -11,11 +11,11 @@ import math
 import random
 from collections import Counter, deque
 from collections.abc import Collection, Hashable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from mercury.mediator.dispatch import WAITING, Dispatch, Rows
+from mercury.mediator.dispatch import WAITING, Completed, Dispatch, Rows, Shipment
 from mercury.mediator.pace import Pace
 from mercury.mediator.peers import Numbers, Peers
 from mercury.mediator.policy import Policy
@@ -27,23 +27,6 @@ _RECENT = 8
 _TOPICS, _OTHER = 1000, "other"  # topics that are counted by themselves, and the rest
 _OPEN = int(DeliveryState.WAITING)
 _RECEIVED = {int(DeliveryState.ACKNOWLEDGED), int(DeliveryState.REFUSED)}
-
-
-class Shipment(NamedTuple):
-    """A message, and those to send it to now."""
-
-    dispatch: Dispatch
-    peers: Numbers
-
-
-class Completed(NamedTuple):
-    """How one copy ended."""
-
-    time: float
-    id: Hashable
-    peer: str
-    state: DeliveryState
-    elapsed_s: float
 
 
 class Outgoing:
@@ -111,8 +94,12 @@ class Outgoing:
         priority: int = 4,
         expires: float = math.inf,
         ordered: bool = False,
+        final: bool = False,
     ) -> Dispatch:
-        """Take a message for these peers; those that have a copy of it get no other."""
+        """Take a message for these peers; those that have a copy of it get no other.
+
+        One that is `final` is for nobody else, and leaves the table when they have it.
+        """
         dispatch = self._dispatches.get(id)
         if dispatch is None:
             dispatch = Dispatch(
@@ -125,6 +112,7 @@ class Outgoing:
                 posted=now,
                 expires=expires,
                 ordered=ordered,
+                final=final,
             )
             self._dispatches[id] = dispatch
             if topic not in self.topics:
@@ -299,7 +287,7 @@ class Outgoing:
         self._leaving, self._retired = self._retired, []
         news = [(dispatch, dispatch.take_news()) for dispatch in self._with_news.values()]
         for dispatch in self._with_news.values():
-            over = math.isinf(dispatch.expires) or now >= dispatch.expires
+            over = dispatch.final or math.isinf(dispatch.expires) or now >= dispatch.expires
             if not dispatch.waiting and over and self._dispatches.get(dispatch.id) is dispatch:
                 self._remove(dispatch)
                 self._leaving.append(dispatch)

@@ -13,7 +13,9 @@ MercuryError
 │   └── SessionRefusedError     the adapter said no; carries its reason
 ├── DetectionError              a rule of detection that cannot be: unknown name, impossible number
 │   └── SnapshotError           bytes that are no state of detection, or a damaged one
-├── MatchingError               a publication or a wish that cannot be; carries what is wrong with it
+├── MatchingError               a publication or wish that cannot be; carries what is wrong with it
+├── LoadError                   load cannot be made, or whom it is for cannot be reached
+│   └── RoadsError              a file of roads that cannot be read, or roads that lead nowhere
 ├── RequestError                a request was refused or not answered in time
 ├── AddressInUseError           a UDP or TCP port is taken
 ├── PipelineError               Spark cannot be started, or a job cannot do what was asked
@@ -112,6 +114,14 @@ class MatchingError(MercuryError, ValueError):
     def __init__(self, message: str, reason: str) -> None:
         super().__init__(message)
         self.reason = reason
+
+
+class LoadError(MercuryError):
+    """Load cannot be made, or whom it is for cannot be reached."""
+
+
+class RoadsError(LoadError):
+    """A file of roads that cannot be read, or roads that lead nowhere."""
 
 
 class RequestError(MercuryError):

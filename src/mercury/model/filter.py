@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import NamedTuple, NoReturn
 
 from mercury.model import filter_tree as tree
@@ -83,6 +84,11 @@ def compile_filter(text: str) -> Filter:
     if len(text) > MAX_LENGTH:
         too_long = f"the filter has {len(text)} characters, at most {MAX_LENGTH} are allowed"
         raise FilterError(too_long, MAX_LENGTH + 1)
+    return _compiled(text)
+
+
+@lru_cache(maxsize=1024)  # many want the same, and each wish is read more than once
+def _compiled(text: str) -> Filter:
     if surrogate := _SURROGATE.search(text):  # no UTF-8, and so no message, can carry one
         column = surrogate.start() + 1
         raise FilterError(f"half a character at column {column}", column)

@@ -11,6 +11,7 @@ from mercury.model.area import Area, Position
 from mercury.model.delivery import Deliveries
 from mercury.model.errors import MessageError
 from mercury.model.identity import new_id
+from mercury.model.meeting import Declaration, Matches, Question, Withdrawal
 
 VERSION = 1
 # UDP over IPv4 carries 65,507 bytes (Mercury §4.1: a message is one packet, at most 64K).
@@ -182,7 +183,19 @@ class Grant:
     adapter: str = ""
 
 
-Payload = Telemetry | Event | Attributes | Subscription | Grant | Deliveries | None
+Payload = (
+    Telemetry
+    | Event
+    | Attributes
+    | Subscription
+    | Grant
+    | Deliveries
+    | Declaration
+    | Withdrawal
+    | Question
+    | Matches
+    | None
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

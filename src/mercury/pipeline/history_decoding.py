@@ -30,9 +30,9 @@ from mercury.pipeline.history_schemas import (
 from mercury.wire import mercury_pb2 as pb
 from mercury.wire import parse
 from mercury.wire.areas import area_from_pb
-from mercury.wire.codec import values_from_pb
 from mercury.wire.deliveries import deliveries_from_pb
 from mercury.wire.records import POSITION, read_place
+from mercury.wire.values import values_from_pb
 
 Said = dict[str, Any]
 RowsOf = Callable[[pa.Table], pa.Table]

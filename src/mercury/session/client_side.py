@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from mercury.model.errors import NotConnectedError, PacketError
 from mercury.model.identity import new_id
+from mercury.model.meeting import Matches
 from mercury.model.message import Address, Attributes, Grant, Kind, Message, Priority, Telemetry
 from mercury.session.replay import ReplayWindow
 from mercury.session.settings import SessionSettings
@@ -158,7 +159,8 @@ class ClientSession:
         except PacketError as error:
             self.dropped[error.reason] += 1
             return
-        if kind == Kind.ALERT or wants_receipt(data):
+        is_match = isinstance(message.payload, Matches)  # told anew in a new session
+        if kind == Kind.ALERT or (wants_receipt(data) and not is_match):
             self._seen.append(message.id)
         self.events.append(Delivered(message, body, wants_receipt(data)))
 

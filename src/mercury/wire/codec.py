@@ -9,6 +9,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from mercury.model.delivery import Deliveries
 from mercury.model.errors import AreaError, MessageError, PacketError
+from mercury.model.meeting import Declaration, Matches, Question, Withdrawal
 from mercury.model.message import (
     VERSION,
     Address,
@@ -22,13 +23,18 @@ from mercury.model.message import (
     Payload,
     Subscription,
     Telemetry,
-    Value,
-    Values,
 )
 from mercury.wire import mercury_pb2 as pb
 from mercury.wire.areas import area_from_pb, area_to_pb, position_from_pb, position_to_pb
 from mercury.wire.deliveries import deliveries_from_pb, deliveries_to_pb
+from mercury.wire.matches import (
+    matches_from_pb,
+    matches_to_pb,
+    request_from_pb,
+    request_to_pb,
+)
 from mercury.wire.packet import MAX_PRIORITY
+from mercury.wire.values import values_from_pb, values_to_pb
 
 _SIMPLE_ADDRESSES = frozenset({"client", "service", "broker", "adapter", "group"})
 _KNOWN_KINDS = frozenset(int(kind) for kind in Kind)
@@ -185,6 +191,10 @@ def _set_payload(envelope: pb.Envelope, payload: Payload) -> None:
             grant.adapter = payload.adapter
         case Deliveries():
             deliveries_to_pb(payload, envelope.deliveries)
+        case Declaration() | Withdrawal() | Question():
+            request_to_pb(payload, envelope)
+        case Matches():
+            matches_to_pb(payload, envelope.matches)
 
 
 def _payload(envelope: pb.Envelope) -> Payload:
@@ -228,6 +238,10 @@ def _payload(envelope: pb.Envelope) -> Payload:
             )
         case "deliveries":
             return deliveries_from_pb(envelope.deliveries)
+        case "declaration" | "withdrawal" | "question":
+            return request_from_pb(envelope)
+        case "matches":
+            return matches_from_pb(envelope.matches)
     return None
 
 
@@ -256,36 +270,6 @@ def telemetry_from_pb(source: pb.Telemetry) -> Telemetry:
         altitude_m=source.altitude_m if source.HasField("altitude_m") else None,
         time_us=source.time_us,
     )
-
-
-def values_to_pb(values: Values, target: object) -> None:
-    """Write key/value pairs."""
-    fields = cast("dict[str, pb.Value]", target)
-    for key, value in values.items():
-        if isinstance(value, bool):  # before int: a bool is one
-            fields[key].boolean = value
-        elif isinstance(value, int):
-            if not -(2**63) <= value < 2**63:
-                raise MessageError(f"the value of {key!r} does not fit in 64 bits")
-            fields[key].integer = value
-        elif isinstance(value, float):
-            fields[key].real = value
-        elif isinstance(value, str):
-            fields[key].text = value
-        elif isinstance(value, bytes):
-            fields[key].blob = value
-        else:
-            raise MessageError(f"the value of {key!r} is a {type(value).__name__}, not a plain one")
-
-
-def values_from_pb(source: object) -> dict[str, Value]:
-    """Read key/value pairs; a value of a type this version does not know is left out."""
-    result: dict[str, Value] = {}
-    for key, value in cast("dict[str, pb.Value]", source).items():
-        which = value.WhichOneof("value")
-        if which is not None:
-            result[key] = getattr(value, which)
-    return result
 
 
 def _unknown_fields(envelope: pb.Envelope) -> bytes:

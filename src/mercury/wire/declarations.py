@@ -8,7 +8,7 @@ from mercury.model.errors import AreaError, FilterError, MatchingError
 from mercury.model.moving import NearSubscription, Publication, Side, entity_key
 from mercury.wire import mercury_pb2 as pb
 from mercury.wire.areas import polygon_from_pb, polygon_to_pb
-from mercury.wire.codec import values_from_pb, values_to_pb
+from mercury.wire.values import values_from_pb, values_to_pb
 
 
 class Refusal(NamedTuple):

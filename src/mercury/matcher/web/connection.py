@@ -21,8 +21,8 @@ from mercury.matcher.web.frames import (
     read_moves,
     rows_within,
 )
-from mercury.matcher.web.numbering import NO_REFERENCE
-from mercury.matcher.web.register import MAX_NAME_BYTES, Register
+from mercury.matcher.web.numbering import NO_REFERENCE, Introductions
+from mercury.matcher.web.register import Register
 from mercury.matcher.web.telling import event_objects, introduction, to_text
 from mercury.matching import Events
 from mercury.model.errors import MatchingError, PacketError
@@ -33,7 +33,6 @@ log = logging.getLogger(__name__)
 OPS_A_TURN = 256  # of a batch, so that nobody waits long for another's
 WITHDRAWN_A_TURN = 500
 NAMES_A_FRAME = 1000
-MAX_INTRODUCED = 200_000  # remembered; saying it twice does no harm
 TRY_AGAIN_LATER = 1013  # RFC 6455, registered close code
 
 
@@ -66,7 +65,7 @@ class Connection:
         self._prefix = register.new_client()
         self._declared = Declarations(self._hub, register.settings.max_entities)
         self._wants_names = True
-        self._introduced: dict[int, int] = {}  # number → edition that the client knows
+        self._introduced = Introductions()
         self._reported = (0, 0)
         self._inbox: deque[str | bytes] = deque()
         self._unfinished: Iterator[None] | None = None
@@ -219,18 +218,16 @@ class Connection:
         self._declared.put("publication", publication.id, Declared(ref, publication.id, handle))
 
     def _near(self, said: dict[str, Any]) -> None:
-        subscription, place, _ = query.read_near(said)
-        name = subscription.id
-        if len(name.encode()) > MAX_NAME_BYTES:
-            raise MatchingError(f"an id has 1 to {MAX_NAME_BYTES} bytes here", "id")
+        subscription, place, _ = query.read_near(said, self._prefix)
+        engine_id = subscription.id
+        name = engine_id.removeprefix(self._prefix)
         handle = self._declared.admit(said, "subscription", name)
         if subscription.polygon is not None and subscription.ttl_s is None:
             # It never moves, and so would never be heard of again: it lives as long as we do.
             subscription = replace(subscription, ttl_s=MAX_TTL_S)
         time_us = self._register.checked_time_us(place)
-        engine_id = self._prefix + name
         before = self._hub.engine.find("subscription", engine_id)
-        ref = self._hub.subscribe(replace(subscription, id=engine_id), self, time_us)
+        ref = self._hub.subscribe(subscription, self, time_us)
         self._register.handles.put(ref, handle)
         self._declared.names[ref] = name
         if before not in (None, ref):
@@ -289,19 +286,12 @@ class Connection:
 
     def _introduce(self, refs: NDArray[np.int64], numbers: NDArray[np.uint32]) -> None:
         """Say what numbers stand for, before they are used."""
-        different, rows = np.unique(numbers, return_index=True)
-        editions = self._hub.editions(refs[rows]).tolist()
-        if len(self._introduced) > MAX_INTRODUCED:
-            self._introduced.clear()
+        rows = self._introduced.strangers(refs, self._hub.editions(refs))
         strangers = []
-        for number, ref, edition in zip(
-            different.tolist(), refs[rows].tolist(), editions, strict=True
-        ):
-            if self._introduced.get(number) != edition:
-                self._introduced[number] = edition
-                publication = self._hub.engine.publication(ref)
-                if publication is not None:
-                    strangers.append(introduction(number, publication))
+        for number, ref in zip(numbers[rows].tolist(), refs[rows].tolist(), strict=True):
+            publication = self._hub.engine.publication(ref)
+            if publication is not None:
+                strangers.append(introduction(number, publication))
         for start in range(0, len(strangers), NAMES_A_FRAME):
             some = strangers[start : start + NAMES_A_FRAME]
             self._wire.send_text(to_text({"publications": some}))

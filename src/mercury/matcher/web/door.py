@@ -13,7 +13,7 @@ import uvicorn
 from websockets.frames import CloseCode
 
 from mercury.config.door import DoorSettings
-from mercury.matcher.hub import Hub
+from mercury.matcher.hub import Hub, warm_up
 from mercury.matcher.web.pages import Pages
 from mercury.matcher.web.register import Register
 from mercury.matcher.web.websocket import MatchProtocol
@@ -39,6 +39,7 @@ class Door:
 
     async def start(self) -> None:
         """Listen, and serve from now on."""
+        await asyncio.to_thread(warm_up)
         self._socket = _listen(self._settings.host, self._settings.port)
         self.port = int(self._socket.getsockname()[1])
         config = uvicorn.Config(
@@ -71,6 +72,7 @@ class Door:
             websocket.cut_off()
         if self._server is not None:
             self._server.should_exit = True
+            self._server.told_to_stop.set()
             await self._tasks[0]
             self._tasks[1].cancel()
             await asyncio.gather(self._tasks[1], return_exceptions=True)
@@ -90,6 +92,16 @@ class Door:
 
 
 class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.told_to_stop = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        while not await self.on_tick(0):  # the time in answers, once a second
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await self.told_to_stop.wait()
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield  # signals are the service's

@@ -9,6 +9,7 @@ from mercury.matcher.hub import SLOT_MASK
 from mercury.matcher.web.frames import NO_HANDLE
 
 NO_REFERENCE = -1
+NEVER = -1
 
 
 class HandleTable:
@@ -67,7 +68,7 @@ class PublicationNumbers:
         highest = int(slots.max(initial=0))
         if highest >= len(self._refs):
             self._grow(highest)
-        numbers = self._numbers[slots]
+        numbers: NDArray[np.uint32] = self._numbers[slots]
         new = self._refs[slots] != refs
         if new.any():
             fresh, where = np.unique(refs[new], return_inverse=True)
@@ -83,3 +84,23 @@ class PublicationNumbers:
         refs, numbers = np.full(size, NO_REFERENCE, np.int64), np.zeros(size, np.uint32)
         refs[:old], numbers[:old] = self._refs, self._numbers
         self._refs, self._numbers = refs, numbers
+
+
+class Introductions:
+    """What a client was told that publications are: the edition of each, by slot."""
+
+    def __init__(self) -> None:
+        self._editions = np.full(64, NEVER, np.int64)
+
+    def strangers(self, refs: NDArray[np.int64], editions: NDArray[np.int64]) -> NDArray[np.intp]:
+        """Rows of those it was not told of as they are now, one row each; from now on it was."""
+        slots = refs & SLOT_MASK
+        highest = int(slots.max(initial=0))
+        if highest >= len(self._editions):
+            larger = np.full(max(2 * len(self._editions), highest + 1), NEVER, np.int64)
+            larger[: len(self._editions)] = self._editions
+            self._editions = larger
+        new = np.flatnonzero(self._editions[slots] != editions)
+        self._editions[slots[new]] = editions[new]
+        _, first = np.unique(refs[new], return_index=True)
+        return new[first]

@@ -19,8 +19,6 @@ from mercury.model.errors import MatchingError
 from mercury.model.moving import Happening, Publication
 from mercury.service.statistics import Statistics
 
-MAX_NAME_BYTES = 160  # of a subscription, which the door puts its own name before
-
 
 class Register:
     """The door's books."""

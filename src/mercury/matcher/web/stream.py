@@ -10,10 +10,9 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from mercury.matcher.query import Wish
-from mercury.matcher.web.register import MAX_NAME_BYTES, Register
+from mercury.matcher.web.register import Register
 from mercury.matcher.web.telling import event_objects, to_text
 from mercury.matching import Events
-from mercury.model.errors import MatchingError
 from mercury.model.moving import MAX_TTL_S
 
 SIGN_OF_LIFE_S = 15.0  # proxies close what is silent; and who is gone is noticed
@@ -30,8 +29,6 @@ class Stream:
         self._news = asyncio.Event()
         self._news.set()
         self._has_ended = False
-        if len(self._name.encode()) > MAX_NAME_BYTES:
-            raise MatchingError(f"an id has 1 to {MAX_NAME_BYTES} bytes here", "id")
         # It never moves, and so would never be heard of again: it lives as long as its reader.
         subscription = replace(
             wish.subscription,

@@ -8,9 +8,9 @@ import socket
 import time
 
 from mercury.model.area import Position
-from mercury.model.errors import MercuryError
+from mercury.model.errors import MercuryError, PacketError
 from mercury.model.message import Telemetry
-from mercury.net import to_sockaddr
+from mercury.net import resolve
 from mercury.net.batch import BatchReceiver, send_packets
 from mercury.net.udp import bind_udp
 from mercury.session import ClientSession, SessionSettings, SessionState
@@ -23,15 +23,25 @@ class LoadClients:
     """Many sessions over a few sockets; each packet finds its session by the token."""
 
     def __init__(
-        self, adapter_port: int, count: int, sockets: int, positions: list[Position]
+        self,
+        adapter_port: int,
+        count: int,
+        sockets: int,
+        positions: list[Position],
+        *,
+        host: str = "127.0.0.1",
+        name: str = "load",
     ) -> None:
-        self.sockets = [bind_udp("127.0.0.1", 0) for _ in range(min(sockets, count))]
+        family, self.adapter = resolve(host, adapter_port)
+        local = "::" if family == socket.AF_INET6 else "0.0.0.0"
+        if host == "127.0.0.1":
+            local = host
+        self.sockets = [bind_udp(local, 0) for _ in range(min(sockets, count))]
         self.by_fd = {sock.fileno(): sock for sock in self.sockets}
-        self.adapter = to_sockaddr("127.0.0.1", adapter_port)
         settings = SessionSettings(report_interval_s=3600.0)
         self.sessions = [
             ClientSession(
-                f"load-{number}",
+                f"{name}-{number}",
                 settings,
                 random.Random(number),
                 telemetry=Telemetry(positions[number % len(positions)], 0.0, 10.0),
@@ -39,6 +49,8 @@ class LoadClients:
             )
             for number in range(count)
         ]
+        self._by_identity = {session.identity: session for session in self.sessions}
+        self._by_token: dict[bytes, ClientSession] = {}
         self.receiver = BatchReceiver()
         self.poller = select.epoll()
         for sock in self.sockets:
@@ -52,7 +64,6 @@ class LoadClients:
         """Open all sessions, retrying what gets lost."""
         deadline = time.monotonic() + timeout_s
         waiting = list(range(len(self.sessions)))
-        by_identity = {session.identity: session for session in self.sessions}
         while waiting:
             if time.monotonic() > deadline:
                 raise MercuryError(f"{len(waiting)} of {len(self.sessions)} sessions did not open")
@@ -64,14 +75,16 @@ class LoadClients:
                     else:
                         session.handle_timer(now)
                     self._send(number, session)
-                self._take_grants(by_identity)
+                self.receive()
             for _ in range(20):
-                self._take_grants(by_identity, timeout_s=0.01)
+                self.receive(timeout_s=0.01)
             waiting = [
                 number
                 for number in waiting
                 if self.sessions[number].state is not SessionState.ESTABLISHED
             ]
+            if waiting:
+                self.tend()  # those that are open must not be given up meanwhile
 
     def tend(self) -> None:
         """Send the reports that keep the sessions alive."""
@@ -81,6 +94,19 @@ class LoadClients:
             if due is not None and due <= now:
                 session.handle_timer(now)
                 self._send(number, session)
+
+    def report(self, number: int, telemetry: Telemetry) -> list[tuple[bytes, bytes]]:
+        """The packets by which a session says where it is; none while it has to be opened again."""
+        session, now = self.sessions[number], time.monotonic()
+        session.telemetry = telemetry
+        if session.state is SessionState.ESTABLISHED:
+            session.report(now)
+        else:
+            session.handle_timer(now)
+            self._send(number, session)
+        packets = [(packet, self.adapter) for packet in session.outbox]
+        session.outbox.clear()
+        return packets
 
     def close(self) -> None:
         """Say goodbye and close the sockets."""
@@ -97,9 +123,22 @@ class LoadClients:
             send_packets(fd, [(packet, self.adapter) for packet in session.outbox])
             session.outbox.clear()
 
-    def _take_grants(self, by_identity: dict[str, ClientSession], timeout_s: float = 0.0) -> None:
+    def receive(self, timeout_s: float = 0.0) -> None:
+        """Give sessions what waits for them; what it means to an application is not looked at."""
         for fd, _ in self.poller.poll(timeout_s):
             for data, _sender in self.receiver.receive(fd):
-                session = by_identity.get(parse(data[HEADER_BYTES:]).destination.client)
-                if session is not None:
-                    session.receive(data, time.monotonic())
+                session = self._by_token.get(data[8:24]) or self._addressed(data)
+                if session is None:
+                    continue
+                session.receive(data, time.monotonic())
+                session.events.clear()
+                if session.state is SessionState.ESTABLISHED:
+                    self._by_token[session.token] = session
+
+    def _addressed(self, data: bytes) -> ClientSession | None:
+        """Who is granted a session, or refused one."""
+        try:
+            identity = parse(data[HEADER_BYTES:]).destination.client
+        except PacketError:
+            return None
+        return self._by_identity.get(identity)

@@ -1,0 +1,185 @@
+"""What an adapter's clients declared that moves: who has what, in columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mercury.adapter.key_index import KeyIndex
+from mercury.model.moving import Side
+from mercury.session import Session
+from mercury.wire import mercury_pb2 as pb
+
+NONE = -1
+_FIRST_CAPACITY = 256
+
+Rows = NDArray[np.int64]
+
+
+class Entity:
+    """One publication or subscription of a client."""
+
+    __slots__ = ("declaration", "id", "key", "life", "request", "row", "session", "side")
+
+    def __init__(
+        self, row: int, session: Session, side: Side, id: str, key: int, life: int
+    ) -> None:
+        self.row = row  # index into the columns
+        self.session = session
+        self.side: Side = side
+        self.id = id  # as the client says; on the bus the client's name stands before it
+        self.key = key
+        self.life = life  # when it was first declared in this session, in microseconds
+        self.declaration = pb.Declaration()  # as it goes to the matchers
+        self.request = b""  # id of the message that declared it last
+
+
+class Entities:
+    """Entities by client and name, by key and by row."""
+
+    def __init__(self) -> None:
+        self.key: NDArray[np.uint64] = np.zeros(_FIRST_CAPACITY, np.uint64)
+        self.slot: NDArray[np.int64] = np.full(_FIRST_CAPACITY, NONE, np.int64)  # of its session
+        # What has been told of a subscription so far, but for `inside`.
+        self.told: NDArray[np.uint32] = np.zeros(_FIRST_CAPACITY, np.uint32)
+        # Those that move with one client are a chain: from its slot to a row, from row to row.
+        self._next: Rows = np.full(_FIRST_CAPACITY, NONE, np.int64)
+        self._first: Rows = np.full(_FIRST_CAPACITY, NONE, np.int64)
+        self._at: list[Entity | None] = []  # by row
+        self._free: list[int] = []
+        self._of: dict[int, dict[tuple[Side, str], Entity]] = {}  # by slot
+        self._keys = KeyIndex()
+
+    def __len__(self) -> int:
+        return len(self._at) - len(self._free)
+
+    def __iter__(self) -> Iterator[Entity]:
+        return (entity for entity in self._at if entity is not None)
+
+    def at(self, row: int) -> Entity:
+        """The entity of a row that is taken."""
+        entity = self._at[row]
+        assert entity is not None
+        return entity
+
+    def of(self, session: Session) -> list[Entity]:
+        """What a client has declared."""
+        return list(self._of.get(session.slot, {}).values())
+
+    def get(self, session: Session, side: Side, id: str) -> Entity | None:
+        """What a client has declared under a name."""
+        return self._of.get(session.slot, {}).get((side, id))
+
+    def count(self, session: Session) -> int:
+        """How much a client has declared."""
+        return len(self._of.get(session.slot, ()))
+
+    def moves(self, slot: int) -> bool:
+        """Whether anything moves with the client in a slot."""
+        return slot < len(self._first) and self._first[slot] != NONE
+
+    def add(
+        self, session: Session, side: Side, id: str, key: int, life: int, *, moves: bool
+    ) -> Entity:
+        """Take an entity that is not there yet; what `moves` goes where its client goes."""
+        if self._free:
+            row = self._free.pop()
+        else:
+            row = len(self._at)
+            self._at.append(None)
+            if row >= len(self.key):
+                self._grow()
+        entity = Entity(row, session, side, id, key, life)
+        self._at[row] = entity
+        self._of.setdefault(session.slot, {})[side, id] = entity
+        self.key[row] = key
+        self.slot[row] = session.slot
+        self.told[row] = 0
+        self._keys.add(key, row)
+        if moves:
+            self._link(entity)
+        return entity
+
+    def remove(self, entity: Entity) -> None:
+        """Forget an entity."""
+        slot, row = entity.session.slot, entity.row
+        held = self._of[slot]
+        del held[entity.side, entity.id]
+        if not held:
+            del self._of[slot]
+        self._unlink(entity)
+        self._at[row] = None
+        self.key[row] = 0
+        self.slot[row] = NONE
+        self._free.append(row)
+
+    def set_moving(self, entity: Entity, moves: bool) -> None:
+        """Say whether an entity goes where its client goes."""
+        self._unlink(entity)
+        if moves:
+            self._link(entity)
+
+    def find(self, keys: NDArray[np.uint64]) -> Rows:
+        """The rows of these keys; NONE for those of others."""
+        rows = self._keys.find(keys)
+        # The index remembers what is gone; the columns do not.
+        return np.where((rows != NONE) & (self.key[rows] == keys), rows, NONE)
+
+    def moving(self, slots: Rows) -> tuple[Rows, Rows]:
+        """What moves with the clients in these slots: index into `slots`, and row, for each."""
+        index = np.arange(len(slots))
+        known = slots < len(self._first)
+        index = index[known]
+        rows = self._first[slots[known]]
+        indices, found = [], []
+        while True:
+            there = rows != NONE
+            index, rows = index[there], rows[there]
+            if not len(rows):
+                break
+            indices.append(index)
+            found.append(rows)
+            rows = self._next[rows]
+        if not found:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        return np.concatenate(indices), np.concatenate(found)
+
+    def validate(self) -> None:
+        """Check the invariants; for tests."""
+        entities = list(self)
+        assert len(entities) == len(self) == sum(map(len, self._of.values()))
+        keys = np.array([entity.key for entity in entities], np.uint64)
+        assert self.find(keys).tolist() == [entity.row for entity in entities]
+        slots = np.unique(self.slot[[entity.row for entity in entities]]).astype(np.int64)
+        index, rows = self.moving(slots)
+        assert np.array_equal(slots[index], self.slot[rows])
+        assert len(set(rows.tolist())) == len(rows)
+
+    def _link(self, entity: Entity) -> None:
+        slot = entity.session.slot
+        while slot >= len(self._first):
+            self._first = np.concatenate([self._first, np.full_like(self._first, NONE)])
+        self._next[entity.row] = self._first[slot]
+        self._first[slot] = entity.row
+
+    def _unlink(self, entity: Entity) -> None:
+        slot = entity.session.slot
+        if slot >= len(self._first):
+            return
+        before, row = NONE, int(self._first[slot])
+        while row != NONE and row != entity.row:
+            before, row = row, int(self._next[row])
+        if row == NONE:
+            return
+        if before == NONE:
+            self._first[slot] = self._next[row]
+        else:
+            self._next[before] = self._next[row]
+        self._next[row] = NONE
+
+    def _grow(self) -> None:
+        for name, fill in (("key", 0), ("slot", NONE), ("told", 0), ("_next", NONE)):
+            column = getattr(self, name)
+            setattr(self, name, np.concatenate([column, np.full_like(column, fill)]))

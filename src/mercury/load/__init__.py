@@ -1,0 +1,1 @@
+"""Load for matching: many entities on roads, open loop, against Mercury or something beside it."""

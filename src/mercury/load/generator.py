@@ -1,0 +1,172 @@
+"""Makes the load: each update when it is due, whatever became of those before."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import process_time
+from typing import Any
+
+import numpy as np
+
+from mercury.load.drivers.api import Batch, Clock, Driver
+from mercury.load.histogram import TimeHistogram
+from mercury.load.tally import Tally
+from mercury.load.workload import Workload
+from mercury.model.errors import LoadError
+from mercury.service.clock import epoch_us, now
+
+TICK_S = 0.002
+LATE_MS = 50.0  # own lag beyond which the figures say more of the generator than of the system
+_AT_ONCE = 32_768  # updates of a turn; a generator that is late catches up in such steps
+_GRACE_S = 10.0  # a generator that is so late does not catch up any more
+_SETTLE_S = 5.0
+
+
+def steady_clock() -> Clock:
+    """The wall clock, as it was at first, going on by the clock that never jumps."""
+    began_us = epoch_us()
+    return lambda: began_us + int(now() * 1e6)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a run came to."""
+
+    seconds: float  # that were counted
+    warm_up_s: float
+    offered: int  # updates that were due, warm-up included
+    missed: int  # of these, what the generator itself came too late for
+    lag: TimeHistogram  # how late the generator itself was
+    cpu_share: float  # of one core
+    tally: Tally
+
+    @property
+    def kept_up(self) -> bool:
+        """Whether the generator kept its own schedule."""
+        late_us = self.lag.percentile_us(99) or 0.0
+        return not self.missed and late_us <= LATE_MS * 1000.0
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        tally = self.tally
+        matches = tally.matches_by_name()
+        return {
+            "seconds": round(self.seconds, 3),
+            "warm_up_s": round(self.warm_up_s, 3),
+            "offered": self.offered,
+            "offered_per_s": round(self.offered / (self.seconds + self.warm_up_s), 1),
+            "sent": tally.sent,
+            "unsent": tally.unsent + self.missed,
+            "taken": tally.taken,
+            "dropped": tally.dropped,
+            "matches": matches,
+            "matches_per_s": {
+                name: round(count / self.seconds, 1) for name, count in matches.items()
+            },
+            "latency": tally.latency.to_json(),
+            "own_lag": self.lag.to_json(),
+            "kept_up": self.kept_up,
+            "cpu_share": round(self.cpu_share, 3),
+            "notes": list(tally.notes),
+        }
+
+
+class Generator:
+    """One run of a workload against a driver."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        driver: Driver,
+        *,
+        seconds: float,
+        warm_up_s: float = 0.0,
+        tick_s: float = TICK_S,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        if not seconds > 0.0 or warm_up_s < 0.0:
+            raise LoadError("a run takes some time, and a warm-up at least none")
+        self._workload, self._driver = workload, driver
+        self._seconds, self._warm_up_s, self._tick_s = seconds, warm_up_s, tick_s
+        self._say = say
+        self._schedule = workload.schedule()
+        self._lag = TimeHistogram()
+        self._stopping = False
+        self._shown = 0  # the second that was told of last
+
+    def stop(self) -> None:
+        """End before the time."""
+        self._stopping = True
+
+    async def run(self) -> Outcome:
+        """Declare everybody, send updates for as long as was asked, and wait for the rest."""
+        clock = steady_clock()
+        # Machine code is made now, not when the first update is due.
+        self._workload.movement.positions([0], 0.0)
+        try:
+            await self._driver.open(self._workload, clock, self._say)
+            gc.collect()
+            gc.freeze()  # what there is now stays; a collection need not look at it
+            cpu_begun, begun_us = process_time(), clock()
+            ran_s = await self._drive(clock, begun_us)
+            cpu_share = (process_time() - cpu_begun) / max((clock() - begun_us) / 1e6, 1e-6)
+            await self._driver.settle(_SETTLE_S)
+        finally:
+            gc.unfreeze()
+            await self._driver.close()
+        warm_up_s = min(self._warm_up_s, ran_s)
+        return Outcome(
+            seconds=max(ran_s - warm_up_s, 1e-6),
+            warm_up_s=warm_up_s,
+            offered=self._schedule.due_by(ran_s),
+            missed=self._schedule.due_by(ran_s) - self._schedule.offered,
+            lag=self._lag,
+            cpu_share=cpu_share,
+            tally=self._driver.tally,
+        )
+
+    async def _drive(self, clock: Clock, begun_us: int) -> float:
+        """Returns how long it took; what is due by then was offered, unless it was hopeless."""
+        end_s = self._warm_up_s + self._seconds
+        self._driver.tally.count_from_us = begun_us + round(self._warm_up_s * 1e6)
+        while True:
+            now_s = (clock() - begun_us) / 1e6
+            if self._stopping:
+                end_s = min(end_s, now_s)
+            until_s = min(now_s, end_s)
+            sent = self._offer(until_s, clock, begun_us)
+            self._show(until_s)
+            if now_s >= end_s and (sent < _AT_ONCE or now_s >= end_s + _GRACE_S):
+                return end_s
+            if sent == _AT_ONCE:
+                await asyncio.sleep(0)  # there is more, and others want to read and write
+            else:
+                spent_s = (clock() - begun_us) / 1e6 - now_s
+                await asyncio.sleep(max(self._tick_s - spent_s, 0.0))
+
+    def _offer(self, until_s: float, clock: Clock, begun_us: int) -> int:
+        due = self._schedule.take(until_s, _AT_ONCE)
+        if not len(due):
+            return 0
+        lats, lons = self._workload.movement.positions(due.entities, due.times_s)
+        times_us = begun_us + np.rint(due.times_s * 1e6).astype(np.int64)
+        self._driver.send(Batch(due.entities, lats, lons, times_us, due.times_s))
+        self._lag.add(clock() - times_us)
+        return len(due)
+
+    def _show(self, until_s: float) -> None:
+        """Once a second."""
+        second = int(until_s)
+        if second == self._shown:
+            return
+        self._shown = second
+        tally = self._driver.tally
+        median_us = tally.latency.percentile_us(50)
+        latency = "" if median_us is None else f", latency {median_us / 1000:.1f} ms"
+        taken = "" if tally.taken is None else f", {tally.taken:,} taken"
+        self._say(
+            f"{self._schedule.offered:,} updates offered{taken}, {tally.events:,} events{latency}"
+        )

@@ -1,0 +1,166 @@
+"""What the load is: who publishes, who subscribes to what, and how they move.
+
+Everything follows from the seed. Entities are numbered in the order in which they report, so that
+the updates of a moment are neighbours in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mercury.geo.arrays import FloatArray
+from mercury.load.movement import Movement
+from mercury.load.roads import RoadNetwork
+from mercury.load.schedule import Schedule
+from mercury.load.trips import TripSettings, plan
+from mercury.model.errors import LoadError
+from mercury.model.moving import MAX_RADIUS_M, MAX_TTL_S, NearSubscription, Publication, Side
+
+HIGHEST_PRICE = 100
+_FILTERS = 10  # different ones, as a form with a slider would make them
+_LIVES_INTERVALS = 5.0  # an entity is forgotten after so many updates that did not come
+_SHORTEST_TTL_S = 60.0
+_DECLARED_PER_S = 2_000.0  # at least; who was declared first must live until the others are
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadSettings:
+    """What a workload is made from."""
+
+    entities: int = 100_000
+    publications: float = 0.5  # share; the others subscribe
+    rate_hz: float = 1.0  # updates of each entity
+    radius_m: tuple[float, float] = (50.0, 500.0)  # of subscriptions, evenly between
+    topics: int = 32
+    selectivity: float = 0.55  # share of publications that pass a filter, on average; 1: no filter
+    inside: bool = False  # subscriptions are told at every update, not of enters and exits alone
+    noise_m: float = 5.0
+    trips: TripSettings = field(default_factory=TripSettings)
+    name: str = "load"  # ids begin with it
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        low_m, high_m = self.radius_m
+        if not 0.0 <= self.publications <= 1.0:
+            raise LoadError(f"a share of publications of {self.publications:g} is not in 0..1")
+        if not 0.0 < low_m <= high_m <= MAX_RADIUS_M:
+            raise LoadError(
+                f"radii from {low_m:g} to {high_m:g} m are not from above 0 to {MAX_RADIUS_M:g}"
+            )
+        if not 0.0 < self.rate_hz <= 1000.0:
+            raise LoadError(f"a rate of {self.rate_hz:g} Hz is not more than 0 and at most 1000")
+        if self.topics < 1:
+            raise LoadError("there must be a topic")
+        if not 0.0 < self.selectivity <= 1.0:
+            raise LoadError(f"a selectivity of {self.selectivity:g} is not more than 0 and up to 1")
+        if self.seed < 0:
+            raise LoadError("a seed is not negative")
+
+
+class Workload:
+    """Entities: what each is, in columns, and where it goes."""
+
+    def __init__(self, roads: RoadNetwork, settings: WorkloadSettings) -> None:
+        self.settings = settings
+        count = settings.entities
+        # A stream of dice for each matter: with another rate, trips stay what they are.
+        trips_dice, what_dice, when_dice = np.random.default_rng(settings.seed).spawn(3)
+        trips = plan(roads, count, trips_dice, settings.trips)
+        self.movement = Movement(roads, trips, noise_m=settings.noise_m, seed=settings.seed)
+        self.publishes: NDArray[np.bool_] = np.zeros(count, np.bool_)
+        self.publishes[: round(count * settings.publications)] = True
+        what_dice.shuffle(self.publishes)
+        self.topic: NDArray[np.int64] = what_dice.integers(0, settings.topics, count)
+        self.price: NDArray[np.int64] = what_dice.integers(0, HIGHEST_PRICE + 1, count)
+        self.highest_price: NDArray[np.int64] = what_dice.choice(
+            price_limits(settings.selectivity), count
+        )
+        self.radius_m: FloatArray = what_dice.uniform(*settings.radius_m, count)
+        self.phases_s: FloatArray = np.sort(when_dice.random(count)) / settings.rate_hz
+
+    def __len__(self) -> int:
+        return len(self.publishes)
+
+    def schedule(self) -> Schedule:
+        """When they report, from the begin."""
+        return Schedule(self.phases_s, self.settings.rate_hz)
+
+    @property
+    def accuracy_m(self) -> float:
+        """What entities say of their own accuracy."""
+        return self.movement.accuracy_m
+
+    @property
+    def ttl_s(self) -> float:
+        """How long an entity that says nothing is remembered."""
+        intervals_s = _LIVES_INTERVALS / self.settings.rate_hz
+        until_all_are_declared_s = len(self) / _DECLARED_PER_S
+        return min(max(_SHORTEST_TTL_S, intervals_s, until_all_are_declared_s), MAX_TTL_S)
+
+    def id_of(self, entity: int) -> str:
+        """The name of an entity."""
+        return f"{self.settings.name}-{entity}"
+
+    def side_of(self, entity: int) -> Side:
+        """Whether it publishes or subscribes."""
+        return "publication" if self.publishes[entity] else "subscription"
+
+    def topic_of(self, entity: int) -> str:
+        """What it is about."""
+        return f"topic-{self.topic[entity]}"
+
+    def declaration(self, entity: int) -> Publication | NearSubscription:
+        """What an entity says of itself before it moves."""
+        name, topic = self.id_of(entity), self.topic_of(entity)
+        if self.publishes[entity]:
+            values = {"price": int(self.price[entity])}
+            return Publication(name, topic, values, ttl_s=self.ttl_s)
+        return NearSubscription(
+            name,
+            topic,
+            radius_m=round(float(self.radius_m[entity]), 1),
+            where=self.where_of(entity),
+            inside=self.settings.inside,
+            ttl_s=self.ttl_s,
+        )
+
+    def where_of(self, entity: int) -> str:
+        """The filter of a subscription."""
+        if self.settings.selectivity >= 1.0:
+            return ""
+        return f"price <= {self.highest_price[entity]}"
+
+    def declarations(self) -> Iterator[Publication | NearSubscription]:
+        """All of them, in order."""
+        return (self.declaration(entity) for entity in range(len(self)))
+
+    def to_json(self) -> dict[str, float | str | list[float]]:
+        """What it was made from, for programs."""
+        settings = self.settings
+        return {
+            "entities": settings.entities,
+            "publications": settings.publications,
+            "rate_hz": settings.rate_hz,
+            "radius_m": list(settings.radius_m),
+            "topics": settings.topics,
+            "selectivity": settings.selectivity,
+            "inside": settings.inside,
+            "noise_m": settings.noise_m,
+            "places": settings.trips.places,
+            "range_m": settings.trips.range_m,
+            "seed": settings.seed,
+        }
+
+
+def price_limits(selectivity: float) -> NDArray[np.int64]:
+    """Limits of which each is as likely, and which let a share of all prices pass on average.
+
+    They are spread as widely as that share allows: for 0.55 from 10 to 100.
+    """
+    spread = min(selectivity, 1.0 - selectivity)
+    shares = np.linspace(selectivity - spread, selectivity + spread, _FILTERS)
+    return np.rint(shares * HIGHEST_PRICE).astype(np.int64)

@@ -1,0 +1,171 @@
+"""Matches, and what is said to have them, between the model and Protocol Buffers."""
+
+from __future__ import annotations
+
+from mercury.model.errors import FilterError, MatchingError, PacketError
+from mercury.model.meeting import Declaration, Matches, NumberedMatch, Question, Withdrawal
+from mercury.model.moving import Cause, Happening, Match, Publication, Side
+from mercury.wire import mercury_pb2 as pb
+from mercury.wire.declarations import (
+    publication_from_pb,
+    publication_to_pb,
+    subscription_from_pb,
+    subscription_to_pb,
+)
+from mercury.wire.values import values_from_pb, values_to_pb
+
+_E7 = 1e7
+_ROW_BYTES = 40  # at most, but for the first mention of a publication and a subscription
+
+# Number, happening, cause, time, latitude and longitude in 1e-7 degrees, distance in metres.
+Told = tuple[int, int, int, int, int, int, float]
+
+
+class MatchesWriter:
+    """Puts matches of one client into one payload, while there is room for more."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._message = pb.Matches()
+        self._left = limit_bytes
+        self._subscriptions: dict[str, int] = {}
+        self._publications: dict[str, int] = {}
+        self._rows: list[tuple[int, int, int, int, int, int, int, int, float]] = []
+
+    def add(
+        self, subscription: tuple[str, int], publication: pb.MovingPublication, told: Told
+    ) -> bool:
+        """Take a match of a subscription, by id and life; False if it must go into another.
+
+        The first always has room: what is too large for a packet is found out when it is packed.
+        """
+        id, life = subscription
+        wish = self._subscriptions.get(id)
+        one = self._publications.get(publication.id)
+        size = _ROW_BYTES
+        if wish is None:
+            size += len(id) * 4 + 20
+        if one is None:
+            size += publication.ByteSize() + 5
+        if size > self._left and self._rows:
+            return False
+        self._left -= size
+        if wish is None:
+            wish = self._subscriptions[id] = len(self._subscriptions)
+            self._message.subscriptions.add(id=id, life=life)
+        if one is None:
+            one = self._publications[publication.id] = len(self._publications)
+            self._message.publications.append(publication)
+        self._rows.append((wish, one, *told))
+        return True
+
+    def finish(self) -> pb.Matches:
+        """The payload; asked for once, when there is a match."""
+        message = self._message
+        wish, one, number, happening, cause, time_us, lat_e7, lon_e7, distance_m = zip(
+            *self._rows, strict=True
+        )
+        message.subscription.extend(wish)
+        message.publication.extend(one)
+        message.number.extend(number)
+        message.happening.extend(happening)
+        message.cause.extend(cause)
+        message.time_us.extend(time_us)
+        message.lat_e7.extend(lat_e7)
+        message.lon_e7.extend(lon_e7)
+        message.distance_m.extend(distance_m)
+        return message
+
+
+def matches_to_pb(matches: Matches, target: pb.Matches) -> None:
+    """Write matches."""
+    target.SetInParent()
+    subscriptions: dict[tuple[str, int], int] = {}
+    publications: list[pb.MovingPublication] = []
+    for life, number, match in matches.rows:
+        wish = subscriptions.setdefault((match.subscription, life), len(subscriptions))
+        if wish == len(target.subscriptions):
+            target.subscriptions.add(id=match.subscription, life=life)
+        described = pb.MovingPublication(id=match.publication, topic=match.topic)
+        values_to_pb(match.values, described.values)
+        if described not in publications:
+            publications.append(described)
+            target.publications.add().CopyFrom(described)
+        target.subscription.append(wish)
+        target.publication.append(publications.index(described))
+        target.number.append(number)
+        target.happening.append(match.happening)
+        target.cause.append(match.cause)
+        target.time_us.append(match.time_us)
+        target.lat_e7.append(round(match.lat * _E7))
+        target.lon_e7.append(round(match.lon * _E7))
+        target.distance_m.append(match.distance_m)
+
+
+def matches_from_pb(source: pb.Matches) -> Matches:
+    """Read matches; raises PacketError where the columns do not fit together."""
+    values = [values_from_pb(one.values) for one in source.publications]
+    rows = []
+    try:
+        for wish, one, number, happening, cause, time_us, lat, lon, distance_m in zip(
+            source.subscription,
+            source.publication,
+            source.number,
+            source.happening,
+            source.cause,
+            source.time_us,
+            source.lat_e7,
+            source.lon_e7,
+            source.distance_m,
+            strict=True,
+        ):
+            subscription, publication = source.subscriptions[wish], source.publications[one]
+            match = Match(
+                Happening(happening),
+                Cause(cause),
+                subscription.id,
+                publication.id,
+                publication.topic,
+                values[one],
+                lat / _E7,
+                lon / _E7,
+                distance_m,
+                time_us,
+            )
+            rows.append(NumberedMatch(subscription.life, number, match))
+    except (ValueError, IndexError):
+        raise PacketError("malformed") from None
+    return Matches(tuple(rows))
+
+
+def request_to_pb(said: Declaration | Withdrawal | Question, envelope: pb.Envelope) -> None:
+    """Write what a client says or asks."""
+    match said:
+        case Declaration(Publication() as publication):
+            publication_to_pb(publication, envelope.declaration.publication)
+        case Declaration(wish):
+            assert not isinstance(wish, Publication)
+            subscription_to_pb(wish, envelope.declaration.subscription)
+        case Withdrawal():
+            envelope.withdrawal.publication = said.side == "publication"
+            envelope.withdrawal.id = said.id
+        case Question():
+            subscription_to_pb(said.wish, envelope.question.wish)
+            envelope.question.limit = said.limit
+
+
+def request_from_pb(envelope: pb.Envelope) -> Declaration | Withdrawal | Question:
+    """Read what a client says or asks; raises PacketError where it cannot be."""
+    try:
+        match envelope.WhichOneof("payload"):
+            case "withdrawal":
+                side: Side = "publication" if envelope.withdrawal.publication else "subscription"
+                return Withdrawal(side, envelope.withdrawal.id)
+            case "question":
+                question = envelope.question
+                return Question(subscription_from_pb(question.wish), question.limit)
+        declaration = envelope.declaration
+        if declaration.HasField("publication"):
+            return Declaration(publication_from_pb(declaration.publication))
+        return Declaration(subscription_from_pb(declaration.subscription))
+    except (MatchingError, FilterError):
+        raise PacketError("bad-declaration") from None

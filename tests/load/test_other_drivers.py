@@ -1,0 +1,103 @@
+"""Redis, where there is one, and sessions over UDP at a real adapter."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import redis
+from live import in_loop, live
+from load.streets import tangle
+from load.test_websocket_drivers import SETTINGS, by_brute_force
+
+from mercury.load.drivers import open_driver
+from mercury.load.generator import Generator
+from mercury.load.workload import Workload
+from mercury.model.errors import LoadError
+
+ROADS = tangle(40, 1)
+
+
+@pytest.fixture(scope="module")
+def redis_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    binary = shutil.which("redis-server")
+    if binary is None:
+        pytest.skip("redis-server is not installed: apt-get install redis-server")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    folder: Path = tmp_path_factory.mktemp("redis")
+    options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+    with subprocess.Popen(
+        [binary, *options, "--dir", str(folder)], stdout=subprocess.DEVNULL
+    ) as process:
+        try:
+            client = redis.Redis("127.0.0.1", port)
+            deadline = time.monotonic() + 10.0
+            while True:
+                try:
+                    client.ping()
+                    break
+                except redis.RedisError:
+                    assert time.monotonic() < deadline
+                    time.sleep(0.02)
+            client.close()
+            yield port
+        finally:
+            process.terminate()
+
+
+def test_redis_brings_about_what_mercury_does(redis_port: int) -> None:
+    load = Workload(ROADS, replace(SETTINGS, inside=True))
+
+    @in_loop
+    async def drive() -> None:
+        driver = open_driver(f"redis://127.0.0.1:{redis_port}/3")
+        outcome = await Generator(load, driver, seconds=1.0).run()
+        found = outcome.to_json()
+        assert (found["offered"], found["taken"], found["dropped"]) == (480, 480, 0)
+        wanted = by_brute_force(1.0, inside=True)
+        # Redis keeps places to about half a metre, and its Earth is a little larger.
+        for what in ("enter", "exit"):
+            assert wanted[what] > 0
+            assert found["matches"][what] == pytest.approx(wanted[what], abs=2)
+        assert found["matches"]["inside"] == pytest.approx(wanted["inside"], rel=0.03)
+        assert 0.0 < found["latency"]["p50_ms"] < 20_000.0
+        assert re.fullmatch(r"Redis itself worked \d+\.\d µs for each update", found["notes"][0])
+
+    drive()
+    client = redis.Redis("127.0.0.1", redis_port, 3)
+    assert client.dbsize() == 0  # nothing is left
+    client.close()
+
+
+@in_loop
+async def test_no_redis_is_one_sentence() -> None:
+    driver = open_driver("redis://127.0.0.1:1")
+    with pytest.raises(LoadError, match="cannot reach redis://127.0.0.1:1/0"):
+        await Generator(Workload(ROADS, SETTINGS), driver, seconds=1.0).run()
+
+
+@in_loop
+async def test_entities_report_over_udp() -> None:
+    load = Workload(ROADS, replace(SETTINGS, entities=30))
+    async with live() as world:
+        adapter = await world.adapter()
+        driver = open_driver(f"udp://127.0.0.1:{adapter.port}")
+        reports = world.read("reports")
+        outcome = await Generator(load, driver, seconds=1.0).run()
+        found = outcome.to_json()
+        assert (found["offered"], found["sent"], found["unsent"]) == (120, 120, 0)
+        assert found["taken"] is None
+        assert "neither publish nor subscribe" in found["notes"][0]
+        seen: list[bytes | None] = []
+        while len(seen) < 120:
+            seen += [record.key for record in await reports.read()]
+        assert len(set(seen)) == 30

@@ -1,0 +1,62 @@
+"""Handles, numbers and introductions, as slots are given away and given again."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mercury.matcher.web.frames import NO_HANDLE
+from mercury.matcher.web.numbering import (
+    NO_REFERENCE,
+    HandleTable,
+    Introductions,
+    PublicationNumbers,
+    SubscriptionHandles,
+)
+
+
+def ref(slot: int, life: int = 1) -> int:
+    return life << 32 | slot
+
+
+def test_handles_stand_for_references_and_nothing_else_does() -> None:
+    table = HandleTable()
+    for handle in (0, 63, 64, 1_048_575):
+        assert table[handle] == NO_REFERENCE
+        table[handle] = ref(handle)
+    asked = np.array([0, 1, 63, 64, 65, 1_048_575, 1_048_576, 0xFFFF_FFFF], np.uint32)
+    known = [ref(handle) if handle in (0, 63, 64, 1_048_575) else -1 for handle in asked.tolist()]
+    assert table.look_up(asked).tolist() == known
+    table[64] = NO_REFERENCE
+    assert table.look_up(np.array([64], np.uint32)).tolist() == [NO_REFERENCE]
+
+
+def test_handles_of_subscriptions() -> None:
+    handles = SubscriptionHandles()
+    handles.put(ref(5), 7)
+    handles.put(ref(5000), 8)
+    handles.put(ref(6), None)
+    refs = np.array([ref(5), ref(5000), ref(6), ref(4)])
+    assert handles.look_up(refs).tolist() == [7, 8, NO_HANDLE, NO_HANDLE]
+
+
+def test_a_publication_keeps_its_number_and_nobody_gets_it_again() -> None:
+    numbers = PublicationNumbers()
+    first = numbers.look_up(np.array([ref(3), ref(9000), ref(3)]))
+    assert first[0] == first[2] != first[1]
+    # Two lives of one slot in the same turn: each has its own, and the later one keeps it.
+    both = numbers.look_up(np.array([ref(3, 1), ref(3, 2), ref(3, 1), ref(3, 2)]))
+    assert both.tolist() == [first[0], both[1], first[0], both[1]]
+    assert both[1] not in first
+    assert numbers.look_up(np.array([ref(3, 2)])).tolist() == [both[1]]
+
+
+def test_strangers_are_introduced_once_and_again_when_they_change() -> None:
+    known = Introductions()
+    refs = np.array([ref(1), ref(2), ref(1), ref(700)])
+    editions = np.array([10, 20, 10, 0])
+    assert known.strangers(refs, editions).tolist() == [0, 1, 3]
+    assert known.strangers(refs, editions).tolist() == []
+    assert known.strangers(refs, np.array([11, 20, 11, 0])).tolist() == [0]
+    # Another life of a slot is another publication, also beside the first one.
+    lives = np.array([ref(1, 1), ref(1, 2)])
+    assert known.strangers(lives, np.array([12, 12])).tolist() == [0, 1]

@@ -1,0 +1,100 @@
+"""Matches and what is said to have them: everything comes back, nothing senseless gets through."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from wire.strategies import TEXT, U64, values
+from wire.test_moving import publications, subscriptions
+
+from mercury.model.errors import PacketError
+from mercury.model.meeting import Declaration, Matches, NumberedMatch, Question, Withdrawal
+from mercury.model.message import Address, Kind, Message
+from mercury.model.moving import Cause, Happening, Match, Publication
+from mercury.wire import decode, encode, parse
+from mercury.wire import mercury_pb2 as pb
+from mercury.wire.declarations import publication_to_pb
+from mercury.wire.matches import MatchesWriter, matches_from_pb
+
+U32 = st.integers(0, 2**32 - 1)
+rows = st.builds(
+    NumberedMatch,
+    U64,
+    U32,
+    st.builds(
+        Match,
+        st.sampled_from(Happening),
+        st.sampled_from(Cause),
+        TEXT,
+        TEXT,
+        TEXT,
+        values,
+        st.integers(-900_000_000, 900_000_000).map(lambda e7: e7 / 1e7),
+        st.integers(-1_800_000_000, 1_800_000_000).map(lambda e7: e7 / 1e7),
+        st.floats(0.0, 1e7, width=32),
+        U64,
+    ),
+)
+payloads = st.one_of(
+    st.builds(Declaration, publications | subscriptions()),
+    st.builds(Withdrawal, st.sampled_from(["publication", "subscription"]), TEXT),
+    st.builds(Question, subscriptions(), U32),
+    st.builds(Matches, st.lists(rows, max_size=8).map(tuple)),
+)
+
+
+@given(payloads)
+def test_nothing_is_lost(payload: object) -> None:
+    client = Address.client("car")
+    message = Message(kind=Kind.REQUEST, source=client, destination=client, payload=payload)
+    assert decode(encode(message)) == message
+
+
+def reason_of(envelope: pb.Envelope) -> str:
+    client = Address.client("car")
+    plain = parse(encode(Message(kind=Kind.CONTENT, source=client, destination=client)))
+    plain.MergeFrom(envelope)
+    with pytest.raises(PacketError) as error:
+        decode(plain.SerializeToString())
+    return error.value.reason
+
+
+def test_what_makes_no_sense_has_a_reason() -> None:
+    matches = pb.Matches(subscription=[0], publication=[0])
+    assert reason_of(pb.Envelope(matches=matches)) == "malformed"  # columns that do not fit
+    whole = {"number": [1], "happening": [1], "cause": [1], "time_us": [1], "lat_e7": [1]}
+    matches.MergeFrom(pb.Matches(**whole, lon_e7=[1], distance_m=[1.0]))
+    assert reason_of(pb.Envelope(matches=matches)) == "malformed"  # of nobody
+    matches.subscriptions.add(id="me", life=1)
+    matches.publications.add(id="cab")
+    assert len(matches_from_pb(matches).rows) == 1
+    matches.happening[0] = 99
+    assert reason_of(pb.Envelope(matches=matches)) == "malformed"
+    nameless = pb.Declaration(publication=pb.MovingPublication(topic="taxi"))
+    assert reason_of(pb.Envelope(declaration=nameless)) == "bad-declaration"
+    wish = pb.NearSubscription(id="me", topic="taxi", radius_m=5.0, where="seats >")
+    assert reason_of(pb.Envelope(question=pb.Question(wish=wish))) == "bad-declaration"
+    assert reason_of(pb.Envelope(declaration=pb.Declaration())) == "bad-declaration"
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), publications), min_size=1, max_size=40))
+def test_packets_are_filled_and_no_fuller(met: list[tuple[int, Publication]]) -> None:
+    packets = []
+    writer = MatchesWriter(1000)
+    for wish, publication in met:
+        described = pb.MovingPublication()
+        publication_to_pb(publication, described)
+        told = (2**32 - 1, 1, 1, 2**62, -1, -1, 1.0)
+        row = ((f"wish-{wish}", 2**60), described, told)
+        if not writer.add(*row):
+            packets.append(writer.finish())
+            writer = MatchesWriter(1000)
+            assert writer.add(*row)
+    packets.append(writer.finish())
+    assert sum(len(packet.number) for packet in packets) == len(met)
+    for packet in packets:
+        assert packet.ByteSize() <= 1000 or len(packet.number) == 1
+    read = [row.match for packet in packets for row in matches_from_pb(packet).rows]
+    assert [one.publication for one in read] == [publication.id for _, publication in met]
+    assert [one.subscription for one in read] == [f"wish-{wish}" for wish, _ in met]

@@ -79,6 +79,7 @@ class StageRunner:
         self._interval_s = snapshot_interval_s
         self._clock = clock
         self._consumer: Consumer | None = None
+        self._turn: asyncio.Future[None] | None = None  # the work with one batch
 
     def join(self) -> None:
         """Become a member of the group."""
@@ -97,7 +98,9 @@ class StageRunner:
             records = await consumer.read(batch, timeout_s=TIME_S)
             begun = loop.time()
             if records:
-                await self._take(records, consumer)
+                # Told to stop in the midst of it, we finish it: what follows must not be lost.
+                self._turn = asyncio.ensure_future(self._take(records, consumer))
+                await asyncio.shield(self._turn)
                 heard_at = loop.time()
                 # Who is deaf for seconds would be taken for dead, and its work be done again.
                 within = int(_TURN_S / max(heard_at - begun, 1e-6) * len(records))
@@ -113,10 +116,15 @@ class StageRunner:
 
     async def leave(self) -> None:
         """Hand everything over in good order."""
-        if self._consumer is not None:
+        if self._consumer is None:
+            return
+        if self._turn is not None:
+            await asyncio.wait([self._turn])
+        if self._turn is None or self._turn.exception() is None:
             await self.save()
             await self._flush()
-            self._consumer.close()
+        # Else what follows from the last batch may be lost: whoever takes over does it again.
+        self._consumer.close()
 
     async def save(self) -> None:
         """Make what we know durable, and mark what it came from as done."""

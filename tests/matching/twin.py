@@ -94,10 +94,14 @@ class Twin:
             if due_us <= time_us and due_us <= min(sub.expires_us, pub.expires_us):
                 pair.dwelled = True
                 self._tell(Happening.DWELL, Cause.TIME, (wish, publication), due_us)
-        for side in ("publication", "subscription"):
-            for name, thing in list(self._side(side).items()):
-                if thing.expires_us <= time_us:
-                    self.withdraw(side, name, thing.expires_us, Cause.EXPIRED)
+        late = [
+            (thing.expires_us, side, name)
+            for side in ("publication", "subscription")
+            for name, thing in self._side(side).items()
+            if thing.expires_us <= time_us
+        ]
+        for expires_us, side, name in sorted(late):
+            self.withdraw(side, name, expires_us, Cause.EXPIRED)
 
     # Inside
 

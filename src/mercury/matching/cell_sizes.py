@@ -12,13 +12,15 @@ from mercury.matching import layout as at
 from mercury.matching.cells import COARSEST, cell_m
 from mercury.matching.store import Store
 
-_FEWEST_QUERIES = 256  # before it is worth a thought
+_FEWEST_QUERIES = 2048  # before it is worth a thought
 _CROWDED = 20.0  # entities compared in a query
+_A_TURN = 500_000  # entities looked at, so that a turn stays short: a few milliseconds
 _MANY_CELLS = 30.0  # cells opened in a query
 
 
 def fit(store: Store, used: int) -> int:
-    """Change the cells of at most one topic; returns how many were."""
+    """Change the cells of a few topics; returns of how many."""
+    changed = 0
     looks = store.looks.reshape(-1, at.LOOKS)
     for topic in np.flatnonzero(looks[:, (at.PUB_QUERIES, at.SUB_QUERIES)].max(axis=1)).tolist():
         look = looks[topic].copy()
@@ -33,15 +35,17 @@ def fit(store: Store, used: int) -> int:
         if wanted != before:
             store.levels[2 * topic : 2 * topic + 2] = wanted
             store.resettle(topic, used)
-            return 1
-    return 0
+            changed += 1
+            if changed * used >= _A_TURN:
+                break
+    return changed
 
 
 def _for_publications(level: int, look: list[int]) -> int:
     queries = max(look[at.SUB_QUERIES], 1)
     compared, cells = look[at.SUB_SCANNED] / queries, look[at.SUB_CELLS] / queries
     if compared > _CROWDED and compared > 4.0 * cells and level > 0:
-        return level - 1
+        return max(level - (2 if compared > 16.0 * _CROWDED else 1), 0)
     if cells > _MANY_CELLS and cells > 2.0 * compared and level < COARSEST:
         return level + 1
     return level
@@ -49,15 +53,19 @@ def _for_publications(level: int, look: list[int]) -> int:
 
 def _for_subscriptions(store: Store, topic: int, level: int, look: list[int], used: int) -> int:
     compared = look[at.PUB_SCANNED] / max(look[at.PUB_QUERIES], 1)
+    if compared > _CROWDED and level > 0:
+        return level - 1 if cell_m(level - 1) >= 1.5 * _typical_m(store, topic, used) else level
+    # Scopes wider than the cells stand on further levels, and each level is looked at.
+    entry = 2 * 16 * (2 * topic + 1)
+    on_levels = np.count_nonzero(store.widest[entry : entry + 32 : 2])
+    if compared < 2.0 and on_levels > 1 and level < COARSEST:
+        return level + 1 if cell_m(level) < 1.5 * _typical_m(store, topic, used) else level
+    return level
+
+
+def _typical_m(store: Store, topic: int, used: int) -> float:
+    """How wide most scopes of a topic are."""
     states = store.states.reshape(-1, at.STATES)[:used]
     mine = (states[:, at.TOPIC] == topic) & (states[:, at.KIND] >= at.CIRCLE)
-    radius_m = store.numbers[at.RADIUS :: at.NUMBERS][:used][mine]
-    if not len(radius_m):
-        return level
-    typical_m = float(np.median(radius_m))
-    if compared > _CROWDED and level > 0 and cell_m(level - 1) >= 1.5 * typical_m:
-        return level - 1
-    # Scopes wider than the cells stand on further levels, and each level is looked at.
-    if compared < 2.0 and level < COARSEST and cell_m(level) < 1.5 * typical_m:
-        return level + 1
-    return level
+    radii_m = store.numbers[at.RADIUS :: at.NUMBERS][:used][mine]
+    return float(np.median(radii_m)) if len(radii_m) else 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import Any, NamedTuple, Self
 
@@ -57,6 +58,7 @@ class Engine:
         self._gone: dict[int, Publication | NearSubscription] = {}
         self._going: dict[int, Publication | NearSubscription] = {}
         self._events: list[Events] = []
+        self._next_expiry_us = _NEVER_US  # nobody expires before
         self._updates = 0
         self._told = 0
 
@@ -101,7 +103,10 @@ class Engine:
         hysteresis_m = subscription.hysteresis_m
         numbers[at.SLACK] = self.rules.hysteresis_m if hysteresis_m is None else hysteresis_m
         dwell_s = subscription.dwell_s
-        store.clocks[slot * 8 + at.DWELL] = -1 if dwell_s is None else round(dwell_s * 1e6)
+        dwell_us = -1 if dwell_s is None else round(dwell_s * 1e6)
+        if store.clocks[slot * 8 + at.DWELL] != dwell_us:
+            store.clocks[slot * 8 + at.DWELL] = dwell_us
+            store.counters[at.NEXT_DWELL_US] = -_NEVER_US  # it may have pairs that last already
         if outline is not None:
             self._draw(slot, outline)
         return self._settled(slot, subscription, time_us)
@@ -165,12 +170,20 @@ class Engine:
         """Let time pass: pairs last, entities that were not heard of for too long go."""
         self._gone, self._going = self._going, {}
         self.store.sweep(time_us)
+        if time_us >= self._next_expiry_us:
+            self._expire(time_us)
+        cell_sizes.fit(self.store, self._used)
+
+    def _expire(self, time_us: int) -> None:
         kinds = self.store.states[at.KIND :: 16][: self._used]
         expires = self.store.clocks[at.EXPIRES :: 8][: self._used]
         late = np.flatnonzero((kinds != at.FREE) & (expires <= time_us))
-        if len(late):
+        if len(late):  # in the order in which it happened
+            late = late[np.argsort(expires[late], kind="stable")]
             self._remove(late, expires[late], Cause.EXPIRED)
-        cell_sizes.fit(self.store, self._used)
+        # Whoever moves lives longer, so nobody goes before the first of those who are here now.
+        alive = expires[kinds != at.FREE]
+        self._next_expiry_us = int(alive.min()) if len(alive) else _NEVER_US
 
     def take(self) -> Events:
         """Everything that happened since the last time, in order."""
@@ -256,6 +269,7 @@ class Engine:
         engine._free, engine._used = document["free"], document["used"]
         engine._edges_used = document["edges_used"]
         engine.store.replace(arrays)
+        engine._next_expiry_us = -_NEVER_US
         for slot, fields in document["things"]:
             thing = thing_from_json(fields)
             engine._things[slot] = thing
@@ -293,6 +307,7 @@ class Engine:
         clocks = self.store.clocks[slot * 8 : slot * 8 + 8]
         clocks[at.TIME] = max(int(clocks[at.TIME]), time_us)
         clocks[at.EXPIRES] = clocks[at.TIME] + clocks[at.TTL]
+        self._next_expiry_us = min(self._next_expiry_us, int(clocks[at.EXPIRES]))
 
     def _slot_for(
         self, side: Side, thing: Publication | NearSubscription, kind: int, time_us: int
@@ -307,8 +322,8 @@ class Engine:
             if 2 * topic >= len(self.store.levels):
                 self.store.grow_topics(2 * topic)
         slot = self._slots[side].get(thing.id)
-        position = np.full(3, np.nan)
-        accuracy_m, last_us = 0.0, -_NEVER_US
+        position: NDArray[np.float64] | None = None
+        last_us = -_NEVER_US
         if slot is not None:
             states = self.store.states[slot * 16 : slot * 16 + 16]
             if states[at.TOPIC] == topic and states[at.KIND] == kind:
@@ -316,7 +331,6 @@ class Engine:
             # Another topic or kind of scope: its pairs are over, and it begins anew where it is.
             if states[at.KIND] != at.POLYGON and kind != at.POLYGON:
                 position = self.store.numbers[slot * 8 : slot * 8 + 8].copy()
-                accuracy_m = float(position[at.ACCURACY])
             last_us = int(self.store.clocks[slot * 8 + at.TIME])
             self._remove(np.array([slot]), np.array([time_us]), Cause.CHANGED)
         slot = self._free.pop() if self._free else self._used
@@ -326,19 +340,12 @@ class Engine:
                 self.store.grow_entities(2 * self.store.capacity)
         store = self.store
         generation = store.states[slot * 16 + at.GENERATION]
-        store.numbers[slot * 8 : slot * 8 + 8] = 0.0
-        store.clocks[slot * 8 : slot * 8 + 8] = 0
-        store.states[slot * 16 : slot * 16 + 16] = 0
-        store.numbers[slot * 8 + at.LAT] = np.nan
-        if len(position) == 8:
-            store.numbers[slot * 8 : slot * 8 + 8] = position
-            store.numbers[slot * 8 + at.ACCURACY] = accuracy_m
+        store.numbers[slot * 8 : slot * 8 + 8] = _NOWHERE if position is None else position
+        store.clocks[slot * 8 : slot * 8 + 8] = _NO_CLOCKS
         store.clocks[slot * 8 + at.TIME] = last_us
-        store.clocks[slot * 8 + at.DWELL] = -1
         states = store.states[slot * 16 : slot * 16 + 16]
-        states[at.KIND], states[at.TOPIC] = kind, topic
-        states[at.HEAD] = states[at.RECORD] = -1
-        states[at.GENERATION] = generation
+        states[:] = _ALONE
+        states[at.KIND], states[at.TOPIC], states[at.GENERATION] = kind, topic, generation
         self._slots[side][thing.id] = slot
         return slot
 
@@ -364,7 +371,8 @@ class Engine:
         clocks = self.store.clocks[slot * 8 : slot * 8 + 8]
         clocks[at.TTL] = round((self.rules.ttl_s if thing.ttl_s is None else thing.ttl_s) * 1e6)
         self._keep_alive(slot, time_us)
-        self._operate(np.array([slot]), np.array([time_us]), at.JUDGE, Cause.CHANGED)
+        if not math.isnan(self.store.numbers[slot * 8 + at.LAT]):
+            self._operate(np.array([slot]), np.array([time_us]), at.JUDGE, Cause.CHANGED)
         return self._reference(slot)
 
     def _remove(
@@ -439,6 +447,14 @@ class Engine:
                 self.dropped[reason] += int(counters[counter])
                 counters[counter] = 0
 
+
+# The rows of an entity that has just come.
+_NOWHERE = np.zeros(at.NUMBERS)
+_NOWHERE[at.LAT] = np.nan
+_NO_CLOCKS = np.zeros(at.CLOCKS, np.int64)
+_NO_CLOCKS[at.DWELL] = -1
+_ALONE = np.zeros(at.STATES, np.int32)
+_ALONE[[at.HEAD, at.RECORD]] = -1
 
 _REASONS = {"late": at.LATE, "unknown": at.UNKNOWN, "no-position": at.NOWHERE}
 

@@ -19,6 +19,7 @@ from mercury.matching.compiling import compiled, inlined, prefetch
 from mercury.matching.pairs import distance_m, judge_pairs, link, reach_m, tell, verdict_on
 
 _ENTER, _DWELL = 1, 4  # Happening
+NEVER_US = 1 << 62
 _TIME = 5  # Cause
 _AHEAD, _CLOSER, _CLOSE = 16, 10, 4  # updates
 _RING, _CELLS = 16, 12  # updates that are noted, and cells of each
@@ -77,6 +78,9 @@ def meet_in_cell(
             link(pair, sub, 1, pairs, states)
             pairs[pair * 8 + at.DWELLED] = 0
             since[pair] = time_us
+            if clocks[sub * 8 + at.DWELL] >= 0:
+                due_us = time_us + clocks[sub * 8 + at.DWELL]
+                counters[at.NEXT_DWELL_US] = min(counters[at.NEXT_DWELL_US], due_us)
             counters[at.ALIVE_PAIRS] += 1
             tell(
                 _ENTER, cause, pub, sub, time_us, distance, counters, numbers, states,
@@ -352,6 +356,8 @@ def sweep(
     since: Any, edges: Any, out_marks: Any, out_wholes: Any, out_numbers: Any,
 ) -> int:
     """Tell of pairs that have lasted; returns the pair to go on with, or −1 when done."""
+    if first == 0:
+        counters[at.NEXT_DWELL_US] = NEVER_US
     for pair in range(first, counters[at.PAIRS]):
         pub = pairs[pair * 8 + at.MEMBER]
         if pub < 0 or pairs[pair * 8 + at.DWELLED]:
@@ -362,6 +368,8 @@ def sweep(
         due_us = since[pair] + clocks[sub * 8 + at.DWELL]
         last_us = min(clocks[pub * 8 + at.EXPIRES], clocks[sub * 8 + at.EXPIRES])
         if due_us > time_us or due_us > last_us:
+            # One that would expire before may yet be heard of again.
+            counters[at.NEXT_DWELL_US] = min(counters[at.NEXT_DWELL_US], due_us)
             continue
         if counters[at.EVENTS] * 2 >= len(out_marks):
             return pair

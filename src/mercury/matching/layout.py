@@ -46,7 +46,8 @@ SINGLE_RADIUS, WHOLE_SLOT = 6, 7
     WIDENED,  # how often a level's widest scope grew, or its first entity came
     COMPARED,
     OPENED,
-) = range(19)
+    NEXT_DWELL_US,  # no pair has lasted long enough before this time
+) = range(20)
 COUNTERS = 24
 
 # What the kernel returns: it is done, or what it needs before it can go on.

@@ -22,6 +22,7 @@ class Store:
     def __init__(self) -> None:
         self.counters = np.zeros(at.COUNTERS, np.int64)
         self.counters[[at.FREE_CHUNK, at.FREE_PAIR]] = -1
+        self.counters[at.NEXT_DWELL_US] = kernel.NEVER_US
         self.numbers = _lines(0, np.float64)
         self.clocks = _lines(0, np.int64)
         self.states = _lines(0, np.int32)
@@ -194,6 +195,8 @@ class Store:
 
     def sweep(self, time_us: int) -> None:
         """Tell of pairs that have lasted."""
+        if time_us < self.counters[at.NEXT_DWELL_US]:
+            return
         pair = 0
         while pair >= 0:
             pair = kernel.sweep(

@@ -1,0 +1,152 @@
+"""The matching engine alone: updates a second on one core, and what they cost as it grows."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mercury.geo.arrays import FloatArray
+from mercury.matching import Engine
+from mercury.model.moving import NearSubscription, Publication
+
+BATCH = 1024
+TOPICS = 32
+RADIUS_M = (50.0, 500.0)
+SIDE_M = 40_000.0
+SPEED_MPS = (1.0, 20.0)
+_DEGREE_M = 111_195.08
+_SOUTH, _WEST = 47.9, 11.2
+_HIGHEST_PRICE = 100
+_HOT_SHARE, _HOT_M = 0.2, 1_000.0
+_TICK_UPDATES = 8_192  # about a tenth of a second at 80,000 updates a second
+_WARM_UP_ROUNDS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Plane:
+    """How many move where: evenly over a square, or a share of them crowded into a tile."""
+
+    publications: int
+    subscriptions: int
+    side_m: float = SIDE_M
+    radius_m: tuple[float, float] = RADIUS_M
+    hot: bool = False
+    seed: int = 1
+
+    @classmethod
+    def of(cls, entities: int) -> Plane:
+        """As dense as 200,000 entities are on 40 × 40 km."""
+        return cls(entities // 2, entities // 2, SIDE_M * math.sqrt(entities / 200_000))
+
+    def crowded(self) -> Plane:
+        """A fifth of them in one square kilometre, with scopes that give as many matches."""
+        evenly = 1.0 / self.side_m**2
+        crowd = _HOT_SHARE**2 / _HOT_M**2 + (1.0 - _HOT_SHARE) ** 2 * evenly
+        scale = math.sqrt(evenly / crowd)
+        radius_m = (self.radius_m[0] * scale, self.radius_m[1] * scale)
+        return Plane(
+            self.publications, self.subscriptions, self.side_m, radius_m, hot=True, seed=self.seed
+        )
+
+
+class _World:
+    """Entities that wander, and the engine that watches them."""
+
+    def __init__(self, plane: Plane) -> None:
+        self._dice = np.random.default_rng(plane.seed)
+        self.engine = Engine()
+        count = plane.publications + plane.subscriptions
+        self._low = np.zeros(count)
+        self._high = np.full(count, plane.side_m)
+        if plane.hot:
+            hot = self._dice.random(count) < _HOT_SHARE
+            self._low[hot] = (plane.side_m - _HOT_M) / 2
+            self._high[hot] = (plane.side_m + _HOT_M) / 2
+        self._x = self._dice.uniform(self._low, self._high)
+        self._y = self._dice.uniform(self._low, self._high)
+        self._speed = self._dice.uniform(*SPEED_MPS, count)
+        self._heading = self._dice.uniform(0.0, 2.0 * math.pi, count)
+        self._lat_scale = 1.0 / _DEGREE_M
+        self._lon_scale = self._lat_scale / math.cos(math.radians(_SOUTH + 0.2))
+        self.refs = self._declare(plane)
+        self.second = 0
+
+    def _declare(self, plane: Plane) -> NDArray[np.int64]:
+        dice, engine = self._dice, self.engine
+        refs = np.empty(plane.publications + plane.subscriptions, np.int64)
+        prices = dice.integers(0, _HIGHEST_PRICE, plane.publications).tolist()
+        for number, price in enumerate(prices):
+            thing = Publication(f"p{number}", f"t{number % TOPICS}", {"price": price}, ttl_s=1e5)
+            refs[number] = engine.publish(thing, 0)
+        limits = (10 * dice.integers(1, 11, plane.subscriptions)).tolist()
+        radii = dice.uniform(*plane.radius_m, plane.subscriptions).tolist()
+        for number, (limit, radius_m) in enumerate(zip(limits, radii, strict=True)):
+            wish = NearSubscription(
+                f"s{number}",
+                f"t{number % TOPICS}",
+                radius_m=radius_m,
+                where=f"price < {limit}",
+                inside=True,
+                ttl_s=1e5,
+            )
+            refs[plane.publications + number] = engine.subscribe(wish, 0)
+        return refs
+
+    def round(self, limit: int) -> tuple[float, int, int]:
+        """A second of everybody's life, or of some; CPU seconds, updates and events."""
+        self._x, away = _reflected(
+            self._x + self._speed * np.cos(self._heading), self._low, self._high
+        )
+        self._y, off = _reflected(
+            self._y + self._speed * np.sin(self._heading), self._low, self._high
+        )
+        self._heading += self._dice.normal(0.0, 0.1, len(self._x)) + math.pi * (away | off)
+        order = self._dice.permutation(len(self._x))[:limit]
+        refs = self.refs[order]
+        lats = _SOUTH + self._y[order] * self._lat_scale
+        lons = _WEST + self._x[order] * self._lon_scale
+        self.second += 1
+        times_us = np.full(len(order), self.second * 1_000_000)
+        accuracy = np.zeros(len(order))
+        engine, events = self.engine, 0
+        begun = time.process_time()
+        for first in range(0, len(order), BATCH):
+            rows = slice(first, first + BATCH)
+            engine.move(refs[rows], lats[rows], lons[rows], times_us[rows], accuracy[rows])
+            events += len(engine.take())
+            if first % _TICK_UPDATES == 0:
+                engine.tick(self.second * 1_000_000)
+        return time.process_time() - begun, len(order), events
+
+
+def measure(plane: Plane, *, updates: int = 2_000_000) -> dict[str, Any]:
+    """Updates a second of one core, in batches, with all events and ticks."""
+    world = _World(plane)
+    count = len(world.refs)
+    for _ in range(_WARM_UP_ROUNDS):
+        world.round(count)
+    if plane.hot:  # until its cells fit
+        for _ in range(4):
+            world.round(count)
+    spent_s, done, events = 0.0, 0, 0
+    while done < updates:
+        round_s, moved, told = world.round(min(count, updates - done))
+        spent_s, done, events = spent_s + round_s, done + moved, events + told
+    return {
+        "entities": count,
+        "updates_per_s": round(done / spent_s),
+        "ns_per_update": round(spent_s / done * 1e9),
+        "matches_per_update": round(events / done, 3),
+    }
+
+
+def _reflected(
+    values: FloatArray, low: FloatArray, high: FloatArray
+) -> tuple[FloatArray, NDArray[np.bool_]]:
+    outside = (values < low) | (values > high)
+    return np.clip(values, low, high), outside

@@ -164,6 +164,7 @@ async def scenario(starter: Starter, seed: int) -> None:
             assert len(truth) > PUBLICATIONS
             assert world.told_of() == world.updates
             assert front.inside() == truth
+            await workers[3].ready()
             for worker in (workers[0], workers[2], workers[3]):
                 assert await worker.end(signal.SIGTERM) == 0, worker.log
     finally:

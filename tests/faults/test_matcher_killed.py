@@ -10,7 +10,7 @@ import uuid
 from pathlib import Path
 
 from integration.processes import Starter, starting
-from live import in_loop
+from live import in_loop, until
 from matcher.frontend import Frontend
 
 from mercury.bus import open_bus
@@ -31,9 +31,10 @@ ttl_s = 600.0
 PUBLICATIONS, SUBSCRIPTIONS = 1500, 300
 LAT, LON, WIDE = 47.0, 8.0, 0.12  # a square of 13 by 9 km
 STEP = 0.0007  # up to 80 m an update: somebody is always on the way to another tile
-TURN_S = 0.5
-TURNS = 24  # of everybody; the kill is after a third, the new one joins after two thirds
-SILENCE_S = 4.0
+TURN_S = 0.4
+TURNS = 20  # of everybody; the kill is after a third, the new one joins after two thirds
+SILENCE_S = 1.5
+TOLD_S = 60.0
 WATCH = "watch"
 
 
@@ -128,11 +129,13 @@ class World:
         return found
 
 
-async def told_all(front: Frontend) -> None:
-    """Wait until nothing has been told for a while; who takes over needs some seconds."""
-    count = -1
-    while len(front.told) != count:
-        count = len(front.told)
+async def told_all(world: World) -> None:
+    """Wait until all updates have been told of, and nothing has come for a while after that."""
+    front, count = world.front, sum(map(len, world.updates.values()))
+    await until(lambda: front.heard[world.keys[0]] >= count, timeout_s=TOLD_S)
+    before = -1
+    while len(front.told) != before:
+        before = len(front.told)
         await asyncio.sleep(SILENCE_S)
 
 
@@ -156,18 +159,19 @@ async def scenario(starter: Starter, seed: int) -> None:
                 world.drive()
                 world.place(1, len(world.things))
                 await asyncio.sleep(TURN_S)
-            await told_all(front)
+            await told_all(world)
             truth = world.inside()
             assert len(truth) > PUBLICATIONS
             assert world.told_of() == world.updates
             assert front.inside() == truth
+            await workers[3].ready()
             for worker in (workers[0], workers[2], workers[3]):
                 assert await worker.end(signal.SIGTERM) == 0, worker.log
     finally:
         bus.close()
 
 
-@functools.partial(in_loop, timeout_s=90.0)
+@functools.partial(in_loop, timeout_s=120.0)
 async def test_on_the_embedded_bus(tmp_path: Path) -> None:
     seed = random.randrange(10**6)
     print(f"seed {seed}")

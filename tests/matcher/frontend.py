@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -45,6 +46,7 @@ class Frontend:
         self.told: list[Told] = []
         self.described: dict[int, Publication] = {}
         self.refused: list[Refusal] = []
+        self.heard: Counter[int] = Counter()  # by subscription
         self.again = 0  # records that were told a second time
         self._meetings = bus.subscribe((topics.MEETINGS,), start="earliest")
         self._seen = SeenOrigins()
@@ -98,6 +100,7 @@ class Frontend:
                         case Refused(refusals):
                             self.refused += refusals
                         case Happened(rows):
+                            self.heard.update(rows["subscription"].tolist())
                             self.told += [
                                 Told(
                                     Happening(int(row["happening"])), int(row["cause"]),

@@ -77,6 +77,8 @@ async def _examine(settings: Settings) -> tuple[list[Finding], dict[str, dict[st
     bus_finding, parts = _bus(settings)
     findings.append(bus_finding)
     findings.append(await _round_trip(settings, running=bool(parts)))
+    if parts:
+        findings.append(_matching(parts))
     return findings, parts
 
 
@@ -152,6 +154,19 @@ async def _round_trip(settings: Settings, *, running: bool) -> Finding:
     except (OSError, asyncio.CancelledError) as error:
         return Finding("round trip", "warning", str(error))
     return Finding("round trip", "ok", f"client → broker → client in {times[2] * 1e3:.2f} ms")
+
+
+def _matching(parts: dict[str, dict[str, float]]) -> Finding:
+    """What the matchers say of themselves."""
+    matchers = [values for values in parts.values() if "pairs" in values]
+    if not matchers:
+        return Finding("matching", "warning", "no matcher has reported lately", "mercury matcher")
+    publications, subscriptions, pairs = (
+        int(sum(values.get(name, 0) for values in matchers))
+        for name in ("publications", "subscriptions", "pairs")
+    )
+    found = f"{publications:,} publications, {subscriptions:,} subscriptions, {pairs:,} pairs"
+    return Finding("matching", "ok", found)
 
 
 def _show(findings: list[Finding], parts: dict[str, dict[str, float]]) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import signal
+import socket
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -58,6 +59,9 @@ def up(
         bool | None,
         typer.Option("--pipeline/--no-pipeline", help="Run Spark, too; default if it is there"),
     ] = None,
+    with_matcher: Annotated[
+        bool, typer.Option("--matcher/--no-matcher", help="Run matching of what moves, too")
+    ] = True,
     seed: Annotated[int | None, typer.Option(min=0, help="Same seed, same city")] = None,
     seconds: frame.ForOption = None,
     as_json: frame.JsonOption = False,
@@ -94,6 +98,7 @@ def up(
         Part(f"broker-{number}", ["broker", *common, "--id", f"broker-{number}"])
         for number in range(1, brokers + 1)
     ]
+    matcher = _matcher(settings, common) if with_matcher else None
     sim = None
     if vehicles:
         happening = []
@@ -113,13 +118,37 @@ def up(
             raise PipelineError(missing)
         else:
             frame.progress.print(f"without the pipeline: {missing}", soft_wrap=True)
-    machine = _Machine(settings, [*parts, adapter], pipeline, sim, verbose)
+    machine = _Machine(settings, [*parts, adapter], matcher, pipeline, sim, verbose)
     result = frame.run(machine.run(seconds))
     if as_json:
         frame.print_json(result)
     else:
         for line in _sentences(result):
             print(line)
+
+
+def _matcher(settings: Settings, common: list[str]) -> Part:
+    """The part that matches what moves; without a web door if that is taken."""
+    arguments = ["matcher", *common]
+    if settings.matcher.door and not settings.matcher.shared and _is_taken(settings):
+        frame.progress.print(
+            f"without the web door: TCP port {settings.door.port} is taken; door.port sets another",
+            soft_wrap=True,
+        )
+        arguments.append("--no-door")
+    return Part("matcher", arguments)
+
+
+def _is_taken(settings: Settings) -> bool:
+    host, port = settings.door.host, settings.door.port
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return True
+    return False
 
 
 def _missing_for_pipeline(settings: Settings) -> str | None:
@@ -156,12 +185,14 @@ class _Machine:
         self,
         settings: Settings,
         parts: list[Part],
+        matcher: Part | None,
         pipeline: Part | None,
         sim: Part | None,
         verbose: bool,
     ) -> None:
         self._settings = settings
         self._parts = parts
+        self._matcher = matcher
         self._pipeline = pipeline
         self._sim = sim
         self._environment = {} if verbose else {"MERCURY_LOG__LEVEL": "warning"}
@@ -216,9 +247,10 @@ class _Machine:
     ) -> None:
         for part in self._parts:
             await supervisor.start(part)
-        if self._pipeline is not None:
-            await supervisor.start(self._pipeline)
-        await _ready(status, supervisor, self._seen, len(self._parts), stop)
+        for late in (self._matcher, self._pipeline):
+            if late is not None:
+                await supervisor.start(late)
+        await _ready(status, supervisor, self._seen, len(self._parts), stop, self._late())
         host, port = self._settings.adapter.host, self._settings.adapter.port
         frame.progress.print(
             f"Mercury is up: adapter at udp://{host}:{port}, bus {self._settings.bus.uri}"
@@ -226,14 +258,19 @@ class _Machine:
             soft_wrap=True,
         )
 
+    def _late(self) -> frozenset[str]:
+        """Parts that nobody waits for: what they are told meanwhile waits for them on the bus."""
+        names = (self._settings.matcher.id, self._settings.pipeline.id)
+        return frozenset(str(Address.service(name)) for name in names)
+
     async def _await_pipeline(
         self, supervisor: Supervisor, status: Consumer, stop: asyncio.Event, begun: float
     ) -> None:
         """Say when the pipeline is there; what happens until then waits for it on the bus."""
-        expected = len(self._parts) + 1
+        pipeline = str(Address.service(self._settings.pipeline.id))
         with waiting("Spark is starting"):
-            await _ready(status, supervisor, self._seen, expected, stop)
-        if len(self._seen) >= expected:
+            await _ready(status, supervisor, self._seen, 1, stop, only=pipeline)
+        if pipeline in self._seen:
             frame.progress.print(f"the pipeline is up after {time.monotonic() - begun:.0f} s")
 
     async def _await_alert(self, alerts: Consumer, begun: float) -> None:
@@ -258,10 +295,17 @@ async def _ready(
     seen: dict[str, dict[str, float]],
     expected: int,
     stop: asyncio.Event,
+    late: frozenset[str] = frozenset(),
+    *,
+    only: str | None = None,
 ) -> None:
-    """Wait until so many parts have said that they are there."""
+    """Wait until so many parts have said that they are there, or a certain one."""
+
+    def there() -> int:
+        return len(seen.keys() - late if only is None else seen.keys() & {only})
+
     deadline = time.monotonic() + _READY_S
-    while len(seen) < expected and not stop.is_set():
+    while there() < expected and not stop.is_set():
         raise_if_failed(supervisor)
         if time.monotonic() > deadline:
             raise ConfigurationError(f"not all parts came up within {_READY_S:g} s")
@@ -321,7 +365,9 @@ def _sentences(result: dict[str, Any]) -> list[str]:
     parts = result["parts"]
     adapters = {name: values for name, values in parts.items() if name.startswith("adapter")}
     brokers = {name: values for name, values in parts.items() if name.startswith("broker")}
-    pipelines = {name: values for name, values in parts.items() if name.startswith("service")}
+    services = {name: values for name, values in parts.items() if name.startswith("service")}
+    matchers = {name: values for name, values in services.items() if "pairs" in values}
+    pipelines = {name: values for name, values in services.items() if name not in matchers}
     lines = [
         f"Mercury ran for {result['seconds']:g} s.",
         f"  {_total(adapters, 'sessions_opened'):,} clients connected; "
@@ -331,6 +377,11 @@ def _sentences(result: dict[str, Any]) -> list[str]:
         f"{_total(pipelines, 'alerts'):,} by the pipeline; requests answered: "
         f"{_total(brokers, 'echoes') + _total(brokers, 'requests'):,}.",
     ]
+    if _total(matchers, "declarations") or _total(matchers, "updates"):
+        lines.append(
+            f"  Matching: {_total(matchers, 'updates'):,} positions of what moves, "
+            f"{_total(matchers, 'events'):,} times somebody came, stayed or went."
+        )
     simulation = result["simulation"]
     if simulation is not None:
         lines += [f"  {incident['summary']}" for incident in simulation["incidents"]]

@@ -103,7 +103,8 @@ class BusListener:
         return None
 
     def _refuse(self, refused: list[Refusal]) -> None:
-        self.dropped["refused"] += len(refused)
+        if refused:
+            self.dropped["refused"] += len(refused)
         for bucket in sorted({int(buckets_of(one.key)) for one in refused}):
             some = [one for one in refused if buckets_of(one.key) == bucket]
             if not self.silent:

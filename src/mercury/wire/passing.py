@@ -57,7 +57,14 @@ STEPS = np.dtype(
 )
 SUBSCRIPTION, PLACED = 1, 2  # flags
 
-SEEDS = np.dtype([("row", "<u4"), ("reserved", "<u4"), ("subscription", "<u8")])
+SEEDS = np.dtype(
+    [
+        ("row", "<u4"),  # of the arrival
+        ("reserved", "<u4"),
+        ("subscription", "<u8"),
+        ("time_us", "<i8"),  # of what was last heard of the subscription
+    ]
+)
 
 SIGHTINGS = np.dtype(
     [

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from mercury.matcher.shared.sighting_frames import SightingFrames
 from mercury.matcher.shared.stage import State, pack_pieces, pack_state, unpack_pieces
 from mercury.matching import Engine, MatchingRules
+from mercury.matching import layout as at
 from mercury.matching.handover import adopt, partners
 from mercury.model.errors import MatchingError
 from mercury.model.moving import Cause, Happening, NearSubscription, Publication
@@ -45,13 +46,20 @@ EXPECTED_US = 30_000_000
 REMEMBERED_US = 60_000_000  # who has left, and what waits for a publication that does not arrive
 
 
+class Seed(NamedTuple):
+    """A subscription that a publication was inside of where it comes from."""
+
+    subscription: int
+    time_us: int  # of what was last heard of it there
+
+
 class Arrival(NamedTuple):
     """A publication on its way to another lane."""
 
     lane: int
     row: Rows  # one
     declaration: bytes
-    seeds: list[int]  # subscriptions it is inside of
+    seeds: list[Seed]
 
 
 class _Waiting(NamedTuple):
@@ -59,8 +67,23 @@ class _Waiting(NamedTuple):
 
     row: Rows  # one
     declaration: bytes
-    seeds: list[int]
+    seeds: list[Seed]
     since_us: int
+
+
+class _Expected(NamedTuple):
+    """A pair whose subscription is on its way to us, or gone."""
+
+    since_us: int
+    time_us: int
+
+
+class _Gone(NamedTuple):
+    """A subscription that was here."""
+
+    since_us: int
+    time_us: int
+    for_good: bool
 
 
 class Lane:
@@ -79,28 +102,26 @@ class Lane:
         self._declared: dict[int, bytes] = {}  # publications
         self._described: dict[int, bytes] = {}  # publications, as they are told
         self._waiting: dict[int, deque[_Waiting]] = {}  # by publication
-        self._expected: dict[int, dict[int, int]] = {}  # publication -> subscription -> since when
-        self._gone: dict[int, int] = {}  # subscriptions that have left, and when
+        self._expected: dict[int, dict[int, _Expected]] = {}  # publication -> subscription
+        self._gone: dict[int, _Gone] = {}  # subscriptions
 
     def take(self, steps: Steps, time_us: int, origin: int, out: SightingFrames) -> None:
         """Let entities do their steps, in order."""
         self._time_us = max(self._time_us, time_us)
         rows = steps.rows
-        seeds: dict[int, list[int]] = {}
-        for row, subscription in zip(
-            steps.seeds["row"].tolist(), steps.seeds["subscription"].tolist(), strict=True
-        ):
-            seeds.setdefault(row, []).append(subscription)
+        seeds: dict[int, list[Seed]] = {}
+        for row, _, subscription, last_us in steps.seeds.tolist():
+            seeds.setdefault(row, []).append(Seed(subscription, last_us))
         declarations = iter(steps.declarations)
-        at = 0
+        done = 0
         for number in np.flatnonzero(rows["step"] != _MOVE).tolist():
-            self._move(rows[at:number], origin, out)
+            self._move(rows[done:number], origin, out)
             row = rows[number : number + 1]
             blob = next(declarations) if row["step"][0] in _DECLARING else b""
             step = _Waiting(row, blob, seeds.get(number, []), self._time_us)
             self._step(step, origin, out)
-            at = number + 1
-        self._move(rows[at:], origin, out)
+            done = number + 1
+        self._move(rows[done:], origin, out)
         self._collect(origin, out)
 
     def pass_time(self, time_us: int, origin: int, out: SightingFrames) -> None:
@@ -108,9 +129,11 @@ class Lane:
         self._time_us = max(self._time_us, time_us)
         self.engine.tick(0)  # rosters say when an entity's time is over
         old_us = self._time_us - REMEMBERED_US
-        self._gone = {key: since for key, since in self._gone.items() if since > old_us}
+        self._gone = {key: one for key, one in self._gone.items() if one.since_us > old_us}
         for publication, expected in list(self._expected.items()):
-            late = [key for key, since in expected.items() if since <= self._time_us - EXPECTED_US]
+            late = [
+                key for key, one in expected.items() if one.since_us <= self._time_us - EXPECTED_US
+            ]
             for key in late:
                 self._exit(publication, key, self._time_us, Cause.MOVED, origin, out)
                 self._expect_no_more(publication, key)
@@ -202,8 +225,12 @@ class Lane:
             self._move_refs(row, np.array([ref]))
             if kind == _LEAVE:
                 self._collect(origin, out)
-                seeds = self._keys[partners(self.engine, ref) & _SLOT].tolist()
-                seeds += self._expected.pop(key, {})
+                slots = partners(self.engine, ref) & _SLOT
+                last_us = self.engine.store.clocks[slots * at.CLOCKS + at.TIME]
+                seeds = list(map(Seed, self._keys[slots].tolist(), last_us.tolist()))
+                seeds += [
+                    Seed(other, one.time_us) for other, one in self._expected.pop(key, {}).items()
+                ]
                 onward = row.copy()
                 onward["step"], onward["stay"], onward["next_stay"] = (
                     _ARRIVE, row["next_stay"], 0,
@@ -219,15 +246,17 @@ class Lane:
         if ref is None:
             return
         self._stays[ref & _SLOT] = row["stay"][0]
-        for subscription in step.seeds:
+        for subscription, last_us in step.seeds:
             other = self._refs.get(subscription)
             if other is not None and adopt(self.engine, ref, other, int(row["time_us"][0])):
                 continue
-            if subscription in self._gone:
+            gone = self._gone.get(subscription)
+            if gone is not None and (gone.for_good or last_us < gone.time_us):
                 time_us = int(row["time_us"][0])
                 self._exit(key, subscription, time_us, Cause.MOVED, origin, out, row)
             else:
-                self._expected.setdefault(key, {})[subscription] = self._time_us
+                one = _Expected(self._time_us, last_us)
+                self._expected.setdefault(key, {})[subscription] = one
         self._move_refs(row, np.array([ref]))
 
     def _subscription_step(
@@ -261,7 +290,7 @@ class Lane:
             self.engine.withdraw(ref, time_us)
             self._collect(origin, out, cause)
             self._forget(key, time_us, silently=True)
-            self._gone[key] = self._time_us
+            self._gone[key] = _Gone(self._time_us, time_us, kind == _WITHDRAW)
 
     # Entities
 
@@ -369,11 +398,11 @@ class Lane:
         facts = {
             "time_us": self._time_us,
             "expected": [
-                (publication, subscription, since)
+                (publication, subscription, *one)
                 for publication, who in self._expected.items()
-                for subscription, since in who.items()
+                for subscription, one in who.items()
             ],
-            "gone": list(self._gone.items()),
+            "gone": [(key, *one) for key, one in self._gone.items()],
             "seeds": [(step.seeds, step.since_us) for step in waiting],
             "declared": list(self._declared),
         }
@@ -412,13 +441,13 @@ class Lane:
             one = pb.Description(key=key, publication=message.publication)
             lane._declared[key] = blob
             lane._described[key] = pb.Descriptions(description=[one]).SerializeToString()
-        for publication, subscription, since in facts["expected"]:
-            lane._expected.setdefault(publication, {})[subscription] = since
-        lane._gone = dict(facts["gone"])
+        for publication, subscription, *one in facts["expected"]:
+            lane._expected.setdefault(publication, {})[subscription] = _Expected(*one)
+        lane._gone = {key: _Gone(*one) for key, *one in facts["gone"]}
         rows = np.frombuffer(state.blob("waiting"), STEPS)
         declared = unpack_pieces(state.blob("waiting_declared"))
         for number, (seeds, since) in enumerate(facts["seeds"]):
             row = rows[number : number + 1]
-            step = _Waiting(row, declared[number], seeds, since)
+            step = _Waiting(row, declared[number], [Seed(*one) for one in seeds], since)
             lane._waiting.setdefault(int(row["key"][0]), deque()).append(step)
         return lane

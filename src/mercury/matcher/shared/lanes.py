@@ -97,7 +97,7 @@ class Lanes:
             # By what they follow from, as a cut between batches would have it.
             arrivals = sorted(by_lane[number], key=lambda one: int(one.row["origin"][0]))
             rows = np.concatenate([one.row for one in arrivals])
-            seeds = [(row, 0, key) for row, one in enumerate(arrivals) for key in one.seeds]
+            seeds = [(row, 0, *seed) for row, one in enumerate(arrivals) for seed in one.seeds]
             frame = steps_frame(rows, [one.declaration for one in arrivals], np.array(seeds, SEEDS))
             last = Origin(StageNumber.LANES, self.partition, int(rows["origin"][-1]))
             parcels.append(Parcel(topics.TILES, lane_key(number), frame, (origin_header(last),)))

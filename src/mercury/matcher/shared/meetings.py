@@ -32,7 +32,7 @@ from mercury.wire.moving import (
 from mercury.wire.origins import Origin, SeenOrigins, origin_header, read_origin
 from mercury.wire.passing import NO_DWELL, SIGHTINGS, read_time
 
-_ENTER, _EXIT = int(Happening.ENTER), int(Happening.EXIT)
+_ENTER, _INSIDE, _EXIT = int(Happening.ENTER), int(Happening.INSIDE), int(Happening.EXIT)
 REMEMBERED_US = 60_000_000  # pairs that parted, in case late news of them come
 
 PAIRS = np.dtype(
@@ -112,6 +112,7 @@ class Meetings:
     def _judge(self, rows: Rows) -> Rows:
         """The rows that are news, and that somebody has dwelt if that is due before."""
         told: list[int] = []
+        entered: list[int] = []  # of those: who was told of as inside, and enters
         dwelt: list[tuple[int, Pair, int, int]] = []  # before which row, and who
         for number, row in enumerate(rows.tolist()):
             (
@@ -126,6 +127,10 @@ class Meetings:
                 self.dropped["overtaken"] += 1
                 continue
             pair.stay = stay
+            if happening == _INSIDE and not pair.inside:
+                # It entered before it came to this lane, of which the news is late.
+                happening = _ENTER
+                entered.append(len(told))
             if pair.inside == (happening == _ENTER):
                 continue  # in already, or out already
             if happening == _ENTER:
@@ -145,6 +150,7 @@ class Meetings:
         some = rows[told]
         for name in EVENTS.names or ():
             events[name] = some[name]
+        events["happening"][entered] = _ENTER
         for before, pair, subscription, publication in reversed(dwelt):
             events = np.insert(events, before, _dwell(pair, subscription, publication))
         self.told += len(events)

@@ -17,7 +17,7 @@ from typing import Protocol
 from mercury.bus import Bus, Consumer, Record
 from mercury.matcher.shared.stage import Parcel, StageNumber
 from mercury.matcher.shared.state_log import StateLog
-from mercury.model.errors import BusFullError
+from mercury.model.errors import BusFullError, BusUnavailableError
 from mercury.wire.passing import time_frame
 
 log = logging.getLogger(__name__)
@@ -79,6 +79,7 @@ class StageRunner:
         self._interval_s = snapshot_interval_s
         self._clock = clock
         self._consumer: Consumer | None = None
+        self._turn: asyncio.Future[None] | None = None  # the work with one batch
 
     def join(self) -> None:
         """Become a member of the group."""
@@ -97,7 +98,9 @@ class StageRunner:
             records = await consumer.read(batch, timeout_s=TIME_S)
             begun = loop.time()
             if records:
-                await self._take(records, consumer)
+                # Told to stop in the midst of it, we finish it: what follows must not be lost.
+                self._turn = asyncio.ensure_future(self._take(records, consumer))
+                await asyncio.shield(self._turn)
                 heard_at = loop.time()
                 # Who is deaf for seconds would be taken for dead, and its work be done again.
                 within = int(_TURN_S / max(heard_at - begun, 1e-6) * len(records))
@@ -113,15 +116,20 @@ class StageRunner:
 
     async def leave(self) -> None:
         """Hand everything over in good order."""
-        if self._consumer is not None:
+        if self._consumer is None:
+            return
+        if self._turn is not None:
+            await asyncio.wait([self._turn])
+        if self._turn is None or self._turn.exception() is None:
             await self.save()
-            await self._bus.flush()
-            self._consumer.close()
+            await self._flush()
+        # Else what follows from the last batch may be lost: whoever takes over does it again.
+        self._consumer.close()
 
     async def save(self) -> None:
         """Make what we know durable, and mark what it came from as done."""
         assert self._consumer is not None
-        await self._bus.flush()  # a state must not know of what others may never hear
+        await self._flush()  # a state must not know of what others may never hear
         for partition, unit in self.units.items():
             if unit.offset > unit.saved:
                 place = (int(self.number), partition)
@@ -151,8 +159,7 @@ class StageRunner:
             parcels = unit.stage.process(some)
             unit.offset = some[-1].offset
             self.counters["records"] += len(some)
-            for parcel in parcels:
-                await self._append(parcel)
+            await self._append_all(parcels)
 
     async def _take_over(
         self, found: dict[int, list[Record]], taken_of: Callable[[tuple[str, int]], int | None]
@@ -188,6 +195,25 @@ class StageRunner:
 
     def _unsaved(self) -> bool:
         return any(unit.offset > unit.saved for unit in self.units.values())
+
+    async def _append_all(self, parcels: list[Parcel]) -> None:
+        told = False
+        for parcel in parcels:
+            if parcel.topic == self._topic and told:
+                # What a colleague does with this must not overtake what we have told before.
+                await self._flush()
+                told = False
+            await self._append(parcel)
+            told |= parcel.topic != self._topic
+
+    async def _flush(self) -> None:
+        while True:
+            try:
+                await self._bus.flush()
+            except BusUnavailableError as error:
+                log.warning("waiting: %s", error)
+            else:
+                return
 
     async def _append(self, parcel: Parcel) -> None:
         while True:

@@ -58,13 +58,8 @@ class State:
     def __init__(self, data: bytes) -> None:
         if data[:4] != _MAGIC:
             raise MatchingError("these bytes are no state of a stage", "state")
-        pieces, at = [], 4
-        while at < len(data):
-            (size,) = _LENGTH.unpack_from(data, at)
-            at += _LENGTH.size
-            pieces.append(data[at : at + size])
-            at += size
-        if at != len(data) or not pieces:
+        pieces = unpack_pieces(data[len(_MAGIC) :])
+        if not pieces:
             raise MatchingError("the state of a stage is cut off", "state")
         head = json.loads(pieces[0])
         self.facts: dict[str, Any] = head["facts"]
@@ -92,10 +87,14 @@ def pack_pieces(pieces: Sequence[bytes]) -> bytes:
 
 
 def unpack_pieces(data: bytes) -> list[bytes]:
+    """The pieces; raises MatchingError where the last is not whole."""
     found, at = [], 0
     while at < len(data):
+        if at + _LENGTH.size > len(data):
+            break
         (size,) = _LENGTH.unpack_from(data, at)
-        at += _LENGTH.size
-        found.append(data[at : at + size])
-        at += size
+        at += _LENGTH.size + size
+        found.append(data[at - size : at])
+    if at != len(data):
+        raise MatchingError("the state of a stage is cut off", "state")
     return found

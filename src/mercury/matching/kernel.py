@@ -21,8 +21,8 @@ from mercury.matching.pairs import distance_m, judge_pairs, link, reach_m, tell,
 _ENTER, _DWELL = 1, 4  # Happening
 NEVER_US = 1 << 62
 _TIME = 5  # Cause
-_AHEAD, _CLOSER, _CLOSE = 16, 10, 4  # updates
-_RING, _CELLS = 16, 12  # updates that are noted, and cells of each
+_AHEAD, _CLOSER, _CLOSE = 28, 18, 9  # updates
+_RING, _CELLS = 32, 12  # updates that are noted, and cells of each
 _NOTE = 4 + _CELLS
 
 # The arrays travel in one order through all functions, several to a line.

@@ -39,7 +39,7 @@ class Store:
         self.out_wholes = np.zeros(3 * 4096, np.int64)
         self.out_numbers = np.zeros(3 * 4096, np.float64)
         self._columns = COLUMNS.ravel()
-        self._foreseen = _lines(16 * 16, np.int64)
+        self._foreseen = _lines(32 * 16, np.int64)
         self._verdicts_known = 0
         self.grow_entities(_FEWEST)
         self.grow_topics(8)

@@ -149,15 +149,16 @@ class Engine:
         """Say where entities are, one after the other; what makes no sense is counted."""
         refs = np.atleast_1d(np.asarray(references, np.int64))
         count = len(refs)
+        few = count <= len(_MOVES)
         self._apply(
             refs & _SLOT,
             refs >> 32,
-            np.zeros(count, np.uint8),
+            _MOVES[:count] if few else np.full(count, at.MOVE, np.uint8),
             _column(lats, np.float64, count),
             _column(lons, np.float64, count),
             _column(times_us, np.int64, count),
             _column(accuracy_m, np.float64, count),
-            np.full(count, Cause.MOVED, np.uint8),
+            _MOVED[:count] if few else np.full(count, Cause.MOVED, np.uint8),
         )
 
     def withdraw(self, reference: int, time_us: int, *, silently: bool = False) -> None:
@@ -447,6 +448,10 @@ class Engine:
                 self.dropped[reason] += int(counters[counter])
                 counters[counter] = 0
 
+
+# Columns of what most batches are, made once.
+_MOVES = np.full(4096, at.MOVE, np.uint8)
+_MOVED = np.full(4096, Cause.MOVED, np.uint8)
 
 # The rows of an entity that has just come.
 _NOWHERE = np.zeros(at.NUMBERS)

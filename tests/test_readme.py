@@ -12,13 +12,14 @@ from live import in_loop, live
 ROOT = Path(__file__).parents[1]
 
 
-async def output_of(page: str) -> str:
-    """Run the Python of a page against an adapter and a broker."""
+async def output_of(page: str, number: int = 0) -> str:
+    """Run some Python of a page against an adapter, a broker and a matcher."""
     text = (ROOT / page).read_text(encoding="utf-8")
-    [code] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    code = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[number]
     async with live() as world:
         adapter = await world.adapter()
         await world.broker()
+        await world.matcher()
         assert "udp://127.0.0.1:7400" in code
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -44,6 +45,11 @@ async def test_the_python_of_the_tour() -> None:
     assert "ALERT: Collision" in output
     assert "'fuel_price': 1.55" in output
     assert "'kind': 'emergency'" in output
+
+
+@in_loop
+async def test_the_python_of_who_is_near() -> None:
+    assert re.fullmatch(r"ENTER cab-1/taxi 43\d m\n", await output_of("README.md", 1))
 
 
 @in_loop

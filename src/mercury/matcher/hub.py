@@ -280,7 +280,7 @@ def warm_up() -> None:
     engine = Engine()
     beside = [
         engine.publish(Publication("a", "a"), 0),
-        engine.subscribe(NearSubscription("a", "a", radius_m=1.0, where="a == 1"), 0),
+        engine.subscribe(NearSubscription("a", "a", 1.0, where="a == 1", dwell_s=0.0), 0),
         engine.subscribe(NearSubscription("b", "a", polygon=_TRIANGLE), 0),
     ]
     engine.move(np.array(beside), np.zeros(3), np.zeros(3), np.ones(3, np.int64), np.zeros(3))

@@ -122,7 +122,7 @@ def level_for(slot: int, numbers: Any, states: Any, levels: Any) -> int:
 @inlined
 def settle(
     slot: int, counters: Any, numbers: Any, clocks: Any, states: Any, table: Any,
-    records: Any, singles: Any, wholes: Any, columns: Any, levels: Any, widest: Any,
+    records: Any, singles: Any, wholes: Any, columns: Any, levels: Any, widest: Any, inhabited: Any,
 ) -> None:
     """See to it that an entity stands in the cell of its position."""
     kind = states[slot * 16 + at.KIND]
@@ -138,6 +138,7 @@ def settle(
             radius = radius * 1.001 + 1.0
         if widest[2 * entry] == 0.0 or radius > widest[2 * entry + 1]:
             counters[at.WIDENED] += 1  # what was foreseen before does not hold
+            inhabited[topic * 2 + side] |= 1 << level
         widest[2 * entry] += 1.0
         widest[2 * entry + 1] = max(widest[2 * entry + 1], radius)
     lat = numbers[slot * 8 + at.LAT]
@@ -160,7 +161,7 @@ def settle(
 @compiled
 def unsettle(
     slot: int, counters: Any, clocks: Any, states: Any, table: Any, records: Any,
-    wholes: Any, widest: Any,
+    wholes: Any, widest: Any, inhabited: Any,
 ) -> None:
     """Take an entity out of the cells."""
     if states[slot * 16 + at.RECORD] < 0:
@@ -171,12 +172,14 @@ def unsettle(
     widest[2 * entry] -= 1.0
     if widest[2 * entry] == 0.0:
         widest[2 * entry + 1] = 0.0
+        inhabited[entry >> 4] &= ~(1 << states[slot * 16 + at.LEVEL])
 
 
 @compiled
 def resettle(
     topic: int, first: int, used: int, counters: Any, numbers: Any, clocks: Any, states: Any,
     table: Any, records: Any, singles: Any, wholes: Any, columns: Any, levels: Any, widest: Any,
+    inhabited: Any,
 ) -> int:
     """Put a topic's entities into cells of the sizes that hold now; the slot to go on with."""
     for slot in range(first, used):
@@ -190,9 +193,9 @@ def resettle(
         if counters[at.USED] * 4 >= len(table):
             return slot
         if level_for(slot, numbers, states, levels) != states[slot * 16 + at.LEVEL]:
-            unsettle(slot, counters, clocks, states, table, records, wholes, widest)
+            unsettle(slot, counters, clocks, states, table, records, wholes, widest, inhabited)
             settle(
                 slot, counters, numbers, clocks, states, table, records, singles, wholes, columns,
-                levels, widest,
+                levels, widest, inhabited,
             )
     return used

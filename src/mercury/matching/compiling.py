@@ -45,6 +45,11 @@ def inlined(function: AnyFunction) -> AnyFunction:
     return _made(function, forceinline=True)
 
 
+def called(function: AnyFunction) -> AnyFunction:
+    """The same for a rare part of another, which is called after all: it would be large."""
+    return _made(function, inline="never")
+
+
 def _made(function: AnyFunction, **options: Any) -> AnyFunction:
     before = _CONFIG.CACHE_DIR
     _CONFIG.CACHE_DIR = _CACHE  # asked for while a function is decorated

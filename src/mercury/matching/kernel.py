@@ -14,8 +14,8 @@ from typing import Any
 
 from mercury.matching import layout as at
 from mercury.matching.cell_lists import settle, slot_of, spread, unsettle
-from mercury.matching.cells import LEVELS, columns_in, key_of, reach_deg, row_of
-from mercury.matching.compiling import compiled, inlined, prefetch
+from mercury.matching.cells import columns_in, key_of, reach_deg, row_of
+from mercury.matching.compiling import called, compiled, inlined, prefetch
 from mercury.matching.pairs import distance_m, judge_pairs, link, reach_m, tell, verdict_on
 
 _ENTER, _DWELL = 1, 4  # Happening
@@ -104,12 +104,12 @@ def window(
     return lat_deg, lon_deg, first, last
 
 
-@compiled
+@called
 def look_around(
     slot: int, cause: int, time_us: int, stamp: int, counters: Any, numbers: Any, clocks: Any,
     states: Any, table: Any, records: Any, singles: Any, wholes: Any, pairs: Any, since: Any,
-    edges: Any, verdicts: Any, columns: Any, widest: Any, out_marks: Any, out_wholes: Any,
-    out_numbers: Any,
+    edges: Any, verdicts: Any, columns: Any, widest: Any, inhabited: Any, out_marks: Any,
+    out_wholes: Any, out_numbers: Any,
 ) -> int:
     """Let an entity meet those of the other side, on all levels; DONE or what is wanted."""
     kind = states[slot * 16 + at.KIND]
@@ -119,8 +119,12 @@ def look_around(
     own = numbers[slot * 8 + at.RADIUS]
     if kind == at.POLYGON:
         own = own * 1.001 + 1.0
-    for level in range(LEVELS):
-        if widest[2 * ((topic * 2 + other_side) * 16 + level)] == 0.0:
+    left = inhabited[topic * 2 + other_side] << 1
+    level = -1
+    while left > 1:
+        left >>= 1
+        level += 1
+        if not left & 1:
             continue
         _, lon_deg, first_row, last_row = window(
             topic, other_side, level, own, numbers[slot * 8 + at.X], numbers[slot * 8 + at.Y], lat,
@@ -157,7 +161,7 @@ def look_around(
 def foresee(
     row: int, slots: Any, operations: Any, lats: Any, lons: Any, places: Any, counters: Any,
     numbers: Any, states: Any, table: Any, records: Any, pairs: Any, columns: Any, widest: Any,
-    foreseen: Any,
+    inhabited: Any, foreseen: Any,
 ) -> None:
     """Note which cells an update will look at, and begin to load where they are."""
     ring = (row & (_RING - 1)) * _NOTE
@@ -179,8 +183,12 @@ def foresee(
     if record >= 0:
         prefetch(records, 4 * record)
     noted = 0
-    for level in range(LEVELS):
-        if widest[2 * ((topic * 2 + other_side) * 16 + level)] == 0.0:
+    left = inhabited[topic * 2 + other_side] << 1
+    level = -1
+    while left > 1:
+        left >>= 1
+        level += 1
+        if not left & 1:
             continue
         _, lon_deg, first_row, last_row = window(
             topic, other_side, level, numbers[slot * 8 + at.RADIUS], places[0, row],
@@ -232,8 +240,8 @@ def apply(
     slots: Any, generations: Any, operations: Any, lats: Any, lons: Any, places: Any,
     times_us: Any, accuracies: Any, causes: Any, counters: Any, numbers: Any, clocks: Any,
     states: Any, table: Any, records: Any, singles: Any, wholes: Any, pairs: Any, since: Any,
-    edges: Any, verdicts: Any, columns: Any, levels: Any, widest: Any, looks: Any, foreseen: Any,
-    out_marks: Any, out_wholes: Any, out_numbers: Any,
+    edges: Any, verdicts: Any, columns: Any, levels: Any, widest: Any, inhabited: Any, looks: Any,
+    foreseen: Any, out_marks: Any, out_wholes: Any, out_numbers: Any,
 ) -> int:
     """Apply updates from `counters[ROW]` on; DONE, or what is wanted before it can go on."""
     count = len(slots)
@@ -249,7 +257,7 @@ def apply(
         if row + _CLOSER < count:
             foresee(
                 row + _CLOSER, slots, operations, lats, lons, places, counters, numbers, states,
-                table, records, pairs, columns, widest, foreseen,
+                table, records, pairs, columns, widest, inhabited, foreseen,
             )
         if row + _CLOSE < count:
             approach(row + _CLOSE, clocks, numbers, states, table, wholes, pairs, foreseen)
@@ -295,7 +303,7 @@ def apply(
             if operation <= at.JUDGE and not math.isnan(numbers[slot * 8 + at.LAT]):
                 settle(
                     slot, counters, numbers, clocks, states, table, records, singles,
-                    wholes, columns, levels, widest,
+                    wholes, columns, levels, widest, inhabited,
                 )
             counters[at.STAMP] += 2  # one less than a stamp means: not seen
         stamp = counters[at.STAMP]
@@ -309,7 +317,7 @@ def apply(
             counters[at.PHASE] = 1
         if operation >= at.REMOVE:
             unsettle(
-                slot, counters, clocks, states, table, records, wholes, widest
+                slot, counters, clocks, states, table, records, wholes, widest, inhabited
             )
             states[slot * 16 + at.KIND] = at.FREE
         elif states[slot * 16 + at.RECORD] >= 0:
@@ -332,8 +340,8 @@ def apply(
             else:
                 wanted = look_around(
                     slot, cause, time_us, stamp, counters, numbers, clocks, states, table, records,
-                    singles, wholes, pairs, since, edges, verdicts, columns, widest, out_marks,
-                    out_wholes, out_numbers,
+                    singles, wholes, pairs, since, edges, verdicts, columns, widest, inhabited,
+                    out_marks, out_wholes, out_numbers,
                 )
             if wanted != at.DONE:
                 return wanted

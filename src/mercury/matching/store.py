@@ -48,6 +48,7 @@ class Store:
         self.verdicts = _lines(1024, np.int64)
         self.levels = np.zeros(0, np.int64)  # for each topic: of publications, of subscriptions
         self.widest = np.zeros(0, np.float64)
+        self.inhabited = np.zeros(0, np.int64)  # for each topic and side: which levels, as bits
         self.looks = np.zeros(0, np.int64)
         self.out_marks = np.zeros(2 * 4096, np.uint8)
         self.out_wholes = np.zeros(3 * 4096, np.int64)
@@ -78,6 +79,7 @@ class Store:
         self.levels = _longer(self.levels, 2 * topics)
         self.levels[before:] = USUAL_LEVEL
         self.widest = _longer(self.widest, 64 * topics)
+        self.inhabited = _longer(self.inhabited, 2 * topics)
         self.looks = _longer(self.looks, at.LOOKS * topics)
 
     def grow_edges(self, edges: int) -> None:
@@ -147,6 +149,7 @@ class Store:
             "edges": self.edges[: 4 * edges],
             "levels": self.levels,
             "widest": self.widest,
+            "inhabited": self.inhabited,
             "looks": self.looks,
         }
 
@@ -172,7 +175,8 @@ class Store:
             *updates,
             *(self.counters, self.numbers, self.clocks, self.states, self.table),
             *(self.records, self._singles, self._wholes, self.pairs, self.since),
-            *(self.edges, self.verdicts, self._columns, self.levels, self.widest, self.looks),
+            *(self.edges, self.verdicts, self._columns, self.levels, self.widest),
+            *(self.inhabited, self.looks),
             *(self._foreseen, self.out_marks, self.out_wholes, self.out_numbers),
         )
 
@@ -180,7 +184,7 @@ class Store:
         """Take an entity out of the cells."""
         cell_lists.unsettle(
             *(slot, self.counters, self.clocks, self.states, self.table),
-            *(self.records, self._wholes, self.widest),
+            *(self.records, self._wholes, self.widest, self.inhabited),
         )
 
     def resettle(self, topic: int, used: int) -> None:
@@ -190,7 +194,7 @@ class Store:
             slot = cell_lists.resettle(
                 *(topic, slot, used, self.counters, self.numbers, self.clocks, self.states),
                 *(self.table, self.records, self._singles, self._wholes, self._columns),
-                *(self.levels, self.widest),
+                *(self.levels, self.widest, self.inhabited),
             )
             if slot < used:
                 full = self.counters[at.USED] * 4 >= len(self.table)

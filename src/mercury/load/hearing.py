@@ -51,7 +51,7 @@ class Hearing:
         clock: Clock,
         tally: Tally,
     ) -> None:
-        self.last_us = 0  # when the last event came
+        self.news_us = 0  # when the last event came that was of a new update
         self._clients = clients
         self._recent = recent
         self._clock = clock
@@ -87,24 +87,24 @@ class Hearing:
         """Take matches; what came too early waits for what is missing."""
         if not isinstance(message.payload, Matches):
             return
-        self.last_us = self._clock()
+        arrived_us = self._clock()
         pairs = self._pairs.get(entity)
         if pairs is None:
             pairs = self._pairs[entity] = Pairs(self._dropped)
         for numbered in message.payload.rows:
             for match in pairs.take(numbered):
                 publication = self._publications.get(match.publication, _SOMEBODY_ELSE)
-                happening, cause = int(match.happening), int(match.cause)
-                place = match.lat, match.lon, match.distance_m
                 self._events.append(
                     _Event(
                         entity,
                         publication,
-                        happening,
-                        cause,
-                        *place,
+                        int(match.happening),
+                        int(match.cause),
+                        match.lat,
+                        match.lon,
+                        match.distance_m,
                         match.time_us,
-                        self.last_us,
+                        arrived_us,
                     )
                 )
 
@@ -140,6 +140,8 @@ class Hearing:
             self._told[key] = pair
         happening, cause = happening.astype(np.uint8), cause.astype(np.uint8)
         again = known & ~anew
+        if not again.all():
+            self.news_us = int(arrived_us[-1])
         self._tally.tell(happening[anew], cause[anew], met.due_us[anew], arrived_us[anew])
         self._tally.count(happening[again], met.due_us[again])
         self._tally.count(happening[~known], time_us[~known])

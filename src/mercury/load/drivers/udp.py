@@ -78,7 +78,7 @@ class UdpDriver:
         assert self._sessions is not None
         settled_us, hearing = self._clock(), self._sessions.hearing
         while (quiet_us := self._clock()) < settled_us + timeout_s * 1e6:
-            if quiet_us - max(settled_us, hearing.last_us) > _QUIET_S * 1e6:
+            if quiet_us - max(settled_us, hearing.news_us) > _QUIET_S * 1e6:
                 break
             await asyncio.sleep(_WORK_S)
         self._sessions.sum_up()

@@ -106,7 +106,7 @@ class _Sessions:
         self.hearing = Hearing(workload, self.clients, self._recent, clock, tally)
         self._workload = workload
         self._tally = tally
-        self._reported_at = np.full(len(workload), now())
+        self._reported_at = np.full(len(workload), np.inf)
         self._report_interval_s = self._heartbeat_interval_s = np.inf
         self._lost = self._without_session = 0
         self._work: asyncio.Task[None] | None = None
@@ -116,6 +116,8 @@ class _Sessions:
         loop = asyncio.get_running_loop()
         for sock in self.clients.sockets:
             loop.add_reader(sock.fileno(), self.clients.receive_from, sock.fileno())
+        # Spread out, so that while they declare they do not all report at once.
+        self._reported_at = now() - np.linspace(0.0, self._silent_s, len(self._workload))
         if self._workload.settings.rate_hz * self._silent_s < 1.0:
             self._tally.note(
                 f"the adapter wants a report every {self._report_interval_s:g} s: between their"

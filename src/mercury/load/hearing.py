@@ -18,7 +18,7 @@ from mercury.load.workload import Workload
 from mercury.mediator import Arrival, Incoming
 from mercury.model.meeting import Matches
 from mercury.model.message import Message
-from mercury.model.moving import Cause
+from mercury.model.moving import Cause, Happening
 from mercury.service.clock import epoch_us
 from mercury.session import Delivered, SessionState
 from mercury.wire import mercury_pb2
@@ -66,7 +66,7 @@ class Hearing:
         self._dropped: Counter[str] = Counter()
         self._pairs: dict[int, Pairs] = {}  # by subscription
         self._events: list[_Event] = []
-        # By subscription and publication: the updates that the last event was of.
+        # By subscription and publication: the updates that the last event was of, while inside.
         self._told: dict[tuple[int, int], tuple[int, int]] = {}
         self._untimed = 0
         for entity, session in enumerate(clients.sessions):
@@ -137,7 +137,10 @@ class Hearing:
         for row, (event, pair) in enumerate(zip(events, updates, strict=True)):
             key = event.subscription, event.publication
             anew[row] &= self._told.get(key) != pair
-            self._told[key] = pair
+            if event.happening == Happening.EXIT:
+                self._told.pop(key, None)
+            else:
+                self._told[key] = pair
         happening, cause = happening.astype(np.uint8), cause.astype(np.uint8)
         again = known & ~anew
         if not again.all():

@@ -101,7 +101,8 @@ async def test_what_happens_during_the_warm_up_is_not_counted() -> None:
 @in_loop
 async def test_an_adapter_that_lags_by_several_updates_shows_it() -> None:
     load = Workload(ROADS, SETTINGS)
-    async with live() as world, bus_twin(world.bus):
+    async with live() as world:
+        await world.matcher()
         adapter = await world.adapter()
         report, loop = adapter.moving.report, asyncio.get_running_loop()
         adapter.moving.report = (  # type: ignore[method-assign]
@@ -177,7 +178,8 @@ async def test_entities_declare_anew_at_an_adapter_that_was_started_again() -> N
 async def test_who_reports_rarely_keeps_its_session() -> None:
     load = Workload(ROADS, replace(SETTINGS, rate_hz=0.5))
     quick = SessionSettings(report_interval_s=0.2)
-    async with live() as world, bus_twin(world.bus):
+    async with live() as world:
+        await world.matcher()
         adapter = await world.adapter(session=quick)
         found = await drive(adapter, load, seconds=2.0)
         assert adapter.counters["sessions_opened"] == 40

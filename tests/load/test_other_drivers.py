@@ -1,4 +1,4 @@
-"""Redis, where there is one, and sessions over UDP at a real adapter."""
+"""Redis, where there is one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import redis
-from live import in_loop, live
+from live import in_loop
 from load.streets import tangle
 from load.test_websocket_drivers import SETTINGS, by_brute_force
 
@@ -83,21 +83,3 @@ async def test_no_redis_is_one_sentence() -> None:
     driver = open_driver("redis://127.0.0.1:1")
     with pytest.raises(LoadError, match="cannot reach redis://127.0.0.1:1/0"):
         await Generator(Workload(ROADS, SETTINGS), driver, seconds=1.0).run()
-
-
-@in_loop
-async def test_entities_report_over_udp() -> None:
-    load = Workload(ROADS, replace(SETTINGS, entities=30))
-    async with live() as world:
-        adapter = await world.adapter()
-        driver = open_driver(f"udp://127.0.0.1:{adapter.port}")
-        reports = world.read("reports")
-        outcome = await Generator(load, driver, seconds=1.0).run()
-        found = outcome.to_json()
-        assert (found["offered"], found["sent"], found["unsent"]) == (120, 120, 0)
-        assert found["taken"] is None
-        assert "neither publish nor subscribe" in found["notes"][0]
-        seen: list[bytes | None] = []
-        while len(seen) < 120:
-            seen += [record.key for record in await reports.read()]
-        assert len(set(seen)) == 30

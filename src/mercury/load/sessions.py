@@ -6,14 +6,16 @@ import random
 import select
 import socket
 import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 
 from mercury.model.area import Position
 from mercury.model.errors import MercuryError, PacketError
 from mercury.model.message import Telemetry
 from mercury.net import resolve
-from mercury.net.batch import BatchReceiver, send_packets
+from mercury.net.batch import SEND_BATCH, BatchReceiver, send_packets
 from mercury.net.udp import bind_udp
-from mercury.session import ClientSession, SessionSettings, SessionState
+from mercury.session import ClientEvent, ClientSession, SessionSettings, SessionState
 from mercury.wire import HEADER_BYTES, parse
 
 _CHUNK = 256
@@ -49,8 +51,11 @@ class LoadClients:
             )
             for number in range(count)
         ]
-        self._by_identity = {session.identity: session for session in self.sessions}
-        self._by_token: dict[bytes, ClientSession] = {}
+        # Called with the number of a session and what happened to it, if anybody wants to know.
+        self.heard: Callable[[int, ClientEvent], None] | None = None
+        self.heard_at = 0.0  # when anything came last
+        self._by_identity = {one.identity: number for number, one in enumerate(self.sessions)}
+        self._by_token: dict[bytes, int] = {}
         self.receiver = BatchReceiver()
         self.poller = select.epoll()
         for sock in self.sockets:
@@ -123,19 +128,43 @@ class LoadClients:
             send_packets(fd, [(packet, self.adapter) for packet in session.outbox])
             session.outbox.clear()
 
-    def receive(self, timeout_s: float = 0.0) -> None:
-        """Give sessions what waits for them; what it means to an application is not looked at."""
-        for fd, _ in self.poller.poll(timeout_s):
-            for data, _sender in self.receiver.receive(fd):
-                session = self._by_token.get(data[8:24]) or self._addressed(data)
-                if session is None:
-                    continue
-                session.receive(data, time.monotonic())
-                session.events.clear()
-                if session.state is SessionState.ESTABLISHED:
-                    self._by_token[session.token] = session
+    def send_all(self, numbers: Iterable[int]) -> None:
+        """Send what these sessions have to say, by a few system calls."""
+        by_socket: dict[int, list[tuple[bytes, bytes]]] = defaultdict(list)
+        for number in numbers:
+            session = self.sessions[number]
+            packets = by_socket[self.socket_of(number).fileno()]
+            packets += [(packet, self.adapter) for packet in session.outbox]
+            session.outbox.clear()
+        for fd, packets in by_socket.items():
+            for begin in range(0, len(packets), SEND_BATCH):
+                send_packets(fd, packets[begin : begin + SEND_BATCH])
 
-    def _addressed(self, data: bytes) -> ClientSession | None:
+    def receive(self, timeout_s: float = 0.0) -> None:
+        """Give sessions what waits for them."""
+        for fd, _ in self.poller.poll(timeout_s):
+            self.receive_from(fd)
+
+    def receive_from(self, fd: int) -> None:
+        """Give sessions what waits at one of the sockets, as much as is taken at once."""
+        for data, _sender in self.receiver.receive(fd):
+            number = self._by_token.get(data[8:24])
+            if number is None:
+                number = self._addressed(data)
+            if number is None:
+                continue
+            session = self.sessions[number]
+            self.heard_at = time.monotonic()
+            session.receive(data, self.heard_at)
+            if session.state is SessionState.ESTABLISHED:
+                self._by_token[session.token] = number
+            if self.heard is None:
+                session.events.clear()
+                continue
+            while session.events:
+                self.heard(number, session.events.popleft())
+
+    def _addressed(self, data: bytes) -> int | None:
         """Who is granted a session, or refused one."""
         try:
             identity = parse(data[HEADER_BYTES:]).destination.client

@@ -31,14 +31,17 @@ class Tally:
         happenings: NDArray[np.uint8],
         causes: NDArray[np.uint8],
         times_us: NDArray[np.int64],
-        now_us: int,
+        now_us: int | NDArray[np.int64],
     ) -> None:
         """Count events that have just come; latency is that of updates, from when they were due."""
-        counted = times_us >= self.count_from_us
-        if not counted.all():
-            happenings, causes, times_us = happenings[counted], causes[counted], times_us[counted]
-        self.matches += np.bincount(np.minimum(happenings, _HAPPENINGS - 1), minlength=_HAPPENINGS)
-        self.latency.add(now_us - times_us[causes == Cause.MOVED])
+        self.count(happenings, times_us)
+        timed = (times_us >= self.count_from_us) & (causes == Cause.MOVED)
+        self.latency.add((now_us - times_us)[timed])
+
+    def count(self, happenings: NDArray[np.uint8], times_us: NDArray[np.int64]) -> None:
+        """Count events of which nobody knows when their update was due."""
+        counted = np.minimum(happenings[times_us >= self.count_from_us], _HAPPENINGS - 1)
+        self.matches += np.bincount(counted, minlength=_HAPPENINGS)
 
     def note(self, sentence: str) -> None:
         """Something that readers of the result should know; once."""

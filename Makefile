@@ -13,9 +13,9 @@ demo: $(READY) java kernel
 		--vehicles 1500 --event 2000,2000,100 --event-kind collision --event-after 12 \
 		--jam 1000,3000,600 --jam-after 20 --for 60
 
-# Two at a time: much of a test run is waiting, for Java to start and for time to pass.
+# Three at a time: much of a test run is waiting, for Java to start and for time to pass.
 test: $(READY) java kernel
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile
+	$(BIN)/python -m pytest -q -n 3 --dist loadfile
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from mercury.matcher import query
-from mercury.matcher.hub import Hub
+from mercury.matcher.matchmaker import Matchmaker
 from mercury.matcher.web.numbering import NO_REFERENCE, HandleTable
 from mercury.model.errors import MatchingError
 from mercury.model.moving import Side
@@ -27,7 +27,7 @@ class Declared(NamedTuple):
 class Declarations:
     """A client's things; what expired in the engine is let go when it is next spoken of."""
 
-    def __init__(self, hub: Hub, limit: int) -> None:
+    def __init__(self, hub: Matchmaker, limit: int) -> None:
         self.handles = HandleTable()
         self.names: dict[int, str] = {}  # of subscriptions, by reference
         self._hub = hub
@@ -38,6 +38,14 @@ class Declarations:
 
     def __len__(self) -> int:
         return sum(map(len, self._things.values()))
+
+    def named(self, ref: int) -> tuple[Side, str] | None:
+        """What the client calls what has this reference."""
+        for side, things in self._things.items():
+            for name, declared in things.items():
+                if declared.ref == ref:
+                    return side, name
+        return None
 
     def publications(self) -> list[int]:
         """References of all publications."""
@@ -104,7 +112,7 @@ class Declarations:
 
     def _lives(self, side: Side, name: str) -> bool:
         declared = self._things[side][name]
-        return self._hub.engine.find(side, declared.engine_id) == declared.ref
+        return self._hub.find(side, declared.engine_id) == declared.ref
 
     def _purge(self) -> None:
         now = self._hub.clock()

@@ -5,16 +5,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check proto clean java
+.PHONY: demo test check proto clean java kernel
 
-demo: $(READY) java
+demo: $(READY) java kernel
 	@rm -rf out/demo && mkdir -p out/demo
 	$(BIN)/mercury up --config examples/city.toml --bus sqlite:out/demo/mercury.db \
 		--vehicles 1500 --event 2000,2000,100 --event-kind collision --event-after 12 \
 		--jam 1000,3000,600 --jam-after 20 --for 60
 
 # Two at a time: much of a test run is waiting, for Java to start and for time to pass.
-test: $(READY) java
+test: $(READY) java kernel
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 check: $(READY)
@@ -32,6 +32,10 @@ java:
 		fi; } || true
 	@command -v java >/dev/null || [ -n "$$JAVA_HOME" ] || \
 		echo "the data pipeline needs Java 17: apt-get install openjdk-17-jdk-headless" >&2
+
+# The matching engine's machine code is made once, so that no process has to make it while others wait.
+kernel: $(READY)
+	@$(BIN)/python -c 'from mercury.matcher.hub import warm_up; warm_up()'
 
 proto: $(READY)
 	$(BIN)/python -m grpc_tools.protoc -I src/mercury/wire --python_out=src/mercury/wire \

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mercury.bus import Consumer
+from mercury.bus import Consumer, FromTime
 from mercury.cli import frame
 from mercury.cli.live_ledger import LedgerReader
 from mercury.cli.waiting import waiting
@@ -208,14 +208,18 @@ class _Machine:
         ledger = LedgerReader(bus, now_us())
         supervisor = Supervisor(self._environment)
         begun = time.monotonic()
+        begun_us = now_us()
         watching: list[asyncio.Task[None]] = []
         try:
             await self._start(supervisor, status, stop, seconds)
+            if self._has_door():
+                news = bus.subscribe((topics.STATUS,), start=FromTime(begun_us))
+                watching.append(asyncio.create_task(self._await_matcher(news)))
             if self._sim is not None and not stop.is_set():
                 await supervisor.start(self._sim)
             if self._pipeline is not None:
                 alerts = bus.subscribe(topics.ALERTS)
-                watching = [
+                watching += [
                     asyncio.create_task(self._await_pipeline(supervisor, status, stop, begun)),
                     asyncio.create_task(self._await_alert(alerts, begun)),
                 ]
@@ -262,6 +266,21 @@ class _Machine:
         """Parts that nobody waits for: what they are told meanwhile waits for them on the bus."""
         names = (self._settings.matcher.id, self._settings.pipeline.id)
         return frozenset(str(Address.service(name)) for name in names)
+
+    def _has_door(self) -> bool:
+        matcher = self._settings.matcher
+        if self._matcher is None or not matcher.door or matcher.shared:
+            return False
+        return "--no-door" not in self._matcher.arguments
+
+    async def _await_matcher(self, status: Consumer) -> None:
+        """Say where the web door is, once it is open."""
+        name = str(Address.service(self._settings.matcher.id)).encode()
+        host, port = self._settings.door.host, self._settings.door.port
+        with contextlib.closing(status):
+            while not any(record.key == name for record in await status.read()):
+                pass
+        frame.progress.print(f"the web door is open at http://{host}:{port}, see /openapi.json")
 
     async def _await_pipeline(
         self, supervisor: Supervisor, status: Consumer, stop: asyncio.Event, begun: float

@@ -17,7 +17,7 @@ from mercury.matching.events import Events
 from mercury.matching.outline import Outline
 from mercury.matching.rules import MatchingRules
 from mercury.matching.snapshot import pack, thing_from_json, thing_to_json, unpack
-from mercury.matching.store import Store
+from mercury.matching.store import Store, Updates
 from mercury.model.area import Polygon
 from mercury.model.errors import MatchingError
 from mercury.model.moving import Cause, NearSubscription, Publication, Side
@@ -149,15 +149,19 @@ class Engine:
         """Say where entities are, one after the other; what makes no sense is counted."""
         refs = np.atleast_1d(np.asarray(references, np.int64))
         count = len(refs)
+        few = count <= len(_MOVES)
         self._apply(
-            refs & _SLOT,
-            refs >> 32,
-            np.zeros(count, np.uint8),
-            _column(lats, np.float64, count),
-            _column(lons, np.float64, count),
-            _column(times_us, np.int64, count),
-            _column(accuracy_m, np.float64, count),
-            np.full(count, Cause.MOVED, np.uint8),
+            Updates(
+                refs & _SLOT,
+                refs >> 32,
+                _MOVES[:count] if few else np.full(count, at.MOVE, np.uint8),
+                _column(lats, np.float64, count),
+                _column(lons, np.float64, count),
+                np.empty((3, count)),
+                _column(times_us, np.int64, count),
+                _column(accuracy_m, np.float64, count),
+                _MOVED[:count] if few else np.full(count, Cause.MOVED, np.uint8),
+            )
         )
 
     def withdraw(self, reference: int, time_us: int, *, silently: bool = False) -> None:
@@ -410,33 +414,24 @@ class Engine:
         nowhere = np.zeros(count)
         generations = self.store.states[at.GENERATION :: 16][slots].astype(np.int64)
         self._apply(
-            slots.astype(np.int64),
-            generations,
-            np.full(count, operation, np.uint8),
-            nowhere,
-            nowhere,
-            times_us.astype(np.int64),
-            nowhere,
-            np.full(count, cause, np.uint8),
+            Updates(
+                slots.astype(np.int64),
+                generations,
+                np.full(count, operation, np.uint8),
+                nowhere,
+                nowhere,
+                np.empty((3, count)),
+                times_us.astype(np.int64),
+                nowhere,
+                np.full(count, cause, np.uint8),
+            )
         )
 
-    def _apply(
-        self,
-        slots: NDArray[np.int64],
-        generations: NDArray[np.int64],
-        operations: NDArray[np.uint8],
-        lats: NDArray[np.float64],
-        lons: NDArray[np.float64],
-        times_us: NDArray[np.int64],
-        accuracies: NDArray[np.float64],
-        causes: NDArray[np.uint8],
-    ) -> None:
+    def _apply(self, updates: Updates) -> None:
         store, counters = self.store, self.store.counters
         counters[at.ROW] = counters[at.PHASE] = 0
-        places = np.empty((3, len(slots)))
-        on_sphere(lats, lons, places)
-        columns = (slots, generations, operations, lats, lons, places, times_us, accuracies, causes)
-        while (wanted := store.apply(*columns)) != at.DONE:
+        on_sphere(updates.lats, updates.lons, updates.places)
+        while (wanted := store.apply(updates)) != at.DONE:
             if wanted == at.A_VERDICT:
                 asked = (int(counters[at.FILTER]), int(counters[at.CONTENT_ASKED]))
                 store.note_verdict(self._contents.passes(*asked))
@@ -447,6 +442,10 @@ class Engine:
                 self.dropped[reason] += int(counters[counter])
                 counters[counter] = 0
 
+
+# Columns of what most batches are, made once.
+_MOVES = np.full(4096, at.MOVE, np.uint8)
+_MOVED = np.full(4096, Cause.MOVED, np.uint8)
 
 # The rows of an entity that has just come.
 _NOWHERE = np.zeros(at.NUMBERS)

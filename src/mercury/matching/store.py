@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,20 @@ from mercury.matching.events import Events
 
 _LINE_BYTES = 64
 _FEWEST = 64  # entities that there is always room for
+
+
+class Updates(NamedTuple):
+    """What is to be applied, one after the other."""
+
+    slots: NDArray[np.int64]
+    generations: NDArray[np.int64]
+    operations: NDArray[np.uint8]
+    lats: NDArray[np.float64]
+    lons: NDArray[np.float64]
+    places: NDArray[np.float64]
+    times_us: NDArray[np.int64]
+    accuracies_m: NDArray[np.float64]
+    causes: NDArray[np.uint8]
 
 
 class Store:
@@ -152,21 +166,10 @@ class Store:
 
     # Work
 
-    def apply(
-        self,
-        slots: NDArray[np.int64],
-        generations: NDArray[np.int64],
-        operations: NDArray[np.uint8],
-        lats: NDArray[np.float64],
-        lons: NDArray[np.float64],
-        places: NDArray[np.float64],
-        times_us: NDArray[np.int64],
-        accuracies: NDArray[np.float64],
-        causes: NDArray[np.uint8],
-    ) -> int:
+    def apply(self, updates: Updates) -> int:
         """Run the kernel from where it stopped; DONE or what it wants."""
         return kernel.apply(
-            *(slots, generations, operations, lats, lons, places, times_us, accuracies, causes),
+            *updates,
             *(self.counters, self.numbers, self.clocks, self.states, self.table),
             *(self.records, self._singles, self._wholes, self.pairs, self.since),
             *(self.edges, self.verdicts, self._columns, self.levels, self.widest, self.looks),

@@ -269,7 +269,7 @@ class _Machine:
 
     def _has_door(self) -> bool:
         matcher = self._settings.matcher
-        if self._matcher is None or not matcher.door or matcher.shared:
+        if self._matcher is None or not matcher.door:
             return False
         return "--no-door" not in self._matcher.arguments
 

@@ -317,14 +317,14 @@ class Front:
         things.disown(slot)
 
     def _tell(self, slots: Slots, events: Events) -> None:
+        several, which = np.unique(slots, return_inverse=True)
         guests: dict[Guest, list[int]] = {}
-        for row, slot in enumerate(slots.tolist()):
-            guest = self.things.guest.get(slot)
-            if guest is not None:
-                guests.setdefault(guest, []).append(row)
-        for guest, rows in guests.items():
+        for number, slot in enumerate(several.tolist()):
+            guests.setdefault(self.things.guest[slot], []).append(number)
+        for guest, numbers in guests.items():
+            theirs = events if len(guests) == 1 else events.take(np.isin(which, numbers))
             try:
-                guest.tell(events if len(rows) == len(slots) else events.take(np.array(rows)))
+                guest.tell(theirs)
             except Exception:  # the others must not suffer from it
                 self.counters["listeners_failed"] += 1
                 log.exception("a listener failed")

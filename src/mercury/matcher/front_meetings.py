@@ -10,7 +10,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from mercury.bus import Record
-from mercury.matcher.front_things import NONE, Slots, Stay, Things
+from mercury.matcher.front_things import NONE, Slots, Things
 from mercury.matching import Events
 from mercury.model.errors import MatchingError, PacketError
 from mercury.model.moving import Cause, Happening
@@ -99,7 +99,9 @@ class FrontMeetings:
             slots.tolist(),
             *(events[name].tolist() for name in ("publication", "happening", *_SEEN)),
         )
-        for row, (slot, key, happening, *seen) in enumerate(zip(*columns, strict=True)):
+        for row, (slot, key, happening, lat_e7, lon_e7, distance_m) in enumerate(
+            zip(*columns, strict=True)
+        ):
             inside = things.inside.get(slot)
             if inside is None:
                 continue  # the key of a publication: damaged, or made up
@@ -116,11 +118,11 @@ class FrontMeetings:
                 self.dropped["not-inside"] += 1
                 continue
             else:
-                publication = stay.publication
+                publication = stay[0]
             if happening == _EXIT:
                 things.part(slot, key)
             else:
-                inside[key] = Stay(publication, *seen)
+                inside[key] = (publication, lat_e7, lon_e7, distance_m)
             told.append(row)
             publications.append(publication)
         if told:
@@ -144,14 +146,15 @@ def events_of(things: Things, rows: Rows, subscriptions: Slots, publications: Sl
 
 
 def exits_of(things: Things, slot: int, cause: Cause, time_us: int) -> Events:
-    """What parts when a subscription ends here."""
-    stays = list(things.inside[slot].values())
-    rows = np.zeros(len(stays), EVENTS)
-    for name in _SEEN:
-        rows[name] = [getattr(stay, name) for stay in stays]
+    """What parts when a subscription ends here; something must be inside."""
+    publications, *seen = zip(*things.inside[slot].values(), strict=True)
+    rows = np.zeros(len(publications), EVENTS)
+    for name, column in zip(_SEEN, seen, strict=True):
+        rows[name] = column
     rows["time_us"], rows["happening"], rows["cause"] = time_us, Happening.EXIT, cause
-    publications = np.array([stay.publication for stay in stays], np.int64)
-    return events_of(things, rows, np.full(len(stays), slot), publications)
+    return events_of(
+        things, rows, np.full(len(rows), slot, np.int64), np.array(publications, np.int64)
+    )
 
 
 def _parse(kind: Any, data: memoryview) -> Any:

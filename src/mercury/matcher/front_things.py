@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +19,9 @@ _IDLE = 65_536  # publications that nobody is near any more, in case that they c
 Slots = NDArray[np.int64]
 
 
-class Stay(NamedTuple):
-    """A publication inside of a subscription, as it was last told of."""
-
-    publication: int  # its slot
-    lat_e7: int
-    lon_e7: int
-    distance_m: float
+# A publication inside of a subscription, as it was last told of: its slot, lat_e7, lon_e7 and
+# distance_m. A plain tuple: one is made for each event.
+Stay = tuple[int, int, int, float]
 
 
 class Things:
@@ -135,8 +130,8 @@ class Things:
         self.renew_us[slot] = NEVER_US
         self.time_us[slot] = 0
         if slot in self.inside:
-            for stay in self.inside.pop(slot).values():
-                self._part(stay.publication)
+            for publication, *_ in self.inside.pop(slot).values():
+                self._part(publication)
             self._remove(slot)
         else:
             self.rest(slot)
@@ -148,16 +143,16 @@ class Things:
 
     def part(self, subscription: int, key: int) -> None:
         """A publication is inside no more."""
-        self._part(self.inside[subscription].pop(key).publication)
+        self._part(self.inside[subscription].pop(key)[0])
 
     def validate(self) -> None:
         """Check the invariants; for tests."""
         assert sorted(self.declared) == self.own_slots().tolist()
         near: dict[int, int] = {}
         for met in self.inside.values():
-            for key, stay in met.items():
-                assert self.key[stay.publication] == key
-                near[stay.publication] = near.get(stay.publication, 0) + 1
+            for key, (publication, *_) in met.items():
+                assert self.key[publication] == key
+                near[publication] = near.get(publication, 0) + 1
         assert near == self._near
         assert not set(self._idle) & (set(near) | set(self.declared))
         assert {slot for some in self.of.values() for slot in some} == set(self.guest)

@@ -34,6 +34,7 @@ class Declarations:
         self._limit = limit
         self._things: dict[Side, dict[str, Declared]] = {side: {} for side in _SIDES}
         self._named: dict[int, tuple[Side, str]] = {}  # what a handle stands for
+        self._by_ref: dict[int, tuple[Side, str]] = {}
         self._purged_us = 0
 
     def __len__(self) -> int:
@@ -41,11 +42,7 @@ class Declarations:
 
     def named(self, ref: int) -> tuple[Side, str] | None:
         """What the client calls what has this reference."""
-        for side, things in self._things.items():
-            for name, declared in things.items():
-                if declared.ref == ref:
-                    return side, name
-        return None
+        return self._by_ref.get(ref)
 
     def publications(self) -> list[int]:
         """References of all publications."""
@@ -71,6 +68,7 @@ class Declarations:
         if name in self._things[side]:
             self.let_go(side, name)
         self._things[side][name] = declared
+        self._by_ref[declared.ref] = (side, name)
         if side == "subscription":
             self.names[declared.ref] = name
         if declared.handle is not None:
@@ -81,6 +79,7 @@ class Declarations:
         """It is no more the client's."""
         declared = self._things[side].pop(name)
         self.names.pop(declared.ref, None)
+        self._by_ref.pop(declared.ref, None)
         if declared.handle is not None:
             self.handles[declared.handle] = NO_REFERENCE
             self._named.pop(declared.handle, None)

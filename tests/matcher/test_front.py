@@ -11,18 +11,23 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from live import Live, in_loop, live, until
 from matcher.door_client import BINARY, LAT, LON, METRE, World, move, near, publish
 
+from mercury.bus import Record
 from mercury.config import DoorSettings, MatcherSettings
 from mercury.matcher.front import Front
 from mercury.matcher.shared_service import SharedMatcher
 from mercury.matcher.web import Door
-from mercury.matching import MatchingRules
+from mercury.matching import Events, MatchingRules
 from mercury.model import topics
-from mercury.model.moving import Cause, Happening, NearSubscription, Publication
-from mercury.wire.moving import Declared, Moved, Withdrawn, read_frame
+from mercury.model.errors import BusFullError
+from mercury.model.moving import Cause, Happening, NearSubscription, Publication, entity_key
+from mercury.wire.declarations import Refusal
+from mercury.wire.moving import EVENTS, Declared, FrameWriter, Moved, Withdrawn, read_frame
+from mercury.wire.origins import Origin, origin_header
 
 SQUARE = {
     "type": "Polygon",
@@ -274,9 +279,21 @@ async def test_what_says_nothing_expires_and_may_come_again(tmp_path: Path) -> N
 class Heard:
     """A guest that takes notes."""
 
-    def tell(self, events: Any) -> None: ...
+    def __init__(self) -> None:
+        self.events: list[tuple[int, int, int]] = []  # happening, cause, publication
+        self.refused: list[tuple[int, str]] = []
 
-    def refuse(self, ref: int, refusal: Any) -> None: ...
+    def tell(self, events: Events) -> None:
+        columns = (events.happening, events.cause, events.publication)
+        self.events += zip(*(column.tolist() for column in columns), strict=True)
+
+    def refuse(self, ref: int, refusal: Refusal) -> None:
+        self.refused.append((ref, refusal.reason))
+
+
+class Deaf(Heard):
+    def tell(self, events: Events) -> None:
+        raise RuntimeError("deaf")
 
 
 class Told:
@@ -332,6 +349,84 @@ async def test_a_turn_is_a_record_a_bucket_and_keeps_the_order_of_a_thing() -> N
         again = told.front.subscribe(NearSubscription("c", "taxi", 10.0), guest)
         assert again != wish
         assert again & 0xFFFF_FFFF == wish & 0xFFFF_FFFF
+
+
+def meeting(
+    number: int, *rows: tuple[str, str, Happening], described: tuple[str, ...] = ()
+) -> Record:
+    """A record of `meetings`, which follows from the offset `number`."""
+    table = np.zeros(len(rows), EVENTS)
+    for row, (wish, publication, happening) in zip(table, rows, strict=True):
+        row["subscription"] = entity_key("subscription", wish)
+        row["publication"] = entity_key("publication", publication)
+        row["happening"], row["cause"] = happening, Cause.MOVED
+    known = {entity_key("publication", id): Publication(id, "taxi") for id in described}
+    headers = (origin_header(Origin(3, 0, number)),)
+    value = FrameWriter().describe(known).tell(table).to_bytes()
+    return Record(topics.MEETINGS, 0, number, 0, b"00", headers, value)
+
+
+@in_loop
+async def test_what_is_heard_is_told_once_in_turn_and_to_whom_it_concerns(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    enter, inside, left = Happening.ENTER, Happening.INSIDE, Happening.EXIT
+    async with live() as world:
+        front, ann, bob, deaf = Told(world).front, Heard(), Heard(), Deaf()
+        for name, guest in (("a", ann), ("b", bob), ("d", deaf)):
+            front.subscribe(NearSubscription(name, "taxi", 10.0), guest)
+        take = front._heard.take
+        everybody = [(name, "t", enter) for name in ("a", "b", "stranger", "d", "a")]
+        first = meeting(1, *everybody, described=("t", "of others"))
+        take([first, first])
+        ref = ann.events[0][2]
+        assert ann.events == bob.events == [(enter, Cause.MOVED, ref)]
+        assert front.publication(ref) == Publication("t", "taxi")
+        assert front.statistics().counters["listeners_failed"] == 1
+        take([meeting(2, ("a", "t", inside), ("a", "t", left), ("a", "t", left))])
+        take([meeting(3, ("a", "t", inside), ("b", "t", inside), ("a", "unknown", enter))])
+        assert [one[0] for one in ann.events] == [enter, inside, left]
+        assert [one[0] for one in bob.events] == [enter, inside]
+        damaged = first._replace(value=first.value[:-1], headers=())
+        take([damaged, damaged._replace(value=b"")])
+        assert front.statistics().dropped == {
+            "repeated": 1, "not-inside": 2, "undescribed": 1, "truncated": 2
+        }  # fmt: skip
+        assert front.statistics().gauges["pairs"] == 2
+        front.things.validate()
+        front.forget(bob)
+        assert len(bob.events) == 2  # without a word
+        front.things.validate()
+        # Its own publication is the one it meets.
+        mine = front.publish(Publication("t", "taxi"), None, ann)
+        assert mine == ref
+        edition = front.editions(np.array([ref]))[0]
+        take([meeting(4, ("a", "t", enter), described=("t",))])
+        assert front.editions(np.array([ref]))[0] == edition
+        front.close()
+        assert declared_by(front) == (0, 0)
+
+
+@in_loop
+async def test_a_full_bus_is_told_to_whom_it_concerns(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with live() as world:
+        told, guest = Told(world), Heard()
+
+        def refuse(*_: object) -> None:
+            raise BusFullError("64 MiB wait")
+
+        kept = told.front.publish(Publication("kept", "taxi"), None, guest)
+        assert told.said() == ["D kept None"]
+        with monkeypatch.context() as patched:
+            patched.setattr(world.bus, "append", refuse)
+            ref = told.front.publish(Publication("lost", "taxi"), None, guest)
+            told.front.move_one(ref, LAT, LON)
+            told.front.move_one(kept, LAT, LON)
+            assert told.said() == []
+        assert guest.refused == [(ref, "bus")]
+        assert told.front.dropped["bus"] == 3
+        told.front.move_one(kept, LAT, LON)
+        assert sorted(told.said()) == ["M 1", "W 1"]  # in case that it was known before
 
 
 @in_loop

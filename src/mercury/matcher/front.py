@@ -249,7 +249,7 @@ class Front:
             try:
                 self._bus.append(topics.MOVING, record.value, record.key)
             except BusError as error:
-                self.dropped["bus"] += record.moves + len(record.declared)
+                self.dropped["bus"] += record.rows + len(record.declared)
                 for key in record.declared:
                     self._refused(Refusal(key, "bus", f"the bus does not take it: {error}"))
 
@@ -318,13 +318,16 @@ class Front:
 
     def _tell(self, slots: Slots, events: Events) -> None:
         several, which = np.unique(slots, return_inverse=True)
-        guests: dict[Guest, list[int]] = {}
-        for number, slot in enumerate(several.tolist()):
-            guests.setdefault(self.things.guest[slot], []).append(number)
-        for guest, numbers in guests.items():
-            theirs = events if len(guests) == 1 else events.take(np.isin(which, numbers))
+        guests: dict[Guest, int] = {}
+        whose = [
+            guests.setdefault(self.things.guest[slot], len(guests)) for slot in several.tolist()
+        ]
+        owners = np.array(whose, np.int64)[which]
+        order = np.argsort(owners, kind="stable")
+        ends = np.cumsum(np.bincount(owners))
+        for guest, rows in zip(guests, np.split(order, ends[:-1]), strict=True):
             try:
-                guest.tell(theirs)
+                guest.tell(events if len(guests) == 1 else events.take(rows))
             except Exception:  # the others must not suffer from it
                 self.counters["listeners_failed"] += 1
                 log.exception("a listener failed")

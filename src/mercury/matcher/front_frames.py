@@ -28,7 +28,7 @@ class FrontRecord(NamedTuple):
     key: bytes
     value: bytes
     declared: list[int]  # keys
-    moves: int
+    rows: int  # moves and withdrawals
 
 
 class FrontFrames:
@@ -95,7 +95,7 @@ class FrontFrames:
                     bucket_key(bucket),
                     frame.to_bytes(),
                     list(declared.get(bucket, ())),
-                    len(moves.get(bucket, ())),
+                    len(moves.get(bucket, ())) + len(withdrawn.get(bucket, ())),
                 )
             )
         return records

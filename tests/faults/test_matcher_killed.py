@@ -24,6 +24,7 @@ from mercury.wire.moving import from_e7, to_e7
 SETTINGS = """
 [matcher]
 shared = true
+door = false
 snapshot_interval_s = 1.0
 tile_m = 3000.0
 ttl_s = 600.0

@@ -44,10 +44,8 @@ async def _run(settings: Settings) -> None:
 
     bus = frame.bus_of(settings)
     try:
-        if settings.matcher.shared:
-            await SharedMatcher(bus, settings.matcher).run()
-        else:
-            door = settings.door if settings.matcher.door else None
-            await Matcher(bus, settings.matcher, door).run()
+        door = settings.door if settings.matcher.door else None
+        kind = SharedMatcher if settings.matcher.shared else Matcher
+        await kind(bus, settings.matcher, door).run()
     finally:
         bus.close()

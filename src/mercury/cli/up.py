@@ -130,7 +130,7 @@ def up(
 def _matcher(settings: Settings, common: list[str]) -> Part:
     """The part that matches what moves; without a web door if that is taken."""
     arguments = ["matcher", *common]
-    if settings.matcher.door and not settings.matcher.shared and _is_taken(settings):
+    if settings.matcher.door and _is_taken(settings):
         frame.progress.print(
             f"without the web door: TCP port {settings.door.port} is taken; door.port sets another",
             soft_wrap=True,
@@ -269,7 +269,7 @@ class _Machine:
 
     def _has_door(self) -> bool:
         matcher = self._settings.matcher
-        if self._matcher is None or not matcher.door or matcher.shared:
+        if self._matcher is None or not matcher.door:
             return False
         return "--no-door" not in self._matcher.arguments
 

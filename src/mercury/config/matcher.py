@@ -18,7 +18,7 @@ class MatcherSettings(Section):
     )
     shared: bool = Field(
         default=False,
-        description="Share the work with other matchers over the bus; such have no web door",
+        description="Share the work with other matchers over the bus",
     )
     door: bool = Field(default=True, description="Whether the web door is open; see [door]")
     overlap: bool = Field(

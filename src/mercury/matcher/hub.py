@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mercury.matching import Engine, Events, Found, MatchingRules, layout
 from mercury.model.area import Polygon, Position
-from mercury.model.moving import NearSubscription, Publication
+from mercury.model.moving import NearSubscription, Publication, Side
 from mercury.service.clock import now_us
 from mercury.service.statistics import Statistics
 
@@ -66,8 +66,10 @@ class Hub:
         self._editions = np.zeros(1024, np.int64)  # of publications, by slot
         self._edition = 0
 
-    def publish(self, publication: Publication, time_us: int | None = None) -> int:
-        """Declare or change a publication; its reference."""
+    def publish(
+        self, publication: Publication, time_us: int | None = None, guest: object = None
+    ) -> int:
+        """Declare or change a publication; its reference. What is refused is refused at once."""
         self._hand_over()
         known = self.engine.find("publication", publication.id)
         before = None if known is None else self.engine.publication(known)
@@ -146,6 +148,22 @@ class Hub:
             where=wish.where,
             limit=limit,
         )
+
+    def ask(
+        self, wish: NearSubscription, lat: float | None, lon: float | None, limit: int
+    ) -> asyncio.Future[list[Found]]:
+        """The same, as the door asks: here the answer is there already."""
+        answer: asyncio.Future[list[Found]] = asyncio.get_running_loop().create_future()
+        answer.set_result(self.near(wish, lat, lon, limit))
+        return answer
+
+    def find(self, side: Side, entity_id: str) -> int | None:
+        """The reference of something that lives."""
+        return self.engine.find(side, entity_id)
+
+    def publication(self, ref: int) -> Publication | None:
+        """What a publication is, also for a while after it has gone."""
+        return self.engine.publication(ref)
 
     def topics(self) -> list[dict[str, str | int]]:
         """The topics that something is declared for, and how much of each side."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import Counter
+from collections.abc import Mapping
 
 from mercury.bus import Bus
-from mercury.config import MatcherSettings
+from mercury.config import DoorSettings, MatcherSettings
+from mercury.matcher.front import Front
 from mercury.matcher.rules import rules_of, warm_up
 from mercury.matcher.shared.lanes import Lanes
 from mercury.matcher.shared.meetings import Meetings
@@ -15,9 +18,12 @@ from mercury.matcher.shared.roster import Roster
 from mercury.matcher.shared.runner import StageRunner
 from mercury.matcher.shared.stage import StageNumber
 from mercury.matcher.shared.state_log import StateLog
+from mercury.matcher.web import Door
 from mercury.model import topics
 from mercury.model.message import Address
 from mercury.service import Service, Statistics, now_us
+
+log = logging.getLogger(__name__)
 
 
 class SharedMatcher(Service):
@@ -25,11 +31,16 @@ class SharedMatcher(Service):
 
     part = "matcher"
 
-    def __init__(self, bus: Bus, settings: MatcherSettings) -> None:
+    def __init__(
+        self, bus: Bus, settings: MatcherSettings, door: DoorSettings | None = None
+    ) -> None:
         address = Address.service(settings.id)
         super().__init__(bus, address, metrics_port=settings.metrics_port)
         rules = rules_of(settings)
         self.settings = settings
+        # What comes in by the door is for all workers, over the bus.
+        self.front = None if door is None else Front(bus, rules)
+        self.door = None if self.front is None or door is None else Door(self.front, door)
         self._states = StateLog(bus, now_us)
         self.runners = [
             StageRunner(
@@ -59,10 +70,17 @@ class SharedMatcher(Service):
                 numbers.update(unit.stage.statistics())
                 dropped.update(unit.stage.dropped)
         gauges = ("publications", "subscriptions", "pairs", "publications_matched", "pairs_matched")
+        front = Statistics() if self.front is None else self.front.statistics()
+        door = Statistics() if self.door is None else self.door.statistics()
+        dropped.update(door.dropped)
+        dropped.update({f"front.{reason}": count for reason, count in front.dropped.items()})
         return Statistics(
-            gauges={name: value for name, value in numbers.items() if name in gauges
-                    or name.endswith("_partitions")},
+            gauges={**_named_front(front.gauges), **door.gauges,
+                    **{name: value for name, value in numbers.items() if name in gauges
+                    or name.endswith("_partitions")}},
             counters={
+                **_named_front(front.counters),
+                **door.counters,
                 **{name: value for name, value in numbers.items() if name not in gauges
                    and not name.endswith("_partitions")},
                 "cpu_s": time.process_time(),
@@ -77,8 +95,21 @@ class SharedMatcher(Service):
         for runner in self.runners:
             runner.join()
             self.spawn(runner.run())
+        if self.front is not None and self.door is not None:
+            self.front.open()
+            await self.door.start()
+            log.info("the web door is open at port %d", self.door.port)
+            self.spawn(self.front.listen())
+            self.spawn(self.front.run())
 
     async def _stop(self) -> None:
+        if self.front is not None and self.door is not None:
+            await self.door.stop()
+            self.front.close()
         for runner in self.runners:
             await runner.leave()
         self._states.close()
+
+
+def _named_front(numbers: Mapping[str, float]) -> dict[str, float]:
+    return {f"front_{name}": value for name, value in numbers.items()}

@@ -168,8 +168,16 @@ _TO_CLIENT: dict[str, dict[str, Any]] = {
         {"ok": True, "n": 1},
     ),
     "refusal": _message(
-        "What is wrong with an op, or with a binary frame",
-        {**ERROR, "properties": {**ERROR["properties"], "n": _N}},
+        "What is wrong with an op, with a binary frame, or with what was declared before",
+        {
+            **ERROR,
+            "properties": {
+                **ERROR["properties"],
+                "n": _N,
+                "publication": {**ID, "description": "That shared matchers refused after all"},
+                "subscription": {**ID, "description": "That shared matchers refused after all"},
+            },
+        },
         {"error": "radius_m -5 is not more than 0 and at most 200000", "reason": "radius"},
     ),
     "event": _message("What happened, for subscriptions without a handle", EVENT, EVENT_EXAMPLE),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -23,12 +23,17 @@ from mercury.matcher.web.frames import (
 )
 from mercury.matcher.web.numbering import NO_REFERENCE, Introductions
 from mercury.matcher.web.register import Register
-from mercury.matcher.web.telling import event_objects, introduction, to_text
-from mercury.matching import Events
+from mercury.matcher.web.telling import event_objects, found_object, introduction, to_text
+from mercury.matching import Events, Found
 from mercury.model.errors import MatchingError, PacketError
 from mercury.model.moving import MAX_TTL_S
+from mercury.wire.declarations import Refusal
 
 log = logging.getLogger(__name__)
+
+# Work that is done step by step: between them others have their turn, or an answer is waited for.
+Steps = Generator[asyncio.Future[list[Found]] | None, None, None]
+Answering = Generator[asyncio.Future[list[Found]] | None, None, dict[str, Any]]
 
 OPS_A_TURN = 256  # of a batch, so that nobody waits long for another's
 WITHDRAWN_A_TURN = 500
@@ -68,7 +73,7 @@ class Connection:
         self._introduced = Introductions()
         self._reported = (0, 0)
         self._inbox: deque[str | bytes] = deque()
-        self._unfinished: Iterator[None] | None = None
+        self._unfinished: Steps | None = None
         self._has_left = False
         register.connections += 1
         register.counts["connections_opened"] += 1
@@ -109,11 +114,19 @@ class Connection:
                     continue
                 self._unfinished = self._answer_text(frame)
                 self._wire.hold(True)
-            for _ in self._unfinished:
-                asyncio.get_running_loop().call_soon(self._work)
+            for awaited in self._unfinished:
+                if awaited is None:
+                    asyncio.get_running_loop().call_soon(self._work)
+                else:
+                    awaited.add_done_callback(self._go_on)
                 return
             self._unfinished = None
             self._wire.hold(False)
+
+    def _go_on(self, asked: asyncio.Future[list[Found]]) -> None:
+        if self._has_left and not asked.cancelled():
+            asked.exception()  # nobody else will look at it
+        self._work()
 
     def _take_rows(self, data: bytes) -> None:
         self._register.counts["frames"] += 1
@@ -155,7 +168,7 @@ class Connection:
             self.dropped += rows
             self._register.dropped[reason] += rows
 
-    def _answer_text(self, text: str) -> Iterator[None]:
+    def _answer_text(self, text: str) -> Steps:
         """Do what a text says; yields when others should have their turn."""
         self._register.counts["texts"] += 1
         try:
@@ -164,20 +177,20 @@ class Connection:
             self._send_text(self._refused(error))
             return
         if not isinstance(said, list):
-            self._send_text(self._answer(said))
+            self._send_text((yield from self._answer(said)))
             return
         answers = []
         for number, one in enumerate(said, 1):
-            answers.append(self._answer(one))
+            answers.append((yield from self._answer(one)))
             if number % OPS_A_TURN == 0:
-                yield
+                yield None
         self._send_text(answers)
 
-    def _answer(self, said: Any) -> dict[str, Any]:
+    def _answer(self, said: Any) -> Answering:
         try:
             if not isinstance(said, dict):
                 raise MatchingError("a text is a JSON object with an op, or a list of them", "json")
-            answer = self._do(said)
+            answer = yield from self._do(said)
         except query.REFUSED as error:
             answer = self._refused(error)
         if isinstance(said, dict) and isinstance(said.get("n"), str | int | float):
@@ -189,7 +202,7 @@ class Connection:
         self._register.dropped[f"refused-{reason}"] += 1
         return {"error": sentence, "reason": reason}
 
-    def _do(self, said: dict[str, Any]) -> dict[str, Any]:
+    def _do(self, said: dict[str, Any]) -> Answering:
         match said.get("op"):
             case "hello":
                 names = said.get("names", True)
@@ -206,7 +219,10 @@ class Connection:
                 self._withdraw(said)
             case "ask":
                 wish = query.read_ask(said, self._register.settings.max_found)
-                return {"ok": True, "found": self._register.ask(wish)}
+                asked = self._register.ask(wish)
+                if not asked.done():
+                    yield asked
+                return {"ok": True, "found": [found_object(one) for one in asked.result()]}
             case _:
                 raise MatchingError("op must be hello, publish, near, move, withdraw or ask", "op")
         return {"ok": True}
@@ -226,7 +242,7 @@ class Connection:
             # It never moves, and so would never be heard of again: it lives as long as we do.
             subscription = replace(subscription, ttl_s=MAX_TTL_S)
         time_us = self._register.checked_time_us(place)
-        before = self._hub.engine.find("subscription", engine_id)
+        before = self._hub.find("subscription", engine_id)
         ref = self._hub.subscribe(subscription, self, time_us)
         self._register.handles.put(ref, handle)
         self._declared.names[ref] = name
@@ -269,6 +285,18 @@ class Connection:
         for one in event_objects(events, self._hub, self._declared.names.get):
             self._wire.send_text(to_text(one))
 
+    def refuse(self, ref: int, refusal: Refusal) -> None:
+        """Something that we declared does not hold, as turned out after it was answered."""
+        named = self._declared.named(ref)
+        if named is None:
+            return
+        side, name = named
+        self._declared.let_go(side, name)
+        if side == "publication":
+            self._register.withdraw_publication(ref, self)
+        self._register.dropped[f"refused-{refusal.reason}"] += 1
+        self._send_text({"error": refusal.sentence, "reason": refusal.reason, side: name})
+
     def report_progress(self) -> None:
         """Say how many rows were taken and dropped, if that has changed."""
         if self.binary and self._reported != (self.taken, self.dropped):
@@ -289,7 +317,7 @@ class Connection:
         rows = self._introduced.strangers(refs, self._hub.editions(refs))
         strangers = []
         for number, ref in zip(numbers[rows].tolist(), refs[rows].tolist(), strict=True):
-            publication = self._hub.engine.publication(ref)
+            publication = self._hub.publication(ref)
             if publication is not None:
                 strangers.append(introduction(number, publication))
         for start in range(0, len(strangers), NAMES_A_FRAME):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from mercury.matcher import query
-from mercury.matcher.hub import Hub
+from mercury.matcher.matchmaker import Matchmaker
 from mercury.matcher.web.numbering import NO_REFERENCE, HandleTable
 from mercury.model.errors import MatchingError
 from mercury.model.moving import Side
@@ -27,17 +27,22 @@ class Declared(NamedTuple):
 class Declarations:
     """A client's things; what expired in the engine is let go when it is next spoken of."""
 
-    def __init__(self, hub: Hub, limit: int) -> None:
+    def __init__(self, hub: Matchmaker, limit: int) -> None:
         self.handles = HandleTable()
         self.names: dict[int, str] = {}  # of subscriptions, by reference
         self._hub = hub
         self._limit = limit
         self._things: dict[Side, dict[str, Declared]] = {side: {} for side in _SIDES}
         self._named: dict[int, tuple[Side, str]] = {}  # what a handle stands for
+        self._by_ref: dict[int, tuple[Side, str]] = {}
         self._purged_us = 0
 
     def __len__(self) -> int:
         return sum(map(len, self._things.values()))
+
+    def named(self, ref: int) -> tuple[Side, str] | None:
+        """What the client calls what has this reference."""
+        return self._by_ref.get(ref)
 
     def publications(self) -> list[int]:
         """References of all publications."""
@@ -63,6 +68,7 @@ class Declarations:
         if name in self._things[side]:
             self.let_go(side, name)
         self._things[side][name] = declared
+        self._by_ref[declared.ref] = (side, name)
         if side == "subscription":
             self.names[declared.ref] = name
         if declared.handle is not None:
@@ -73,6 +79,7 @@ class Declarations:
         """It is no more the client's."""
         declared = self._things[side].pop(name)
         self.names.pop(declared.ref, None)
+        self._by_ref.pop(declared.ref, None)
         if declared.handle is not None:
             self.handles[declared.handle] = NO_REFERENCE
             self._named.pop(declared.handle, None)
@@ -104,7 +111,7 @@ class Declarations:
 
     def _lives(self, side: Side, name: str) -> bool:
         declared = self._things[side][name]
-        return self._hub.engine.find(side, declared.engine_id) == declared.ref
+        return self._hub.find(side, declared.engine_id) == declared.ref
 
     def _purge(self) -> None:
         now = self._hub.clock()

@@ -13,7 +13,8 @@ import uvicorn
 from websockets.frames import CloseCode
 
 from mercury.config.door import DoorSettings
-from mercury.matcher.hub import Hub, warm_up
+from mercury.matcher.hub import warm_up
+from mercury.matcher.matchmaker import Matchmaker
 from mercury.matcher.web.pages import Pages
 from mercury.matcher.web.register import Register
 from mercury.matcher.web.websocket import MatchProtocol
@@ -27,7 +28,7 @@ STOP_S = 2.0  # for answers under way
 class Door:
     """Matching over HTTP and websockets."""
 
-    def __init__(self, hub: Hub, settings: DoorSettings) -> None:
+    def __init__(self, hub: Matchmaker, settings: DoorSettings) -> None:
         self._settings = settings
         self._register = Register(hub, settings)
         self._pages = Pages(self._register)

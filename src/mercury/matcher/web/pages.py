@@ -16,7 +16,7 @@ from mercury.matcher.web.asyncapi import ASYNCAPI
 from mercury.matcher.web.openapi import OPENAPI
 from mercury.matcher.web.register import Register
 from mercury.matcher.web.stream import Stream, StreamResponse
-from mercury.matcher.web.telling import to_text
+from mercury.matcher.web.telling import found_object, to_text
 from mercury.model.errors import MatchingError
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -57,7 +57,8 @@ class Pages:
     async def near(self, request: Request) -> Response:
         """What is there now."""
         wish = query.read_ask(await self._fields(request), self._register.settings.max_found)
-        return _json({"found": self._register.ask(wish)})
+        found = await self._register.ask(wish)
+        return _json({"found": [found_object(one) for one in found]})
 
     async def stream(self, request: Request) -> Response:
         """What comes, goes and stays, from now on."""
@@ -77,14 +78,14 @@ class Pages:
         if fields.get("id", name) != name:
             raise MatchingError("the id in the body is not that of the address", "id")
         publication, place = query.read_publication({**fields, "id": name})
-        is_new = self._hub.engine.find("publication", name) is None
+        is_new = self._hub.find("publication", name) is None
         self._register.publish(publication, place, None)
         return _json({"ok": True}, 201 if is_new else 200)
 
     async def withdraw(self, request: Request) -> Response:
         """It is no more."""
         name = request.path_params["id"]
-        ref = self._hub.engine.find("publication", name)
+        ref = self._hub.find("publication", name)
         if ref is None:
             raise HTTPException(404, f"there is no publication {name!r}")
         self._hub.withdraw(ref)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections import Counter
-from collections.abc import Hashable
-from typing import Any
 
 import numpy as np
 
 from mercury.config.door import DoorSettings
-from mercury.matcher.hub import Hub
+from mercury.matcher.matchmaker import Guest, Matchmaker
 from mercury.matcher.query import Place, Wish
 from mercury.matcher.web.numbering import PublicationNumbers, SubscriptionHandles
-from mercury.matcher.web.telling import found_object
-from mercury.matching import Events
+from mercury.matching import Events, Found
 from mercury.model.errors import MatchingError
 from mercury.model.moving import Happening, Publication
 from mercury.service.statistics import Statistics
@@ -23,7 +21,7 @@ from mercury.service.statistics import Statistics
 class Register:
     """The door's books."""
 
-    def __init__(self, hub: Hub, settings: DoorSettings) -> None:
+    def __init__(self, hub: Matchmaker, settings: DoorSettings) -> None:
         self.hub = hub
         self.settings = settings
         self.handles = SubscriptionHandles()
@@ -32,7 +30,7 @@ class Register:
         self.dropped: Counter[str] = Counter()  # rows, questions and frames, by reason
         self.connections = 0
         self.streams = 0
-        self._owners: dict[int, Hashable] = {}  # of publications, by reference
+        self._owners: dict[int, Guest] = {}  # of publications, by reference
         # Two clients may both call their wish "me": each has a name of its own in the engine. The
         # token keeps it apart from what an earlier life of this door left there.
         self._token = secrets.token_hex(4)
@@ -47,10 +45,10 @@ class Register:
         """Whether a further client must be refused."""
         return self.connections + self.streams >= self.settings.max_connections
 
-    def publish(self, publication: Publication, place: Place | None, owner: Hashable | None) -> int:
+    def publish(self, publication: Publication, place: Place | None, owner: Guest | None) -> int:
         """Declare a publication for its owner: the last to declare it has it."""
         time_us = self.checked_time_us(place)
-        ref = self.hub.publish(publication, time_us)
+        ref = self.hub.publish(publication, time_us, owner)
         if owner is None:
             self._owners.pop(ref, None)
         else:
@@ -63,17 +61,16 @@ class Register:
         if place is not None:
             self.hub.move_one(ref, place.lat, place.lon, time_us, place.accuracy_m)
 
-    def withdraw_publication(self, ref: int, owner: Hashable | None) -> None:
+    def withdraw_publication(self, ref: int, owner: Guest | None) -> None:
         """End a publication, unless another has declared it since."""
         if self._owners.get(ref) == owner:
             self._owners.pop(ref, None)
             self.hub.withdraw(ref)
 
-    def ask(self, wish: Wish) -> list[dict[str, Any]]:
-        """What is there now, as the client reads it."""
+    def ask(self, wish: Wish) -> asyncio.Future[list[Found]]:
+        """What is there now; the answer may be there already."""
         lat, lon = (None, None) if wish.place is None else (wish.place.lat, wish.place.lon)
-        found = self.hub.near(wish.subscription, lat, lon, wish.limit)
-        return [found_object(one) for one in found]
+        return self.hub.ask(wish.subscription, lat, lon, wish.limit)
 
     def checked_time_us(self, place: Place | None) -> int | None:
         """The time that a place is of; none is now."""

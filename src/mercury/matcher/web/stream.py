@@ -14,6 +14,7 @@ from mercury.matcher.web.register import Register
 from mercury.matcher.web.telling import event_objects, to_text
 from mercury.matching import Events
 from mercury.model.moving import MAX_TTL_S
+from mercury.wire.declarations import Refusal
 
 SIGN_OF_LIFE_S = 15.0  # proxies close what is silent; and who is gone is noticed
 
@@ -57,6 +58,13 @@ class Stream:
             self._lines.append(line)
             self._waiting_bytes += len(line)
         self._news.set()
+
+    def refuse(self, ref: int, refusal: Refusal) -> None:
+        """The subscription does not hold: its reader is told so, and that is all."""
+        if not self._has_ended:
+            said = to_text({"error": refusal.sentence, "reason": refusal.reason})
+            self._lines.append(f"event: error\ndata: {said}\n\n")
+            self.end()
 
     def end(self) -> None:
         """Nothing more will be told."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mercury.matcher.hub import Hub
+from mercury.matcher.matchmaker import Matchmaker
 from mercury.matching import Events, Found
 from mercury.model.moving import Cause, Happening, Publication
 
@@ -17,7 +17,7 @@ _CAUSES = {int(cause): cause.name.lower() for cause in Cause}
 
 
 def event_objects(
-    events: Events, hub: Hub, name_of: Callable[[int], str | None]
+    events: Events, hub: Matchmaker, name_of: Callable[[int], str | None]
 ) -> Iterator[dict[str, Any]]:
     """One object an event; `name_of` says what its owner calls a subscription."""
     columns = (
@@ -31,7 +31,7 @@ def event_objects(
         events.time_us.tolist(),
     )
     for happening, cause, wish, ref, lat, lon, distance_m, time_us in zip(*columns, strict=True):
-        name, publication = name_of(wish), hub.engine.publication(ref)
+        name, publication = name_of(wish), hub.publication(ref)
         if name is None or publication is None:
             continue  # forgotten meanwhile: nobody could say what it was about
         yield {

@@ -15,7 +15,7 @@ demo: $(READY) java kernel
 
 # Three at a time: much of a test run is waiting, for Java to start and for time to pass.
 test: $(READY) java kernel
-	$(BIN)/python -m pytest -q -n 3 --dist loadfile
+	$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 
 check: $(READY)
 	$(BIN)/ruff check .

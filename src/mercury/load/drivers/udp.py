@@ -10,10 +10,10 @@ from collections import defaultdict
 
 import numpy as np
 
-from mercury.load.declaring import Declaring
 from mercury.load.drivers.api import Batch, Clock, Say
-from mercury.load.hearing import Hearing
-from mercury.load.recent import RecentUpdates
+from mercury.load.drivers.udp_declaring import Declaring
+from mercury.load.drivers.udp_hearing import Hearing
+from mercury.load.drivers.udp_recent import RecentUpdates
 from mercury.load.sessions import LoadClients
 from mercury.load.tally import Tally
 from mercury.load.workload import Workload

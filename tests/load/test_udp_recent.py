@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mercury.geo.distance import haversine_m
-from mercury.load.recent import NEVER_DUE, UNKNOWN, RecentUpdates
+from mercury.load.drivers.udp_recent import NEVER_DUE, UNKNOWN, RecentUpdates
 from mercury.wire.moving import from_e7, to_e7
 
 ENTITIES, SECONDS = 20, 12

@@ -11,7 +11,7 @@ import numpy as np
 
 from mercury.client.pairs import Pairs
 from mercury.load.drivers.api import Clock
-from mercury.load.recent import UNKNOWN, RecentUpdates
+from mercury.load.drivers.udp_recent import UNKNOWN, RecentUpdates
 from mercury.load.sessions import LoadClients
 from mercury.load.tally import Tally
 from mercury.load.workload import Workload

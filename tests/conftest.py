@@ -69,24 +69,6 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
-# Files that take minutes. They begin first, so that at the end no worker is alone with one.
-_LONG = (
-    "test_spark_cluster.py",
-    "test_pipeline_killed.py",
-    "test_history_job.py",
-    "test_kafka_killed.py",
-    "test_kafka.py",
-    "test_ledger.py",
-    "test_matcher_killed.py",
-    "test_meetings.py",
-)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    order = {name: number for number, name in enumerate(_LONG)}
-    items.sort(key=lambda item: order.get(item.path.name, len(_LONG)))
-
-
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for reason in _no_kafka[:1]:
         line = f"KAFKA WAS NOT TESTED: {reason}"

@@ -31,7 +31,7 @@ class Entity:
         self.side: Side = side
         self.id = id  # as the client says; on the bus the client's name stands before it
         self.key = key
-        self.life = life  # when it was first declared in this session, in microseconds
+        self.life = life  # since when the client has had it, in microseconds
         self.declaration = pb.Declaration()  # as it goes to the matchers
         self.request = b""  # id of the message that declared it last
 

@@ -279,3 +279,20 @@ def test_polygons_that_are_redrawn_do_not_pile_up() -> None:
         engine.subscribe(NearSubscription(f"s{turn % 5}", "t", polygon=box), turn)
     assert engine.statistics()["pairs"] == 5
     assert len(engine.store.edges) < 4 * 5 * 4 * 8
+
+
+def test_a_wider_scope_that_comes_in_the_middle_of_a_batch_is_seen() -> None:
+    # The kernel notes some updates ahead which cells each will look at: by then it is not there.
+    engine = Engine()
+    narrow = engine.subscribe(NearSubscription("narrow", "t", 50.0), 0)
+    engine.move(narrow, LAT + 1.0, LON, 1)
+    wide = engine.subscribe(NearSubscription("wide", "t", 500.0), 0)
+    others = [engine.publish(Publication(f"p{i}", "t"), 0) for i in range(40)]
+    border = 52.5  # between two rows of cells
+    refs, lats = np.array(others), np.full(40, border - 0.5)
+    refs[25], lats[25] = wide, border + 200 * NORTH
+    lats[30] = border - 250 * NORTH
+    engine.move(refs, lats, LON, 2)
+    told = engine.take()
+    assert told.publication.tolist() == [others[30]]
+    assert told.subscription.tolist() == [wide]

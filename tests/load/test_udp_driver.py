@@ -120,16 +120,18 @@ async def test_declarations_are_repeated_until_they_are_answered() -> None:
     load = Workload(ROADS, SETTINGS)
     async with live() as world, bus_twin(world.bus):
         adapter = await world.adapter()
-        take, seen = adapter.moving.request, set()
+        take, seen, taken = adapter.moving.request, set(), set()
 
         def lose_the_first(session: Any, envelope: Any) -> None:
             if envelope.id in seen:
                 take(session, envelope)
+                taken.add(session.key)
             seen.add(envelope.id)
 
         adapter.moving.request = lose_the_first  # type: ignore[method-assign]
         found = await drive(adapter, load, seconds=0.5)
-        assert adapter.counters["declarations"] == len(seen) == 40
+        # On a busy machine a session may end and its successor declare anew.
+        assert len(taken) == 40 <= adapter.counters["declarations"] <= len(seen)
     assert found["matches"]["inside"] > 0
 
 

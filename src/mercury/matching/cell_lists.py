@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mercury.matching import layout as at
+from mercury.matching.anchors import PARTS, leeway_m, pull_in, size_m
 from mercury.matching.cells import DEGREE_M, column_of, columns_in, key_of, row_of
 from mercury.matching.compiling import compiled, inlined
 
@@ -32,8 +33,7 @@ def slot_of(key: int, table: Any) -> int:
 
 @inlined
 def put_record(
-    slot: int, key: int, counters: Any, numbers: Any, clocks: Any, states: Any, table: Any,
-    records: Any, singles: Any, wholes: Any,
+    slot: int, key: int, counters: Any, clocks: Any, states: Any, table: Any, wholes: Any,
 ) -> None:
     """Put an entity into a cell."""
     place = slot_of(key, table)
@@ -55,10 +55,6 @@ def put_record(
         head = chunk
     wholes[64 * head + at.COUNT] += 1
     record = head * at.CHUNK_ROWS + wholes[64 * head + at.COUNT]
-    radius = numbers[slot * 8 + at.RADIUS]
-    if states[slot * 16 + at.KIND] == at.POLYGON:
-        radius = radius * 1.001 + 1.0
-    singles[8 * record + at.SINGLE_RADIUS] = radius * 1.000001 + 0.001  # never rounded down
     wholes[8 * record + at.WHOLE_SLOT] = slot
     states[slot * 16 + at.RECORD] = record
     clocks[slot * 8 + at.KEY] = key
@@ -119,45 +115,6 @@ def level_for(slot: int, numbers: Any, states: Any, levels: Any) -> int:
     return level
 
 
-@inlined
-def settle(
-    slot: int, counters: Any, numbers: Any, clocks: Any, states: Any, table: Any,
-    records: Any, singles: Any, wholes: Any, columns: Any, levels: Any, widest: Any, inhabited: Any,
-) -> None:
-    """See to it that an entity stands in the cell of its position."""
-    kind = states[slot * 16 + at.KIND]
-    topic = states[slot * 16 + at.TOPIC]
-    side = 0 if kind == at.PUBLICATION else 1
-    level = states[slot * 16 + at.LEVEL]
-    if states[slot * 16 + at.RECORD] < 0:
-        level = level_for(slot, numbers, states, levels)
-        states[slot * 16 + at.LEVEL] = level
-        entry = (topic * 2 + side) * 16 + level
-        radius = numbers[slot * 8 + at.RADIUS]
-        if kind == at.POLYGON:
-            radius = radius * 1.001 + 1.0
-        if widest[2 * entry] == 0.0 or radius > widest[2 * entry + 1]:
-            counters[at.WIDENED] += 1  # what was foreseen before does not hold
-            inhabited[topic * 2 + side] |= 1 << level
-        widest[2 * entry] += 1.0
-        widest[2 * entry + 1] = max(widest[2 * entry + 1], radius)
-    lat = numbers[slot * 8 + at.LAT]
-    row = row_of(lat, level)
-    width = columns_in(row, level, columns)
-    column = column_of(numbers[slot * 8 + at.LON], width)
-    key = key_of(side, topic, level, row, column)
-    if states[slot * 16 + at.RECORD] >= 0 and clocks[slot * 8 + at.KEY] != key:
-        take_record(slot, counters, clocks, states, table, records, wholes)
-    if states[slot * 16 + at.RECORD] < 0:
-        put_record(
-            slot, key, counters, numbers, clocks, states, table, records, singles, wholes
-        )
-    record = states[slot * 16 + at.RECORD]
-    records[4 * record] = numbers[slot * 8 + at.X]
-    records[4 * record + 1] = numbers[slot * 8 + at.Y]
-    records[4 * record + 2] = numbers[slot * 8 + at.Z]
-
-
 @compiled
 def unsettle(
     slot: int, counters: Any, clocks: Any, states: Any, table: Any, records: Any,
@@ -173,6 +130,41 @@ def unsettle(
     if widest[2 * entry] == 0.0:
         widest[2 * entry + 1] = 0.0
         inhabited[entry >> 4] &= ~(1 << states[slot * 16 + at.LEVEL])
+
+
+@inlined
+def settle(
+    slot: int, counters: Any, numbers: Any, clocks: Any, states: Any, table: Any,
+    records: Any, singles: Any, wholes: Any, columns: Any, levels: Any, widest: Any, inhabited: Any,
+) -> None:
+    """See to it that an entity stands in the cell of its anchor, which is where it is itself."""
+    topic = states[slot * 16 + at.TOPIC]
+    side = 0 if states[slot * 16 + at.KIND] == at.PUBLICATION else 1
+    level = level_for(slot, numbers, states, levels)
+    entry = (topic * 2 + side) * 16 + level
+    size = size_m(slot, numbers, states) + leeway_m(slot, clocks)
+    if states[slot * 16 + at.RECORD] >= 0 and states[slot * 16 + at.LEVEL] != level:
+        unsettle(slot, counters, clocks, states, table, records, wholes, widest, inhabited)
+    if states[slot * 16 + at.RECORD] < 0:
+        states[slot * 16 + at.LEVEL] = level
+        if widest[2 * entry] == 0.0:
+            counters[at.WIDENED] += 1
+        widest[2 * entry] += 1.0
+        inhabited[topic * 2 + side] |= 1 << level
+    if size > widest[2 * entry + 1]:
+        counters[at.WIDENED] += 1  # what was foreseen before does not hold
+        widest[2 * entry + 1] = size
+    row = row_of(numbers[slot * 8 + at.LAT], level)
+    column = column_of(numbers[slot * 8 + at.LON], columns_in(row, level, columns))
+    key = key_of(side, topic, level, row, column)
+    if states[slot * 16 + at.RECORD] >= 0 and clocks[slot * 8 + at.KEY] != key:
+        take_record(slot, counters, clocks, states, table, records, wholes)
+    if states[slot * 16 + at.RECORD] < 0:
+        put_record(slot, key, counters, clocks, states, table, wholes)
+    record = states[slot * 16 + at.RECORD]
+    for axis in range(3):
+        records[4 * record + axis] = states[slot * 16 + at.ANCHOR + axis] * (1.0 / PARTS)
+    singles[8 * record + at.SINGLE_RADIUS] = size * 1.000001 + 0.001  # never rounded down
 
 
 @compiled
@@ -193,7 +185,7 @@ def resettle(
         if counters[at.USED] * 4 >= len(table):
             return slot
         if level_for(slot, numbers, states, levels) != states[slot * 16 + at.LEVEL]:
-            unsettle(slot, counters, clocks, states, table, records, wholes, widest, inhabited)
+            pull_in(slot, level_for(slot, numbers, states, levels), numbers, clocks, states)
             settle(
                 slot, counters, numbers, clocks, states, table, records, singles, wholes, columns,
                 levels, widest, inhabited,

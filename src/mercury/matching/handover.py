@@ -18,12 +18,8 @@ def partners(engine: Engine, reference: int) -> NDArray[np.int64]:
     if _kind(engine, reference) == at.FREE:
         return np.zeros(0, np.int64)
     side = 0 if _kind(engine, reference) == at.PUBLICATION else 1
-    found = []
-    pair = int(store.states[slot * at.STATES + at.HEAD])
-    while pair >= 0:
-        found.append(int(store.pairs[pair * at.PAIR + at.MEMBER + 1 - side]))
-        pair = int(store.pairs[pair * at.PAIR + at.NEXT + side])
-    others = np.array(found, np.int64)
+    rows = store.pairs.reshape(-1, at.PAIR)[_pairs(engine, slot, side)]
+    others = rows[rows[:, at.INSIDE] == 1, at.MEMBER + 1 - side].astype(np.int64)
     generations = store.states[others * at.STATES + at.GENERATION].astype(np.int64)
     return np.asarray(generations << 32 | others, np.int64)
 
@@ -36,23 +32,44 @@ def adopt(engine: Engine, publication: int, subscription: int, since_us: int) ->
     kinds = _kind(engine, publication), _kind(engine, subscription)
     if kinds[0] != at.PUBLICATION or kinds[1] not in (at.CIRCLE, at.POLYGON):
         return False
-    if subscription in partners(engine, publication):
-        return True
+    store, counters = engine.store, engine.store.counters
+    for pair in _pairs(engine, publication & _SLOT, 0):
+        if store.pairs[pair * at.PAIR + at.MEMBER + 1] == subscription & _SLOT:
+            break
+    else:
+        pair = _new_pair(engine)
+        _link(engine, pair, publication & _SLOT, 0)
+        _link(engine, pair, subscription & _SLOT, 1)
+    row = store.pairs[pair * at.PAIR : (pair + 1) * at.PAIR]
+    if not row[at.INSIDE]:
+        row[at.INSIDE], row[at.DWELLED] = 1, 0
+        store.since[pair] = since_us
+        counters[at.ALIVE_PAIRS] += 1
+    return True
+
+
+def _pairs(engine: Engine, slot: int, side: int) -> list[int]:
+    """Those of an entity, also if they do not match now."""
+    found = []
+    pair = int(engine.store.states[slot * at.STATES + at.HEAD])
+    while pair >= 0:
+        found.append(pair)
+        pair = int(engine.store.pairs[pair * at.PAIR + at.NEXT + side])
+    return found
+
+
+def _new_pair(engine: Engine) -> int:
     store, counters = engine.store, engine.store.counters
     pair = int(counters[at.FREE_PAIR])
     if pair >= 0:
         counters[at.FREE_PAIR] = store.pairs[pair * at.PAIR + at.NEXT]
-    else:
-        pair = int(counters[at.PAIRS])
-        if pair == len(store.since):
-            store.provide(at.MORE_PAIRS)
-        counters[at.PAIRS] += 1
-    _link(engine, pair, publication & _SLOT, 0)
-    _link(engine, pair, subscription & _SLOT, 1)
-    store.pairs[pair * at.PAIR + at.DWELLED] = 0
-    store.since[pair] = since_us
-    counters[at.ALIVE_PAIRS] += 1
-    return True
+        return pair
+    pair = int(counters[at.PAIRS])
+    if pair == len(store.since):
+        store.provide(at.MORE_PAIRS)
+    counters[at.PAIRS] += 1
+    store.pairs[pair * at.PAIR + at.INSIDE] = 0
+    return pair
 
 
 def _link(engine: Engine, pair: int, member: int, side: int) -> None:

@@ -1,7 +1,8 @@
 """The kernel: applies updates one after the other to the index, and says what happened to pairs.
 
-An update looks at its own pairs, then at the cells of the other side that it can reach. What lies
-in memory at random places is asked for some updates before it is needed.
+An update looks at its own pairs, then, if it has left its leeway, at the cells of the other side
+that it can reach. What lies in memory at random places is asked for some updates before it is
+needed.
 
 A call goes as far as its arrays allow and returns what it needs; the host provides it and calls
 again. Work that was begun is not repeated: who has been seen in this update bears its stamp.
@@ -13,17 +14,27 @@ import math
 from typing import Any
 
 from mercury.matching import layout as at
+from mercury.matching.anchors import (
+    PARTS,
+    ROUNDING_M,
+    coming_leeway,
+    drop_anchor,
+    leeway_m,
+    next_leeway,
+    size_m,
+    strayed_squared,
+)
 from mercury.matching.cell_lists import settle, slot_of, spread, unsettle
 from mercury.matching.cells import columns_in, key_of, reach_deg, row_of
 from mercury.matching.compiling import called, compiled, inlined, prefetch
-from mercury.matching.pairs import distance_m, judge_pairs, link, reach_m, tell, verdict_on
+from mercury.matching.pairs import distance_m, enter, judge_pairs, link, reach_m, tell, verdict_on
 
-_ENTER, _DWELL = 1, 4  # Happening
+_DWELL = 4  # Happening
 NEVER_US = 1 << 62
 _TIME = 5  # Cause
 _AHEAD, _CLOSER, _CLOSE = 28, 18, 9  # updates
-_RING, _CELLS = 32, 12  # updates that are noted, and cells of each
-_NOTE = 4 + _CELLS
+_RING, _FIRST, _CELLS = 32, 4, 12  # updates that are noted, and cells of each from the fourth on
+_NOTE = _FIRST + _CELLS
 
 # The arrays travel in one order through all functions, several to a line.
 # fmt: off
@@ -37,10 +48,10 @@ def meet_in_cell(
 ) -> int:
     """Let an entity meet those of a cell; DONE or what is wanted."""
     kind = states[slot * 16 + at.KIND]
-    x, y, z = numbers[slot * 8 + at.X], numbers[slot * 8 + at.Y], numbers[slot * 8 + at.Z]
-    own = numbers[slot * 8 + at.RADIUS]
-    if kind == at.POLYGON:
-        own = own * 1.001 + 1.0
+    x = states[slot * 16 + at.ANCHOR] * (1.0 / PARTS)
+    y = states[slot * 16 + at.ANCHOR + 1] * (1.0 / PARTS)
+    z = states[slot * 16 + at.ANCHOR + 2] * (1.0 / PARTS)
+    own = size_m(slot, numbers, states) + leeway_m(slot, clocks) + ROUNDING_M
     while chunk >= 0:
         first = chunk * at.CHUNK_ROWS + 1
         for record in range(first, first + wholes[64 * chunk + at.COUNT]):
@@ -54,9 +65,6 @@ def meet_in_cell(
             if clocks[other * 8 + at.SEEN] == stamp:
                 continue
             pub, sub = (slot, other) if kind == at.PUBLICATION else (other, slot)
-            distance = distance_m(pub, sub, numbers, states, edges)
-            if distance > reach_m(pub, sub, numbers, states):
-                continue
             verdict = verdict_on(sub, pub, states, verdicts, counters)
             if verdict == 0:
                 return at.A_VERDICT
@@ -76,16 +84,13 @@ def meet_in_cell(
             clocks[other * 8 + at.SEEN] = stamp
             link(pair, pub, 0, pairs, states)
             link(pair, sub, 1, pairs, states)
-            pairs[pair * 8 + at.DWELLED] = 0
-            since[pair] = time_us
-            if clocks[sub * 8 + at.DWELL] >= 0:
-                due_us = time_us + clocks[sub * 8 + at.DWELL]
-                counters[at.NEXT_DWELL_US] = min(counters[at.NEXT_DWELL_US], due_us)
-            counters[at.ALIVE_PAIRS] += 1
-            tell(
-                _ENTER, cause, pub, sub, time_us, distance, counters, numbers, states,
-                out_marks, out_wholes, out_numbers,
-            )
+            pairs[pair * 8 + at.INSIDE] = 0
+            distance = distance_m(pub, sub, numbers, states, edges)
+            if distance <= reach_m(pub, sub, numbers, states):
+                enter(
+                    pair, cause, pub, sub, time_us, distance, counters, numbers, clocks, states,
+                    pairs, since, out_marks, out_wholes, out_numbers,
+                )
         counters[at.COMPARED] += wholes[64 * chunk + at.COUNT]
         chunk = wholes[64 * chunk + at.FOLLOWING]
     return at.DONE
@@ -95,13 +100,13 @@ def meet_in_cell(
 def window(
     topic: int, other_side: int, level: int, radius: float, x: float, y: float, lat: float,
     widest: Any,
-) -> tuple[float, float, int, int]:
-    """Which rows of a level an entity can reach, and how far in longitude."""
+) -> tuple[float, int, int]:
+    """How far in longitude and which rows of a level an entity can reach."""
     entry = (topic * 2 + other_side) * 16 + level
-    lat_deg, lon_deg = reach_deg(x, y, lat, radius + widest[2 * entry + 1] + 0.01)
+    lat_deg, lon_deg = reach_deg(x, y, lat, radius + widest[2 * entry + 1] + ROUNDING_M)
     first = row_of(max(lat - lat_deg, -90.0), level)
     last = row_of(min(lat + lat_deg, 90.0), level)
-    return lat_deg, lon_deg, first, last
+    return lon_deg, first, last
 
 
 @called
@@ -116,9 +121,7 @@ def look_around(
     topic = states[slot * 16 + at.TOPIC]
     other_side = 1 if kind == at.PUBLICATION else 0
     lat, lon = numbers[slot * 8 + at.LAT], numbers[slot * 8 + at.LON]
-    own = numbers[slot * 8 + at.RADIUS]
-    if kind == at.POLYGON:
-        own = own * 1.001 + 1.0
+    own = size_m(slot, numbers, states) + leeway_m(slot, clocks) + ROUNDING_M
     left = inhabited[topic * 2 + other_side] << 1
     level = -1
     while left > 1:
@@ -126,7 +129,7 @@ def look_around(
         level += 1
         if not left & 1:
             continue
-        _, lon_deg, first_row, last_row = window(
+        lon_deg, first_row, last_row = window(
             topic, other_side, level, own, numbers[slot * 8 + at.X], numbers[slot * 8 + at.Y], lat,
             widest,
         )
@@ -160,10 +163,10 @@ def look_around(
 @inlined
 def foresee(
     row: int, slots: Any, operations: Any, lats: Any, lons: Any, places: Any, counters: Any,
-    numbers: Any, states: Any, table: Any, records: Any, pairs: Any, columns: Any, widest: Any,
-    inhabited: Any, foreseen: Any,
+    numbers: Any, clocks: Any, states: Any, table: Any, records: Any, pairs: Any, columns: Any,
+    widest: Any, inhabited: Any, foreseen: Any,
 ) -> None:
-    """Note which cells an update will look at, and begin to load where they are."""
+    """Note which cells an update will look at, if any, and begin to load where they are."""
     ring = (row & (_RING - 1)) * _NOTE
     foreseen[ring] = -1
     slot = slots[row]
@@ -173,15 +176,20 @@ def foresee(
         or not (abs(lat) <= 90.0 and abs(lon) <= 180.0)
     ):
         return
-    kind = states[slot * 16 + at.KIND]
-    topic = states[slot * 16 + at.TOPIC]
-    other_side = 1 if kind == at.PUBLICATION else 0
     pair = states[slot * 16 + at.HEAD]
     if pair >= 0:
         prefetch(pairs, pair * 8)
+    x, y, z = places[0, row], places[1, row], places[2, row]
+    leeway = leeway_m(slot, clocks)
+    if strayed_squared(slot, x, y, z, states) <= leeway * leeway:
+        return
     record = states[slot * 16 + at.RECORD]
     if record >= 0:
         prefetch(records, 4 * record)
+    topic = states[slot * 16 + at.TOPIC]
+    other_side = 1 if states[slot * 16 + at.KIND] == at.PUBLICATION else 0
+    leeway = coming_leeway(slot, clocks)
+    own = size_m(slot, numbers, states) + leeway * (1.0 / PARTS)
     noted = 0
     left = inhabited[topic * 2 + other_side] << 1
     level = -1
@@ -190,10 +198,7 @@ def foresee(
         level += 1
         if not left & 1:
             continue
-        _, lon_deg, first_row, last_row = window(
-            topic, other_side, level, numbers[slot * 8 + at.RADIUS], places[0, row],
-            places[1, row], lat, widest,
-        )
+        lon_deg, first_row, last_row = window(topic, other_side, level, own, x, y, lat, widest)
         for cell_row in range(first_row, last_row + 1):
             width = columns_in(cell_row, level, columns)
             scale = width * (1.0 / 360.0)
@@ -203,32 +208,38 @@ def foresee(
                 return  # many, or across the antimeridian: they are looked for when it is time
             for column in range(west, east + 1):
                 key = key_of(other_side, topic, level, cell_row, column)
-                foreseen[ring + 4 + noted] = key
+                foreseen[ring + _FIRST + noted] = key
                 noted += 1
                 prefetch(table, 2 * spread(key, table))
     foreseen[ring] = row
     foreseen[ring + 1] = noted
     foreseen[ring + 2] = counters[at.WIDENED]
-    foreseen[ring + 3] = slot
+    foreseen[ring + 3] = leeway
 
 
 @inlined
 def approach(
-    row: int, clocks: Any, numbers: Any, states: Any, table: Any, wholes: Any, pairs: Any,
-    foreseen: Any,
+    row: int, slots: Any, clocks: Any, numbers: Any, states: Any, table: Any, wholes: Any,
+    pairs: Any, foreseen: Any,
 ) -> None:
     """Begin to load the cells that an update will look at, and the partner it has."""
-    ring = (row & (_RING - 1)) * _NOTE
-    if foreseen[ring] != row:
+    slot = slots[row]
+    if slot < 0 or slot * 16 >= len(states):
         return
-    slot = foreseen[ring + 3]
     pair = states[slot * 16 + at.HEAD]
     if pair >= 0:
         other = pairs[pair * 8 + at.MEMBER + (states[slot * 16 + at.KIND] == at.PUBLICATION)]
         prefetch(numbers, other * 8)
-        prefetch(clocks, other * 8)
         prefetch(states, other * 16)
-    for note in range(ring + 4, ring + 4 + foreseen[ring + 1]):
+        following = pairs[pair * 8 + at.NEXT + (states[slot * 16 + at.KIND] != at.PUBLICATION)]
+        if following >= 0:
+            prefetch(pairs, following * 8)
+    ring = (row & (_RING - 1)) * _NOTE
+    if foreseen[ring] != row:
+        return
+    if pair >= 0:
+        prefetch(clocks, other * 8)
+    for note in range(ring + _FIRST, ring + _FIRST + foreseen[ring + 1]):
         place = slot_of(foreseen[note], table)
         if table[2 * place] != 0 and table[2 * place + 1] >= 0:
             prefetch(wholes, 64 * table[2 * place + 1])
@@ -256,15 +267,18 @@ def apply(
             prefetch(states, slots[ahead] * 16)
         if row + _CLOSER < count:
             foresee(
-                row + _CLOSER, slots, operations, lats, lons, places, counters, numbers, states,
-                table, records, pairs, columns, widest, inhabited, foreseen,
+                row + _CLOSER, slots, operations, lats, lons, places, counters, numbers, clocks,
+                states, table, records, pairs, columns, widest, inhabited, foreseen,
             )
         if row + _CLOSE < count:
-            approach(row + _CLOSE, clocks, numbers, states, table, wholes, pairs, foreseen)
+            approach(
+                row + _CLOSE, slots, clocks, numbers, states, table, wholes, pairs, foreseen
+            )
         slot = slots[row]
         operation = operations[row]
         time_us = times_us[row]
-        if counters[at.PHASE] == 0:
+        strayed = 0.0
+        if counters[at.PHASE] == at.NOT_BEGUN:
             if (
                 slot < 0 or slot >= capacity or states[slot * 16 + at.KIND] == at.FREE
                 or states[slot * 16 + at.GENERATION] != generations[row]
@@ -294,39 +308,59 @@ def apply(
                 accuracy = accuracies[row]
                 if not 0.0 < accuracy < math.inf:
                     accuracy = 0.0
-                numbers[slot * 8 + at.X] = places[0, row]
-                numbers[slot * 8 + at.Y] = places[1, row]
-                numbers[slot * 8 + at.Z] = places[2, row]
+                x, y, z = places[0, row], places[1, row], places[2, row]
+                numbers[slot * 8 + at.X] = x
+                numbers[slot * 8 + at.Y] = y
+                numbers[slot * 8 + at.Z] = z
                 numbers[slot * 8 + at.LAT] = lat
                 numbers[slot * 8 + at.LON] = lon
                 numbers[slot * 8 + at.ACCURACY] = accuracy
-            if operation <= at.JUDGE and not math.isnan(numbers[slot * 8 + at.LAT]):
-                settle(
-                    slot, counters, numbers, clocks, states, table, records, singles,
-                    wholes, columns, levels, widest, inhabited,
-                )
+                states[slot * 16 + at.STAYED] += 1
+                strayed = strayed_squared(slot, x, y, z, states)
+            leeway = leeway_m(slot, clocks)
+            counters[at.LOOKS_AROUND] = operation <= at.JUDGE and (
+                operation == at.JUDGE or states[slot * 16 + at.RECORD] < 0
+                or strayed > leeway * leeway
+            )
             counters[at.STAMP] += 2  # one less than a stamp means: not seen
+            counters[at.PHASE] = at.MOVED
         stamp = counters[at.STAMP]
         cause = causes[row]
-        if counters[at.PHASE] == 0:
-            if not judge_pairs(
+        if counters[at.PHASE] == at.MOVED:
+            stayed = states[slot * 16 + at.STAYED]
+            if counters[at.LOOKS_AROUND]:
+                drop_anchor(slot, numbers, clocks, states)
+                settle(
+                    slot, counters, numbers, clocks, states, table, records, singles, wholes,
+                    columns, levels, widest, inhabited,
+                )
+            in_vain = judge_pairs(
                 slot, operation, cause, time_us, stamp, counters, numbers, clocks, states, pairs,
-                edges, verdicts, out_marks, out_wholes, out_numbers,
-            ):
+                since, edges, verdicts, out_marks, out_wholes, out_numbers,
+            )
+            if in_vain < 0:
                 return at.A_VERDICT
-            counters[at.PHASE] = 1
+            if counters[at.LOOKS_AROUND] and operation == at.MOVE:
+                clocks[slot * 8 + at.NEXT_LEEWAY] = next_leeway(
+                    slot, clocks[slot * 8 + at.LEEWAY], math.sqrt(strayed), stayed, in_vain,
+                    states[slot * 16 + at.LEVEL],
+                )
+            counters[at.PHASE] = at.JUDGED
         if operation >= at.REMOVE:
             unsettle(
                 slot, counters, clocks, states, table, records, wholes, widest, inhabited
             )
             states[slot * 16 + at.KIND] = at.FREE
-        elif states[slot * 16 + at.RECORD] >= 0:
+        elif counters[at.LOOKS_AROUND]:
             counters[at.COMPARED] = counters[at.OPENED] = 0
             ring = (row & (_RING - 1)) * _NOTE
             wanted = at.DONE
-            if foreseen[ring] == row and foreseen[ring + 2] == counters[at.WIDENED]:
+            if (
+                foreseen[ring] == row and foreseen[ring + 2] == counters[at.WIDENED]
+                and foreseen[ring + 3] == clocks[slot * 8 + at.LEEWAY]
+            ):
                 counters[at.OPENED] = foreseen[ring + 1]
-                for note in range(ring + 4, ring + 4 + foreseen[ring + 1]):
+                for note in range(ring + _FIRST, ring + _FIRST + foreseen[ring + 1]):
                     place = slot_of(foreseen[note], table)
                     if table[2 * place] == 0:
                         continue
@@ -353,7 +387,7 @@ def apply(
                 looks[look + at.SUB_QUERIES] += 1
                 looks[look + at.SUB_SCANNED] += counters[at.COMPARED]
                 looks[look + at.SUB_CELLS] += counters[at.OPENED]
-        counters[at.PHASE] = 0
+        counters[at.PHASE] = at.NOT_BEGUN
     counters[at.ROW] = count
     return at.DONE
 
@@ -368,7 +402,7 @@ def sweep(
         counters[at.NEXT_DWELL_US] = NEVER_US
     for pair in range(first, counters[at.PAIRS]):
         pub = pairs[pair * 8 + at.MEMBER]
-        if pub < 0 or pairs[pair * 8 + at.DWELLED]:
+        if pairs[pair * 8 + at.INSIDE] == 0 or pairs[pair * 8 + at.DWELLED]:
             continue
         sub = pairs[pair * 8 + at.MEMBER + 1]
         if clocks[sub * 8 + at.DWELL] < 0:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 # Entities have a line of cache in each of three arrays, at `slot * 8` or `slot * 16`.
 X, Y, Z, RADIUS, SLACK, ACCURACY, LAT, LON = range(8)  # numbers: metres and degrees
-TIME, EXPIRES, TTL, DWELL, SEEN, KEY = range(6)  # clocks: microseconds, and two marks
+TIME, EXPIRES, TTL, DWELL = range(4)  # clocks: microseconds,
+SEEN, KEY, LEEWAY, NEXT_LEEWAY = range(4, 8)  # two marks, and lengths in parts of a metre
 KIND, TOPIC, CONTENT, HEAD, RECORD, LEVEL, WANTS, DEGREE, EDGE, EDGES, GENERATION = range(11)
+ANCHOR, STAYED = 11, 14  # states, too: three parts of a metre, and how many updates ago that was
 
 NUMBERS, CLOCKS, STATES = 8, 8, 16  # the lengths of those rows
 
 FREE, PUBLICATION, CIRCLE, POLYGON = range(4)  # KIND
 WANTS_INSIDE = 1  # WANTS
 
-# A pair is in two lists: that of its publication and that of its subscription.
+# A pair is in two lists: that of its publication and that of its subscription. It matches while it
+# is inside; before and after it is one that may soon match.
 MEMBER, NEXT, PREVIOUS = 0, 2, 4  # + side
-DWELLED = 6
+DWELLED, INSIDE = 6, 7
 PAIR = 8
 
 # A chunk of a cell: eight rows of four numbers. The first says which chunk follows and how many
@@ -28,7 +31,7 @@ SINGLE_RADIUS, WHOLE_SLOT = 6, 7
 # Counters that the kernel and its host share.
 (
     ROW,  # the update to go on with
-    PHASE,  # 0: it has not begun; 1: it has moved and its pairs are judged
+    PHASE,  # of that update: has not begun, has moved, has judged its pairs
     EVENTS,
     STAMP,
     FREE_CHUNK,
@@ -47,11 +50,15 @@ SINGLE_RADIUS, WHOLE_SLOT = 6, 7
     COMPARED,
     OPENED,
     NEXT_DWELL_US,  # no pair has lasted long enough before this time
-) = range(20)
+    LOOKS_AROUND,  # whether the update has to, because it has a new anchor
+) = range(21)
 COUNTERS = 24
 
 # What the kernel returns: it is done, or what it needs before it can go on.
 DONE, MORE_EVENTS, MORE_CHUNKS, MORE_PAIRS, MORE_TABLE, A_VERDICT = range(6)
+
+# PHASE
+NOT_BEGUN, MOVED, JUDGED = range(3)
 
 # Operations.
 MOVE, JUDGE, REMOVE, REMOVE_SILENTLY = range(4)

@@ -1,7 +1,7 @@
-"""Pairs that match: how near they must be, and the lists at each of their members.
+"""Pairs that match or soon may: how near they must be, and the lists at each of their members.
 
-Because a pair is kept, leaving is found without looking around, and hysteresis and dwell have
-something to remember.
+Because a pair is kept, coming and leaving is found without looking around, and hysteresis and dwell
+have something to remember.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import math
 from typing import Any
 
 from mercury.matching import layout as at
+from mercury.matching.anchors import out_of_reach
 from mercury.matching.cell_lists import slot_of
 from mercury.matching.cells import DEGREE_M, arc_m
 from mercury.matching.compiling import inlined
 
-_INSIDE, _EXIT = 2, 3  # Happening
+_ENTER, _INSIDE, _EXIT = 1, 2, 3  # Happening
 
 # The arrays travel in one order through all functions, several to a line.
 # fmt: off
@@ -119,13 +120,12 @@ def unlink(pair: int, side: int, pairs: Any, states: Any) -> None:
 
 @inlined
 def part(pair: int, pairs: Any, states: Any, counters: Any) -> None:
-    """Forget a pair."""
+    """Forget a pair that does not match."""
     unlink(pair, 0, pairs, states)
     unlink(pair, 1, pairs, states)
     pairs[pair * 8 + at.MEMBER] = -1
     pairs[pair * 8 + at.NEXT] = counters[at.FREE_PAIR]
     counters[at.FREE_PAIR] = pair
-    counters[at.ALIVE_PAIRS] -= 1
 
 
 @inlined
@@ -147,40 +147,74 @@ def tell(
 
 
 @inlined
+def enter(
+    pair: int, cause: int, pub: int, sub: int, time_us: int, distance: float, counters: Any,
+    numbers: Any, clocks: Any, states: Any, pairs: Any, since: Any, out_marks: Any,
+    out_wholes: Any, out_numbers: Any,
+) -> None:
+    """A pair begins to match."""
+    pairs[pair * 8 + at.INSIDE] = 1
+    pairs[pair * 8 + at.DWELLED] = 0
+    since[pair] = time_us
+    if clocks[sub * 8 + at.DWELL] >= 0:
+        due_us = time_us + clocks[sub * 8 + at.DWELL]
+        counters[at.NEXT_DWELL_US] = min(counters[at.NEXT_DWELL_US], due_us)
+    counters[at.ALIVE_PAIRS] += 1
+    tell(
+        _ENTER, cause, pub, sub, time_us, distance, counters, numbers, states,
+        out_marks, out_wholes, out_numbers,
+    )
+
+
+@inlined
 def judge_pairs(
     slot: int, operation: int, cause: int, time_us: int, stamp: int, counters: Any, numbers: Any,
-    clocks: Any, states: Any, pairs: Any, edges: Any, verdicts: Any, out_marks: Any,
+    clocks: Any, states: Any, pairs: Any, since: Any, edges: Any, verdicts: Any, out_marks: Any,
     out_wholes: Any, out_numbers: Any,
 ) -> int:
-    """Which of an entity's pairs go on; False if a verdict is wanted first."""
+    """What becomes of an entity's pairs; how many do not match, or −1 if a verdict is wanted."""
     side = 0 if states[slot * 16 + at.KIND] == at.PUBLICATION else 1
+    in_vain = 0
     pair = states[slot * 16 + at.HEAD]
     while pair >= 0:
         following = pairs[pair * 8 + at.NEXT + side]
         other = pairs[pair * 8 + at.MEMBER + 1 - side]
         pub, sub = (slot, other) if side == 0 else (other, slot)
         distance = distance_m(pub, sub, numbers, states, edges)
-        stays = distance <= reach_m(pub, sub, numbers, states) + slack_m(pub, sub, numbers)
-        if operation == at.JUDGE and stays:
+        reach = reach_m(pub, sub, numbers, states)
+        goes_on = operation < at.REMOVE
+        if operation == at.JUDGE:
             verdict = verdict_on(sub, pub, states, verdicts, counters)
             if verdict == 0:
-                return False
-            stays = verdict == 2
-        elif operation >= at.REMOVE:
-            stays = False
-        if stays:
-            clocks[other * 8 + at.SEEN] = stamp
-            if operation == at.MOVE and states[sub * 16 + at.WANTS] & at.WANTS_INSIDE:
-                tell(
-                    _INSIDE, cause, pub, sub, time_us, distance, counters, numbers, states,
-                    out_marks, out_wholes, out_numbers,
-                )
-        else:
-            if operation != at.REMOVE_SILENTLY:
-                tell(
-                    _EXIT, cause, pub, sub, time_us, distance, counters, numbers, states,
-                    out_marks, out_wholes, out_numbers,
-                )
-            part(pair, pairs, states, counters)
+                return -1
+            goes_on = verdict == 2
+        if pairs[pair * 8 + at.INSIDE]:
+            if goes_on and distance <= reach + slack_m(pub, sub, numbers):
+                if operation == at.MOVE and states[sub * 16 + at.WANTS] & at.WANTS_INSIDE:
+                    tell(
+                        _INSIDE, cause, pub, sub, time_us, distance, counters, numbers, states,
+                        out_marks, out_wholes, out_numbers,
+                    )
+            else:
+                pairs[pair * 8 + at.INSIDE] = 0
+                counters[at.ALIVE_PAIRS] -= 1
+                if operation != at.REMOVE_SILENTLY:
+                    tell(
+                        _EXIT, cause, pub, sub, time_us, distance, counters, numbers, states,
+                        out_marks, out_wholes, out_numbers,
+                    )
+        elif goes_on and distance <= reach:
+            enter(
+                pair, cause, pub, sub, time_us, distance, counters, numbers, clocks, states, pairs,
+                since, out_marks, out_wholes, out_numbers,
+            )
+        if pairs[pair * 8 + at.INSIDE] == 0:
+            in_vain += 1
+            if counters[at.LOOKS_AROUND]:
+                goes_on = goes_on and not out_of_reach(slot, other, numbers, clocks, states)
+            if not goes_on:
+                part(pair, pairs, states, counters)
+        if counters[at.LOOKS_AROUND]:
+            clocks[other * 8 + at.SEEN] = stamp  # whoever was let go need not be found again
         pair = following
-    return True
+    return in_vain

@@ -17,7 +17,7 @@ from mercury.model.errors import MatchingError, MercuryError
 from mercury.model.geojson import area_from_geojson, area_to_geojson
 from mercury.model.moving import NearSubscription, Publication
 
-_MAGIC = b"MvE1"
+_MAGIC = b"MvE2"
 _HEADER = struct.Struct("<4sII")  # magic, CRC-32 of the rest, length of the document
 
 Thing = Publication | NearSubscription

@@ -24,7 +24,7 @@ _SOUTH, _WEST = 47.9, 11.2
 _HIGHEST_PRICE = 100
 _HOT_SHARE, _HOT_M = 0.2, 1_000.0
 _TICK_UPDATES = 8_192  # about a tenth of a second at 80,000 updates a second
-_WARM_UP_ROUNDS = 2
+_WARM_UP_ROUNDS = 8  # until cells and leeways fit
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +130,6 @@ def measure(plane: Plane, *, updates: int = 2_000_000) -> dict[str, Any]:
     count = len(world.refs)
     for _ in range(_WARM_UP_ROUNDS):
         world.round(count)
-    if plane.hot:  # until its cells fit
-        for _ in range(4):
-            world.round(count)
     spent_s, done, events = 0.0, 0, 0
     while done < updates:
         round_s, moved, told = world.round(min(count, updates - done))

@@ -111,7 +111,7 @@ def test_dwell_is_shed_after_inside() -> None:
     settings = DoorSettings(low_mark_bytes=2000, high_mark_bytes=4000)
     register = Register(Hub(MatchingRules()), settings)
     happenings = [Happening.ENTER, Happening.INSIDE, Happening.DWELL, Happening.EXIT]
-    kinds = (np.uint8, np.uint8, np.int64, np.int64, np.int64, np.float32, float, float)
+    kinds = (np.uint8, np.uint8, np.int64, np.int64, np.int64, np.float32, float, float, np.int64)
     events = Events(*(np.array(happenings, kind) for kind in kinds))
     for waiting, left in ((2000, 4), (2001, 3), (3000, 3), (3001, 2), (9000, 2)):
         kept = register.thinned(events, waiting).happening.tolist()

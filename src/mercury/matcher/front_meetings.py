@@ -142,6 +142,7 @@ def events_of(things: Things, rows: Rows, subscriptions: Slots, publications: Sl
         distance_m=rows["distance_m"].astype(np.float32),
         lat=from_e7(rows["lat_e7"]),
         lon=from_e7(rows["lon_e7"]),
+        update=np.zeros(len(rows), np.int64),
     )
 
 

@@ -25,6 +25,7 @@ class Events:
     distance_m: NDArray[np.float32]
     lat: NDArray[np.float64]  # of the publication, then
     lon: NDArray[np.float64]
+    update: NDArray[np.int64]  # which of those that were applied with it it follows from
 
     def __len__(self) -> int:
         return len(self.happening)

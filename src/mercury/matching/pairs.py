@@ -138,9 +138,10 @@ def tell(
     counters[at.EVENTS] = event + 1
     out_marks[2 * event] = happening
     out_marks[2 * event + 1] = cause
-    out_wholes[3 * event] = (states[pub * 16 + at.GENERATION] << 32) | pub
-    out_wholes[3 * event + 1] = (states[sub * 16 + at.GENERATION] << 32) | sub
-    out_wholes[3 * event + 2] = time_us
+    out_wholes[4 * event] = (states[pub * 16 + at.GENERATION] << 32) | pub
+    out_wholes[4 * event + 1] = (states[sub * 16 + at.GENERATION] << 32) | sub
+    out_wholes[4 * event + 2] = time_us
+    out_wholes[4 * event + 3] = counters[at.ROW]
     out_numbers[3 * event] = distance
     out_numbers[3 * event + 1] = numbers[pub * 8 + at.LAT]
     out_numbers[3 * event + 2] = numbers[pub * 8 + at.LON]

@@ -51,7 +51,7 @@ class Store:
         self.inhabited = np.zeros(0, np.int64)  # for each topic and side: which levels, as bits
         self.looks = np.zeros(0, np.int64)
         self.out_marks = np.zeros(2 * 4096, np.uint8)
-        self.out_wholes = np.zeros(3 * 4096, np.int64)
+        self.out_wholes = np.zeros(4 * 4096, np.int64)
         self.out_numbers = np.zeros(3 * 4096, np.float64)
         self._columns = COLUMNS.ravel()
         self._foreseen = _lines(32 * 16, np.int64)
@@ -104,7 +104,7 @@ class Store:
         if wanted == at.MORE_EVENTS:
             most = 2 * (len(self.out_marks) // 2)
             self.out_marks = _longer(self.out_marks, 2 * most)
-            self.out_wholes = _longer(self.out_wholes, 3 * most)
+            self.out_wholes = _longer(self.out_wholes, 4 * most)
             self.out_numbers = _longer(self.out_numbers, 3 * most)
         elif wanted == at.MORE_CHUNKS:
             first = 1024 * at.CHUNK_ROWS * at.ROW_NUMBERS
@@ -219,7 +219,7 @@ class Store:
         count = int(self.counters[at.EVENTS])
         self.counters[at.EVENTS] = 0
         marks = self.out_marks[: 2 * count].reshape(-1, 2)
-        wholes = self.out_wholes[: 3 * count].reshape(-1, 3)
+        wholes = self.out_wholes[: 4 * count].reshape(-1, 4)
         numbers = self.out_numbers[: 3 * count].reshape(-1, 3)
         return Events(
             marks[:, 0].copy(),
@@ -230,6 +230,7 @@ class Store:
             numbers[:, 0].astype(np.float32),
             numbers[:, 1].copy(),
             numbers[:, 2].copy(),
+            wholes[:, 3].copy(),
         )
 
 

@@ -38,6 +38,7 @@ class Step(IntEnum):
 
 
 DECLARING = (Step.ENTER, Step.CHANGE, Step.ARRIVE)  # steps that have a declaration
+_DECLARES = np.isin(np.arange(256), DECLARING)
 
 STEPS = np.dtype(
     [
@@ -110,6 +111,45 @@ class Steps(NamedTuple):
     declarations: list[bytes]
     seeds: Rows
 
+    def after(self, last: int) -> Steps:
+        """The steps that follow from later offsets than this."""
+        new = self.rows["origin"] > last
+        if new.all():
+            return self
+        kept = new[declares(self.rows)].tolist()
+        declarations = [one for one, is_new in zip(self.declarations, kept, strict=True) if is_new]
+        seeds = self.seeds[new[self.seeds["row"]]].copy()
+        seeds["row"] = (np.cumsum(new) - 1)[seeds["row"]]
+        return Steps(self.rows[new], declarations, seeds)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Steps]) -> Steps:
+        """Several after one another; at least one."""
+        if len(parts) == 1:
+            return parts[0]
+        seeds, before = [], 0
+        for part in parts:
+            if len(part.seeds):
+                moved = part.seeds.copy()
+                moved["row"] += before
+                seeds.append(moved)
+            before += len(part.rows)
+        return cls(
+            joined_rows([part.rows for part in parts], STEPS),
+            [one for part in parts for one in part.declarations],
+            joined_rows(seeds, SEEDS),
+        )
+
+
+def declares(rows: Rows) -> NDArray[np.bool_]:
+    """Which steps have a declaration."""
+    return np.asarray(_DECLARES[rows["step"]])
+
+
+def joined_rows(parts: Sequence[Rows], kind: np.dtype[np.void]) -> Rows:
+    """Rows of one kind after one another; NumPy would compare the kinds of each with all."""
+    return np.frombuffer(b"".join(part.tobytes() for part in parts), kind)
+
 
 def steps_frame(rows: Rows, declarations: Sequence[bytes], seeds: Rows | None = None) -> bytes:
     """A frame of steps."""
@@ -127,7 +167,7 @@ def read_steps(segments: Sequence[tuple[bytes, memoryview]]) -> Steps | None:
         return None
     rows = rows_of(parts[b"S"], STEPS)
     declarations = _pieces(parts.get(b"L", memoryview(b"")))
-    if len(declarations) != np.count_nonzero(np.isin(rows["step"], DECLARING)):
+    if len(declarations) != np.count_nonzero(declares(rows)):
         raise PacketError("malformed")
     seeds = rows_of(parts.get(b"K", b""), SEEDS)
     if len(seeds) and seeds["row"].max() >= len(rows):

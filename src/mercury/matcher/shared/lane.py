@@ -9,6 +9,7 @@ before the publication has arrived there waits for it.
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -44,6 +45,14 @@ _CAUSES = {int(cause): cause for cause in Cause}
 # A subscription that a pair was passed on with, and that is not here: it is on its way, or gone.
 EXPECTED_US = 30_000_000
 REMEMBERED_US = 60_000_000  # who has left, and what waits for a publication that does not arrive
+
+
+class Incoming(NamedTuple):
+    """Steps that came with one record."""
+
+    steps: Steps
+    offset: int
+    time_us: int
 
 
 class Seed(NamedTuple):
@@ -105,24 +114,25 @@ class Lane:
         self._expected: dict[int, dict[int, _Expected]] = {}  # publication -> subscription
         self._gone: dict[int, _Gone] = {}  # subscriptions
 
-    def take(self, steps: Steps, time_us: int, origin: int, out: SightingFrames) -> None:
+    def take(self, incoming: Sequence[Incoming], out: SightingFrames) -> None:
         """Let entities do their steps, in order."""
-        self._time_us = max(self._time_us, time_us)
-        rows = steps.rows
-        seeds: dict[int, list[Seed]] = {}
-        for row, _, subscription, last_us in steps.seeds.tolist():
-            seeds.setdefault(row, []).append(Seed(subscription, last_us))
-        declarations = iter(steps.declarations)
+        self._time_us = max(self._time_us, *(one.time_us for one in incoming))
+        rows, declarations, seeds = Steps.joined([one.steps for one in incoming])
+        counts = [len(one.steps.rows) for one in incoming]
+        origins = np.repeat([one.offset for one in incoming], counts)
+        sown: dict[int, list[Seed]] = {}
+        for row, _, subscription, last_us in seeds.tolist():
+            sown.setdefault(row, []).append(Seed(subscription, last_us))
+        blobs = iter(declarations)
         done = 0
         for number in np.flatnonzero(rows["step"] != _MOVE).tolist():
-            self._move(rows[done:number], origin, out)
+            self._move(rows[done:number], origins[done:number], out)
             row = rows[number : number + 1]
-            blob = next(declarations) if row["step"][0] in _DECLARING else b""
-            step = _Waiting(row, blob, seeds.get(number, []), self._time_us)
-            self._step(step, origin, out)
+            blob = next(blobs) if row["step"][0] in _DECLARING else b""
+            step = _Waiting(row, blob, sown.get(number, []), self._time_us)
+            self._step(step, int(origins[number]), out)
             done = number + 1
-        self._move(rows[done:], origin, out)
-        self._collect(origin, out)
+        self._move(rows[done:], origins[done:], out)
 
     def pass_time(self, time_us: int, origin: int, out: SightingFrames) -> None:
         """Forget what nothing will come of any more."""
@@ -143,7 +153,7 @@ class Lane:
 
     # Steps
 
-    def _move(self, rows: Rows, origin: int, out: SightingFrames) -> None:
+    def _move(self, rows: Rows, origins: NDArray[np.int64], out: SightingFrames) -> None:
         if not len(rows):
             return
         find = self._refs.get
@@ -155,11 +165,13 @@ class Lane:
             for number in np.flatnonzero(~here).tolist():
                 row = rows[number : number + 1]
                 if publishes[number]:
-                    self._step(_Waiting(row, b"", [], self._time_us), origin, out)
+                    step = _Waiting(row, b"", [], self._time_us)
+                    self._step(step, int(origins[number]), out)
                 else:
                     self.dropped["unknown"] += 1
-            rows, refs = rows[here], refs[here]
+            rows, refs, origins = rows[here], refs[here], origins[here]
         self._move_refs(rows, refs)
+        self._collect(origins, out)
 
     def _move_refs(self, rows: Rows, refs: NDArray[np.int64]) -> None:
         self.engine.move(
@@ -203,7 +215,6 @@ class Lane:
         row, time_us = step.row, int(step.row["time_us"][0])
         cause = _CAUSES[int(row["cause"][0])]
         kind = int(row["step"][0])
-        self._collect(origin, out)
         if kind in (_ENTER, _ARRIVE):
             self._forget(key, time_us, silently=True)
             self._publish(key, step, origin, out)
@@ -214,7 +225,8 @@ class Lane:
             self._declare(key, step.declaration, time_us)
             self._collect(origin, out)
             others = self._keys[partners(self.engine, ref) & _SLOT]
-            out.describe(others, [self._described[key]] * len(others), origin)
+            origins = np.full(len(others), origin)
+            out.describe(others, [self._described[key]] * len(others), origins)
         elif kind == _WITHDRAW:
             for subscription in self._expected.pop(key, {}):
                 self._exit(key, subscription, time_us, cause, origin, out)
@@ -223,8 +235,8 @@ class Lane:
             self._forget(key, time_us, silently=True)
         else:
             self._move_refs(row, np.array([ref]))
+            self._collect(origin, out)
             if kind == _LEAVE:
-                self._collect(origin, out)
                 slots = partners(self.engine, ref) & _SLOT
                 last_us = self.engine.store.clocks[slots * at.CLOCKS + at.TIME]
                 seeds = list(map(Seed, self._keys[slots].tolist(), last_us.tolist()))
@@ -266,7 +278,6 @@ class Lane:
         cause = _CAUSES[int(row["cause"][0])]
         kind = int(row["step"][0])
         ref = self._refs.get(key)
-        self._collect(origin, out)
         if kind == _ENTER:
             ref = self._declare(key, step.declaration, time_us)
             if ref is None:
@@ -282,6 +293,7 @@ class Lane:
             self.dropped["unknown"] += 1
         elif kind == _CHANGE:
             self._declare(key, step.declaration, time_us)
+            self._collect(origin, out)
         else:
             if kind == _LEAVE:
                 self._move_refs(row, np.array([ref]))
@@ -359,13 +371,16 @@ class Lane:
 
     def _collect(
         self,
-        origin: int,
+        origins: int | NDArray[np.int64],
         out: SightingFrames,
         cause: Cause | None = None,
         *,
         arriving: bool = False,
     ) -> None:
-        """Take from the engine what happened, before slots are given to others."""
+        """Take from the engine what happened, before slots are given to others.
+
+        Where updates follow from different offsets, they must be the last thing it was told.
+        """
         events = self.engine.take()
         if arriving:  # where it came from has told where it is
             events = events.take(events.happening != _INSIDE)
@@ -373,7 +388,7 @@ class Lane:
             return
         rows = np.zeros(len(events), SIGHTINGS)
         publications, subscriptions = events.publication & _SLOT, events.subscription & _SLOT
-        rows["origin"] = origin
+        rows["origin"] = origins if isinstance(origins, int) else origins[events.update]
         rows["subscription"], rows["publication"] = (
             self._keys[subscriptions], self._keys[publications],
         )  # fmt: skip
@@ -387,7 +402,7 @@ class Lane:
         entered = rows[rows["happening"] == _ENTERS]
         if len(entered):
             what = [self._described[key] for key in entered["publication"].tolist()]
-            out.describe(entered["subscription"], what, origin)
+            out.describe(entered["subscription"], what, entered["origin"])
 
     # State
 

@@ -12,7 +12,15 @@ from mercury.matcher.shared.stage import Parcel
 from mercury.model.moving import Cause
 from mercury.wire.moving import Rows
 from mercury.wire.origins import Origin, origin_header
-from mercury.wire.passing import DECLARING, PLACED, STEPS, SUBSCRIPTION, offset_of, steps_frame
+from mercury.wire.passing import (
+    PLACED,
+    STEPS,
+    SUBSCRIPTION,
+    declares,
+    joined_rows,
+    offset_of,
+    steps_frame,
+)
 
 
 class LaneFrames:
@@ -50,7 +58,7 @@ class LaneFrames:
         rows["step"], rows["cause"] = steps, cause
         rows["flags"] = np.where(known["kind"] > 1, SUBSCRIPTION, 0)
         rows["flags"] |= np.where(known["placed"], PLACED, 0).astype(np.uint8)
-        for row in np.flatnonzero(np.isin(steps, DECLARING)).tolist():
+        for row in np.flatnonzero(declares(rows)).tolist():
             self._declared.append((self._count + row, declared[int(slots[row])]))
         self._lanes.append(lanes)
         self._rows.append(rows)
@@ -60,24 +68,22 @@ class LaneFrames:
         """Everything so far, a record for each lane."""
         if not self._count:
             return []
-        lanes, rows = np.concatenate(self._lanes), np.concatenate(self._rows)
-        declared = dict(self._declared)
-        self._lanes, self._rows, self._declared, self._count = [], [], [], 0
+        lanes, rows = np.concatenate(self._lanes), joined_rows(self._rows, STEPS)
         order = np.argsort(lanes, kind="stable")
-        lanes = lanes[order]
-        starts = np.flatnonzero(np.diff(lanes, prepend=-1)).tolist()
+        lanes, rows = lanes[order], rows[order]
+        starts = np.flatnonzero(np.diff(lanes, prepend=-1))
+        lasts = np.maximum.reduceat(rows["origin"], starts).tolist()
+        blobs: dict[int, list[bytes]] = {}  # by lane
+        places = np.empty(len(order), np.int64)
+        places[order] = np.arange(len(order))
+        for number, blob in sorted((int(places[row]), blob) for row, blob in self._declared):
+            blobs.setdefault(int(lanes[number]), []).append(blob)
+        self._lanes, self._rows, self._declared, self._count = [], [], [], 0
         parcels = []
-        for start, end in zip(starts, [*starts[1:], len(lanes)], strict=True):
-            numbers = order[start:end]
-            some = rows[numbers]
-            blobs = [declared[one] for one in numbers.tolist() if one in declared]
-            last = int(some["origin"].max())
-            parcels.append(
-                Parcel(
-                    topic,
-                    lane_key(int(lanes[start])),
-                    steps_frame(some, blobs),
-                    (origin_header(Origin(stage, partition, last)),),
-                )
-            )
+        ends = [*starts[1:].tolist(), len(lanes)]
+        for start, end, last in zip(starts.tolist(), ends, lasts, strict=True):
+            lane = int(lanes[start])
+            frame = steps_frame(rows[start:end], blobs.get(lane, ()))
+            header = origin_header(Origin(stage, partition, last))
+            parcels.append(Parcel(topic, lane_key(lane), frame, (header,)))
         return parcels

@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 
 from mercury.bus import Record
-from mercury.matcher.shared.lane import Arrival, Lane
+from mercury.matcher.shared.lane import Arrival, Incoming, Lane
 from mercury.matcher.shared.routing import lane_key
 from mercury.matcher.shared.sighting_frames import SightingFrames
 from mercury.matcher.shared.stage import (
@@ -25,7 +25,15 @@ from mercury.model import topics
 from mercury.model.errors import PacketError
 from mercury.wire.moving import split_frame
 from mercury.wire.origins import Origin, SeenOrigins, origin_header, read_origin
-from mercury.wire.passing import DECLARING, SEEDS, Steps, read_steps, read_time, steps_frame
+from mercury.wire.passing import (
+    SEEDS,
+    STEPS,
+    Steps,
+    joined_rows,
+    read_steps,
+    read_time,
+    steps_frame,
+)
 
 
 class Lanes:
@@ -42,6 +50,7 @@ class Lanes:
     def process(self, records: Sequence[Record]) -> list[Parcel]:
         """Take in records; what was seen, and who goes on to other lanes."""
         out = SightingFrames()
+        gathered: dict[bytes, list[Incoming]] = {}  # one lane's at once: that is much faster
         for record in records:
             try:
                 segments = split_frame(record.value)
@@ -50,11 +59,14 @@ class Lanes:
             except PacketError as error:
                 self._dropped[error.reason] += 1
                 continue
-            if steps is not None:
-                self._take(record, steps, out)
+            if steps is not None and (new := self._new(record, steps)) is not None:
+                incoming = Incoming(new, record.offset, record.timestamp_us)
+                gathered.setdefault(record.key, []).append(incoming)
             for time_us in times:
+                self._take(gathered, out)
                 for lane in self.lanes.values():
                     lane.pass_time(time_us, record.offset, out)
+        self._take(gathered, out)
         self.sightings += out.count
         parcels = out.parcels(topics.SIGHTINGS, StageNumber.LANES, self.partition)
         return parcels + self._passed_on()
@@ -72,19 +84,25 @@ class Lanes:
         """What was dropped and why."""
         return sum((lane.dropped for lane in self.lanes.values()), self._dropped)
 
-    def _take(self, record: Record, steps: Steps, out: SightingFrames) -> None:
+    def _new(self, record: Record, steps: Steps) -> Steps | None:
+        """The steps that were not taken before."""
         origin = read_origin(record.headers)
         if origin is None:
             self._dropped["malformed"] += 1
-            return
+            return None
         last = self._seen.last(origin, record.key)
         if origin.offset <= last:
-            return  # work that was done again
+            return None  # work that was done again
         self._seen.note(origin, record.key)
-        lane = self.lanes.get(record.key)
-        if lane is None:
-            lane = self.lanes[record.key] = Lane(self.rules)
-        lane.take(_after(steps, last), record.timestamp_us, record.offset, out)
+        return steps.after(last)
+
+    def _take(self, gathered: dict[bytes, list[Incoming]], out: SightingFrames) -> None:
+        for key, incoming in gathered.items():
+            lane = self.lanes.get(key)
+            if lane is None:
+                lane = self.lanes[key] = Lane(self.rules)
+            lane.take(incoming, out)
+        gathered.clear()
 
     def _passed_on(self) -> list[Parcel]:
         by_lane: dict[int, list[Arrival]] = {}
@@ -96,7 +114,7 @@ class Lanes:
         for number in sorted(by_lane):
             # By what they follow from, as a cut between batches would have it.
             arrivals = sorted(by_lane[number], key=lambda one: int(one.row["origin"][0]))
-            rows = np.concatenate([one.row for one in arrivals])
+            rows = joined_rows([one.row for one in arrivals], STEPS)
             seeds = [(row, 0, *seed) for row, one in enumerate(arrivals) for seed in one.seeds]
             frame = steps_frame(rows, [one.declaration for one in arrivals], np.array(seeds, SEEDS))
             last = Origin(StageNumber.LANES, self.partition, int(rows["origin"][-1]))
@@ -130,16 +148,3 @@ class Lanes:
         )
         self.sightings = state.number("sightings")
         return self
-
-
-def _after(steps: Steps, last: int) -> Steps:
-    """The steps that follow from later offsets than this."""
-    new = steps.rows["origin"] > last
-    if new.all():
-        return steps
-    declaring = np.isin(steps.rows["step"], DECLARING)
-    kept = new[declaring].tolist()
-    declarations = [one for one, is_new in zip(steps.declarations, kept, strict=True) if is_new]
-    seeds = steps.seeds[new[steps.seeds["row"]]].copy()
-    seeds["row"] = (np.cumsum(new) - 1)[seeds["row"]]
-    return Steps(steps.rows[new], declarations, seeds)

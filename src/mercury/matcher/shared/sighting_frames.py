@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mercury.matcher.shared.stage import Parcel
-from mercury.wire.moving import FrameWriter, Rows, bucket_key, buckets_of
+from mercury.wire.moving import BUCKETS, FrameWriter, Rows, bucket_key, buckets_of
 from mercury.wire.origins import Origin, origin_header
-from mercury.wire.passing import SIGHTINGS
+from mercury.wire.passing import SIGHTINGS, joined_rows
 
 
 class SightingFrames:
@@ -26,20 +26,25 @@ class SightingFrames:
         self.count += len(rows)
 
     def describe(
-        self, subscriptions: NDArray[np.uint64], what: Iterable[bytes], origin: int
+        self, subscriptions: NDArray[np.uint64], what: Iterable[bytes], origins: NDArray[np.int64]
     ) -> None:
         """Say what publications are, each to whom a subscription belongs."""
-        for bucket, one in zip(buckets_of(subscriptions).tolist(), what, strict=True):
-            self._described.setdefault(bucket, {})[one] = origin
+        buckets = buckets_of(subscriptions).tolist()
+        for bucket, one, origin in zip(buckets, what, origins.tolist(), strict=True):
+            described = self._described.setdefault(bucket, {})
+            described[one] = max(origin, described.get(one, origin))
 
     def parcels(self, topic: str, stage: int, partition: int) -> list[Parcel]:
-        """Everything so far."""
-        rows = np.concatenate(self._rows) if self._rows else np.zeros(0, SIGHTINGS)
+        """Everything so far, by bucket and by what it follows from."""
+        rows = joined_rows(self._rows, SIGHTINGS)
         described, self._rows, self._described = self._described, [], {}
         buckets = buckets_of(rows["subscription"])
+        order = np.lexsort((rows["origin"], buckets))
+        rows, buckets = rows[order], buckets[order]
+        ends = np.searchsorted(buckets, np.arange(BUCKETS + 1))
         parcels = []
-        for bucket in sorted({*np.unique(buckets).tolist(), *described}):
-            some = rows[buckets == bucket]
+        for bucket in sorted({*buckets.tolist(), *described}):
+            some = rows[ends[bucket] : ends[bucket + 1]]
             what = described.get(bucket, {})
             last = max([*some["origin"][-1:].tolist(), *what.values()])
             writer = FrameWriter().segment(b"P", b"".join(what))

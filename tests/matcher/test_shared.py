@@ -12,6 +12,7 @@ from matcher.frontend import Frontend
 from mercury.bus import Headers
 from mercury.config import MatcherSettings
 from mercury.matcher.shared import state_log
+from mercury.matcher.shared.routing import LANES
 from mercury.matcher.shared.state_log import StateLog
 from mercury.matcher.shared_service import SharedMatcher
 from mercury.model.area import Polygon, Position
@@ -46,7 +47,7 @@ async def test_workers_come_and_go_and_every_update_is_told_once() -> None:
             NearSubscription("watch", "taxi", polygon=everywhere, inside=True),
             *(Publication(f"taxi-{number}", "taxi") for number in range(TAXIS)),
         )
-        await until(lambda: lanes_with(workers[0]) > 60)  # the watch is everywhere
+        await until(lambda: lanes_with(workers[0]) == LANES)  # the watch is everywhere
         said: list[int] = []
         for turn in range(60):
             if turn in (15, 20):

@@ -40,6 +40,7 @@ TICK_S = 0.25
 MAX_QUESTIONS = 1000  # at once
 _LAST_NEWS_US = 10_000_000  # so long after its end a subscription's last events may come
 # So near to its end a thing is declared anew when it moves: matchers may have let go of it.
+_TURN_S = 0.005  # what is said meanwhile goes out together
 _NEAR_END_US = 2_000_000
 _BATCH = 512
 
@@ -354,7 +355,7 @@ class Front:
     def _plan_turn(self) -> None:
         if not self._turn_is_planned and not self._is_closed:
             self._turn_is_planned = True
-            asyncio.get_running_loop().call_soon(self.turn)
+            asyncio.get_running_loop().call_later(_TURN_S, self.turn)
 
 
 _COUNTED = ("declarations", "renewals", "moves", "questions", "events", "listeners_failed")

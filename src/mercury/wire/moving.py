@@ -38,7 +38,7 @@ from mercury.wire.declarations import (
 )
 
 VERSION = 1
-BUCKETS = 64
+BUCKETS = 16
 
 MOVES = np.dtype(
     [
@@ -220,7 +220,7 @@ def from_e7(numbers: ArrayLike) -> NDArray[np.float64]:
 def buckets_of(keys: ArrayLike) -> NDArray[np.int64]:
     """The bucket of each entity."""
     # High bits: tables that hash keys use the low ones.
-    return (np.asarray(keys, np.uint64) >> np.uint64(58)).astype(np.int64)
+    return (np.asarray(keys, np.uint64) >> np.uint64(60)).astype(np.int64)
 
 
 def bucket_key(bucket: int) -> bytes:

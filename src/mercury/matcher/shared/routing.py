@@ -20,7 +20,7 @@ from mercury.matching.outline import Outline
 from mercury.model.moving import NearSubscription
 from mercury.wire.moving import from_e7
 
-LANES = 64
+LANES = 16
 ALL_LANES = (1 << LANES) - 1
 MOST_PARTS = 16
 _MOST_TILES = 4 * LANES  # a scope that touches so many is in all lanes
@@ -152,7 +152,7 @@ def _place(cells: NDArray[np.int64], topics: Keys) -> Keys:
 
 
 def _lane(places: Keys) -> NDArray[np.int64]:
-    return (_mixed(places) >> np.uint64(58)).astype(np.int64)
+    return (_mixed(places) >> np.uint64(60)).astype(np.int64)
 
 
 def _mixed(numbers: Keys) -> Keys:

@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 TIME_S = 0.25  # so often a partition is told how late it is
 _FIRST_BATCH, _BATCH = 16, 512
 _TURN_S = 0.1  # what is read at once takes about so long
+_PAUSE_S = 0.02  # between turns, if there is no more: few records of many rows cost the least
 _STILL_S = 0.4  # no record for so long, though time is told: our shares are to move
 _FULL_S = 0.1
 
@@ -104,7 +105,10 @@ class StageRunner:
                 heard_at = loop.time()
                 # Who is deaf for seconds would be taken for dead, and its work be done again.
                 within = int(_TURN_S / max(heard_at - begun, 1e-6) * len(records))
+                all_read = len(records) < batch
                 batch = max(1, min(2 * batch, within, _BATCH))
+                if all_read and heard_at - begun < _PAUSE_S:
+                    await asyncio.sleep(begun + _PAUSE_S - heard_at)
             now = loop.time()
             if now - told_at >= TIME_S:
                 told_at = now

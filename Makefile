@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check proto clean java kernel
+.PHONY: demo test check style types spelling proto clean java kernel
 
 demo: $(READY) java kernel
 	@rm -rf out/demo && mkdir -p out/demo
@@ -13,14 +13,20 @@ demo: $(READY) java kernel
 		--vehicles 1500 --event 2000,2000,100 --event-kind collision --event-after 12 \
 		--jam 1000,3000,600 --jam-after 20 --for 60
 
-# Three at a time: much of a test run is waiting, for Java to start and for time to pass.
+# Four at a time: much of a test run is waiting, for Java to start and for time to pass.
 test: $(READY) java kernel
-	$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder
 
-check: $(READY)
+check: style types spelling
+
+style: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: $(READY)
 	$(BIN)/mypy --strict src
+
+spelling: $(READY)
 	$(BIN)/codespell
 
 # Spark and Kafka need Java; without it everything else still runs, and says so.

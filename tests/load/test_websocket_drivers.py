@@ -13,11 +13,11 @@ from load.streets import tangle
 from matching.twin import Twin
 
 from mercury.load.drivers import open_driver
-from mercury.load.drivers.binary import read_rows
 from mercury.load.generator import Generator, Outcome
 from mercury.load.workload import Workload, WorkloadSettings
-from mercury.model.errors import LoadError
+from mercury.model.errors import LoadError, PacketError
 from mercury.model.moving import Happening
+from mercury.wire.door_frames import read_told
 
 ROADS = tangle(40, 1)
 SETTINGS = WorkloadSettings(entities=120, rate_hz=4.0, topics=2, radius_m=(300.0, 1500.0))
@@ -174,4 +174,5 @@ async def test_nobody_there_is_one_sentence() -> None:
     ],
 )
 def test_frames_that_are_none_are_not_read(frame: bytes) -> None:
-    assert read_rows(frame) is None
+    with pytest.raises(PacketError):
+        read_told(frame)

@@ -18,8 +18,8 @@ from websockets.asyncio.client import ClientConnection, connect
 from mercury.config.door import DoorSettings
 from mercury.matcher.hub import Hub
 from mercury.matcher.web import Door
-from mercury.matcher.web.frames import MOVE_ROW, pack_moves, read_events
 from mercury.matching import MatchingRules
+from mercury.wire.door_frames import MOVE_ROW, pack_moves, read_told
 
 JSON, BINARY = "mercury.json.v1", "mercury.binary.v1"
 LAT, LON = 60.17, 24.94
@@ -133,7 +133,7 @@ class Talk:
         if heard[3] == 3:
             self.progress = struct.unpack_from("<QQ", heard, 8)
             return None
-        return read_events(heard)
+        return read_told(heard)[1]
 
     async def until_progress(self, taken: int, dropped: int) -> None:
         async with asyncio.timeout(WAIT_S):

@@ -79,8 +79,8 @@ class Frontend:
         for bucket in np.unique(buckets).tolist():
             self._append(bucket, FrameWriter().move(rows[buckets == bucket]))
 
-    def withdraw(self, key: int) -> None:
-        rows = np.array([(key, now_us())], WITHDRAWALS)
+    def withdraw(self, key: int, time_us: int | None = None) -> None:
+        rows = np.array([(key, now_us() if time_us is None else time_us)], WITHDRAWALS)
         self._append(int(buckets_of(key)), FrameWriter().withdraw(rows))
 
     def _append(self, bucket: int, writer: FrameWriter) -> None:

@@ -19,9 +19,9 @@ from matcher.door_client import (
     world,
 )
 
-from mercury.matcher.web.frames import pack_moves
 from mercury.model.moving import Cause, Happening
 from mercury.service.clock import now_us
+from mercury.wire.door_frames import pack_moves
 
 
 @in_loop

@@ -11,9 +11,9 @@ from matcher.door_client import BINARY, near, publish, world
 
 from mercury.matcher import query
 from mercury.matcher.web.asyncapi import ASYNCAPI
-from mercury.matcher.web.frames import EVENT_ROW, MOVE_ROW
 from mercury.matcher.web.openapi import OPENAPI
 from mercury.matcher.web.websocket import PATH
+from mercury.wire.door_frames import EVENT_ROW, MOVE_ROW
 
 
 def references(node: Any) -> list[str]:

@@ -16,10 +16,10 @@ from websockets.exceptions import ConnectionClosed
 
 from mercury.config.door import DoorSettings
 from mercury.matcher.hub import Hub
-from mercury.matcher.web.frames import pack_moves, read_events
 from mercury.matcher.web.register import Register
 from mercury.matching import Events, MatchingRules
 from mercury.model.moving import Happening
+from mercury.wire.door_frames import pack_moves, read_told
 
 PUBLICATIONS = 1000
 
@@ -75,7 +75,7 @@ async def test_one_does_not_read_and_the_other_gets_all() -> None:
             with contextlib.suppress(ConnectionClosed):
                 async for frame in deaf:
                     assert isinstance(frame, bytes)
-                    heard.update(read_events(frame)["happening"].tolist())
+                    heard.update(read_told(frame)[1]["happening"].tolist())
             assert deaf.close_code == 1013
             assert 0 < heard[Happening.INSIDE] < told[Happening.INSIDE]
             assert 0 <= heard[Happening.ENTER] - heard[Happening.EXIT] <= PUBLICATIONS

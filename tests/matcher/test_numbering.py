@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from mercury.matcher.web.frames import NO_HANDLE
 from mercury.matcher.web.numbering import (
     NO_REFERENCE,
     HandleTable,
@@ -12,6 +11,7 @@ from mercury.matcher.web.numbering import (
     PublicationNumbers,
     SubscriptionHandles,
 )
+from mercury.wire.door_frames import NO_HANDLE
 
 
 def ref(slot: int, life: int = 1) -> int:

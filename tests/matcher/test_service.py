@@ -61,6 +61,28 @@ async def test_who_comes_near_is_told(shared: bool) -> None:
 
 @both
 @in_loop
+async def test_who_was_left_for_another_adapter_cannot_withdraw(shared: bool) -> None:
+    async with live() as world, Frontend(world.bus) as front:
+        matcher = await matcher_of(world, shared)
+        taxi, me = front.declare(
+            Publication("taxi-1", "taxi"), NearSubscription("me", "taxi", 500.0, inside=True)
+        )
+        left_us = now_us()
+        front.move([taxi, me], [LAT, LAT], [LON, LON], left_us)
+        await until(lambda: front.told)
+        front.move([taxi], [LAT], [LON], left_us + 1_500_000)  # by another adapter
+        front.withdraw(taxi, left_us + 200_000)  # when the first one misses it
+        front.move([taxi], [LAT], [LON], left_us + 1_600_000)
+        await until(lambda: len(front.told) == 3)
+        assert matcher.statistics().dropped["late"] == 1
+        front.withdraw(taxi, left_us + 1_500_000)  # as of the last word, or about
+        await until(lambda: len(front.told) == 4)
+        happened = [told.happening for told in front.told]
+        assert happened == [Happening.ENTER, Happening.INSIDE, Happening.INSIDE, Happening.EXIT]
+
+
+@both
+@in_loop
 async def test_places_dwell_and_silence(shared: bool) -> None:
     corners = ((46.99, 7.99), (46.99, 8.01), (47.01, 8.01), (47.01, 7.99))
     square = Polygon(tuple(Position(*corner) for corner in corners))

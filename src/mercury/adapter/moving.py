@@ -23,13 +23,13 @@ from mercury.wire import mercury_pb2 as pb
 from mercury.wire import to_envelope
 from mercury.wire.declarations import Refusal, publication_from_pb, refusal, subscription_from_pb
 from mercury.wire.moving import (
-    BUCKETS,
     MOVES,
     WITHDRAWALS,
     FrameWriter,
     Rows,
     bucket_key,
     buckets_of,
+    by_bucket,
     rows,
     to_e7,
 )
@@ -216,7 +216,7 @@ class MovingClients:
             one = messages.setdefault(bucket, pb.Declarations()).declaration.add()
             one.CopyFrom(entity.declaration)
             one.time_us = time_us
-        withdrawn_in, moves_in = _by_bucket(withdrawn), _by_bucket(moves)
+        withdrawn_in, moves_in = by_bucket(withdrawn), by_bucket(moves)
         for bucket in sorted({*messages, *withdrawn_in, *moves_in}):
             frame = FrameWriter()
             if bucket in withdrawn_in:
@@ -344,14 +344,3 @@ def _moves_with_client(declaration: pb.Declaration) -> bool:
 def _has_place(entity: Entity) -> bool:
     lat = entity.session.place[0]
     return not math.isnan(lat) and _moves_with_client(entity.declaration)
-
-
-def _by_bucket(table: Rows) -> dict[int, Rows]:
-    """Rows, in their order, by the bucket of their key."""
-    if not len(table):
-        return {}
-    buckets = buckets_of(table["key"])
-    order = np.argsort(buckets, kind="stable")
-    ends = np.cumsum(np.bincount(buckets, minlength=BUCKETS))
-    parts = np.split(table[order], ends[:-1])
-    return {bucket: part for bucket, part in enumerate(parts) if len(part)}

@@ -25,6 +25,7 @@ _HIGHEST_PRICE = 100
 _HOT_SHARE, _HOT_M = 0.2, 1_000.0
 _TICK_UPDATES = 8_192  # about a tenth of a second at 80,000 updates a second
 _WARM_UP_ROUNDS = 8  # until cells and leeways fit
+_FEWEST_ROUNDS = 4  # who set out together looks around together for a while
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +98,8 @@ class _World:
             refs[plane.publications + number] = engine.subscribe(wish, 0)
         return refs
 
-    def round(self, limit: int) -> tuple[float, int, int]:
-        """A second of everybody's life, or of some; CPU seconds, updates and events."""
+    def round(self) -> tuple[float, int, int]:
+        """A second of everybody's life; CPU seconds, updates and events."""
         self._x, away = _reflected(
             self._x + self._speed * np.cos(self._heading), self._low, self._high
         )
@@ -106,7 +107,7 @@ class _World:
             self._y + self._speed * np.sin(self._heading), self._low, self._high
         )
         self._heading += self._dice.normal(0.0, 0.1, len(self._x)) + math.pi * (away | off)
-        order = self._dice.permutation(len(self._x))[:limit]
+        order = self._dice.permutation(len(self._x))
         refs = self.refs[order]
         lats = _SOUTH + self._y[order] * self._lat_scale
         lons = _WEST + self._x[order] * self._lon_scale
@@ -129,10 +130,10 @@ def measure(plane: Plane, *, updates: int = 2_000_000) -> dict[str, Any]:
     world = _World(plane)
     count = len(world.refs)
     for _ in range(_WARM_UP_ROUNDS):
-        world.round(count)
+        world.round()
     spent_s, done, events = 0.0, 0, 0
-    while done < updates:
-        round_s, moved, told = world.round(min(count, updates - done))
+    while done < max(updates, _FEWEST_ROUNDS * count):
+        round_s, moved, told = world.round()
         spent_s, done, events = spent_s + round_s, done + moved, events + told
     return {
         "entities": count,

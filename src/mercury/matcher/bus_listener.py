@@ -17,6 +17,7 @@ from mercury.wire.declarations import Declaration, Refusal, refusal
 from mercury.wire.moving import (
     BUCKETS,
     EVENTS,
+    WITHDRAWN_BEFORE_US,
     Declared,
     FrameWriter,
     Moved,
@@ -66,12 +67,20 @@ class BusListener:
                     refused = [self._declare(one) for one in declarations]
                     self._refuse([one for one in refused if one is not None])
                 case Withdrawn(rows):
-                    for key in rows["key"].tolist():
-                        ref = self._refs.pop(key, None)
-                        if ref is None:
-                            self.dropped["unknown"] += 1
-                        else:
-                            self.hub.withdraw(ref)
+                    for key, time_us in zip(
+                        rows["key"].tolist(), rows["time_us"].tolist(), strict=True
+                    ):
+                        self._withdraw(key, time_us)
+
+    def _withdraw(self, key: int, time_us: int) -> None:
+        ref = self._refs.get(key)
+        if ref is None:
+            self.dropped["unknown"] += 1
+        elif time_us < self.hub.heard_us(ref) - WITHDRAWN_BEFORE_US:
+            self.dropped["late"] += 1
+        else:
+            del self._refs[key]
+            self.hub.withdraw(ref)
 
     def _move(self, rows: Rows) -> None:
         find = self._refs.get

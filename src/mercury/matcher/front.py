@@ -306,7 +306,9 @@ class Front:
         """Withdraw something; without a cause its guest is not told what parts."""
         if self.things.touched[slot]:
             self.turn()
-        self._frames.withdraw(int(self.things.key[slot]), self.clock())
+        # Not before what was said of it last, which may bear any time.
+        time_us = max(self.clock(), int(self.things.time_us[slot]))
+        self._frames.withdraw(int(self.things.key[slot]), time_us)
         self._plan_turn()
         self._part(slot, cause)
 

@@ -15,6 +15,7 @@ from mercury.wire.moving import (
     Rows,
     bucket_key,
     buckets_of,
+    by_bucket,
     rows,
     to_e7,
 )
@@ -72,8 +73,8 @@ class FrontFrames:
 
     def take(self) -> list[FrontRecord]:
         """One record for each bucket that something was said of; the next turn begins."""
-        withdrawn = _by_bucket(np.array(self._withdrawn, WITHDRAWALS))
-        moves = _by_bucket(np.concatenate(self._moves)) if self._moves else {}
+        withdrawn = by_bucket(np.array(self._withdrawn, WITHDRAWALS))
+        moves = by_bucket(np.concatenate(self._moves)) if self._moves else {}
         declared: dict[int, dict[int, Said]] = {}
         keys = np.fromiter(self._declared, np.uint64, len(self._declared))
         for bucket, (key, said) in zip(
@@ -99,11 +100,3 @@ class FrontFrames:
                 )
             )
         return records
-
-
-def _by_bucket(table: Rows) -> dict[int, Rows]:
-    """Rows, in their order, by the bucket of their key."""
-    buckets = buckets_of(table["key"])
-    order = np.argsort(buckets, kind="stable")
-    found, starts = np.unique(buckets[order], return_index=True)
-    return dict(zip(found.tolist(), np.split(table[order], starts)[1:], strict=True))

@@ -121,6 +121,11 @@ class Hub:
             self._hand_over()
         self._plan_turn()
 
+    def heard_us(self, ref: int) -> int:
+        """The time of the last word of something that lives."""
+        self._hand_over()
+        return self.engine.heard_us(ref)
+
     def move_one(
         self, ref: int, lat: float, lon: float, time_us: int | None = None, accuracy_m: float = 0.0
     ) -> None:

@@ -116,6 +116,10 @@ class Engine:
         slot = self._slots[side].get(entity_id)
         return None if slot is None else self._reference(slot)
 
+    def heard_us(self, reference: int) -> int:
+        """The time of an entity's last word; the entity must be here."""
+        return int(self.store.clocks[(reference & _SLOT) * 8 + at.TIME])
+
     def publication(self, reference: int) -> Publication | None:
         """What a publication is, also for a while after it has gone."""
         thing = self._thing(reference)

@@ -39,6 +39,9 @@ from mercury.wire.declarations import (
 
 VERSION = 1
 BUCKETS = 16
+# A withdrawal that is older than the last word of its entity by more than this comes from who had
+# the entity before. Not by less: words bear the time of when they were passed on.
+WITHDRAWN_BEFORE_US = 1_000_000
 
 MOVES = np.dtype(
     [
@@ -221,6 +224,14 @@ def buckets_of(keys: ArrayLike) -> NDArray[np.int64]:
     """The bucket of each entity."""
     # High bits: tables that hash keys use the low ones.
     return (np.asarray(keys, np.uint64) >> np.uint64(60)).astype(np.int64)
+
+
+def by_bucket(table: Rows) -> dict[int, Rows]:
+    """Rows, in their order, by the bucket of their key."""
+    buckets = buckets_of(table["key"])
+    order = np.argsort(buckets, kind="stable")
+    found, starts = np.unique(buckets[order], return_index=True)
+    return dict(zip(found.tolist(), np.split(table[order], starts)[1:], strict=True))
 
 
 def bucket_key(bucket: int) -> bytes:

@@ -41,6 +41,7 @@ from mercury.wire.moving import (
     BUCKETS,
     MOVES,
     WITHDRAWALS,
+    WITHDRAWN_BEFORE_US,
     FrameWriter,
     Rows,
     bucket_key,
@@ -258,6 +259,8 @@ class Roster:
                     slot = self._slots.get(int(row["key"]))
                     if slot is None:
                         self.dropped["unknown"] += 1
+                    elif row["time_us"] < self.entities["time_us"][slot] - WITHDRAWN_BEFORE_US:
+                        self.dropped["late"] += 1
                     else:
                         at = mark + min(number, 0xFFFF)
                         self._withdraw(np.array([slot]), row["time_us"], Cause.WITHDRAWN, at)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from mercury.matcher.web.frames import EVENT_ROW, MAX_ROWS, MOVE_ROW
 from mercury.matcher.web.schemas import (
     ERROR,
     EVENT,
@@ -20,6 +19,7 @@ from mercury.matcher.web.schemas import (
     Schema,
     either_scope,
 )
+from mercury.wire.door_frames import EVENT_ROW, MAX_ROWS, MOVE_ROW
 
 _N: Schema = {"type": ["number", "string"], "description": "Repeated in the answer"}
 _HANDLE: Schema = {

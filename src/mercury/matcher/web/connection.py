@@ -14,20 +14,26 @@ from numpy.typing import NDArray
 
 from mercury.matcher import query
 from mercury.matcher.web.declarations import Declarations, Declared
-from mercury.matcher.web.frames import (
+from mercury.matcher.web.numbering import NO_REFERENCE, Introductions
+from mercury.matcher.web.register import Register
+from mercury.matcher.web.telling import (
+    event_objects,
+    event_rows,
+    found_object,
+    introduction,
+    to_text,
+)
+from mercury.matching import Events, Found
+from mercury.model.errors import MatchingError, PacketError
+from mercury.model.moving import MAX_TTL_S
+from mercury.wire.declarations import Refusal
+from mercury.wire.door_frames import (
     NO_HANDLE,
     pack_events,
     pack_progress,
     read_moves,
     rows_within,
 )
-from mercury.matcher.web.numbering import NO_REFERENCE, Introductions
-from mercury.matcher.web.register import Register
-from mercury.matcher.web.telling import event_objects, found_object, introduction, to_text
-from mercury.matching import Events, Found
-from mercury.model.errors import MatchingError, PacketError
-from mercury.model.moving import MAX_TTL_S
-from mercury.wire.declarations import Refusal
 
 log = logging.getLogger(__name__)
 
@@ -310,7 +316,7 @@ class Connection:
         numbers = self._register.numbers.look_up(events.publication)
         if self._wants_names:
             self._introduce(events.publication, numbers)
-        self._wire.send_binary(pack_events(events, handles, numbers))
+        self._wire.send_binary(pack_events(event_rows(events, handles, numbers)))
 
     def _introduce(self, refs: NDArray[np.int64], numbers: NDArray[np.uint32]) -> None:
         """Say what numbers stand for, before they are used."""

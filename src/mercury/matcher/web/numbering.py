@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mercury.matcher.hub import SLOT_MASK
-from mercury.matcher.web.frames import NO_HANDLE
+from mercury.wire.door_frames import NO_HANDLE
 
 NO_REFERENCE = -1
 NEVER = -1

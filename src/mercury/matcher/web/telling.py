@@ -1,4 +1,4 @@
-"""Events as a client reads them: objects of JSON, one each."""
+"""Events as a client reads them: objects of JSON, one each, or rows of a binary frame."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mercury.matcher.matchmaker import Matchmaker
 from mercury.matching import Events, Found
 from mercury.model.moving import Cause, Happening, Publication
+from mercury.wire.door_frames import EVENT_ROW
+from mercury.wire.moving import rows, to_e7
 
 _HAPPENINGS = {int(happening): happening.name.lower() for happening in Happening}
 _CAUSES = {int(cause): cause.name.lower() for cause in Cause}
@@ -74,3 +77,14 @@ def introduction(number: int, publication: Publication) -> dict[str, Any]:
 def to_text(value: Any) -> str:
     """JSON without needless spaces."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=dict)
+
+
+def event_rows(
+    events: Events, handles: NDArray[np.uint32], numbers: NDArray[np.uint32]
+) -> NDArray[np.void]:
+    """One row an event; the columns beside them name the two sides."""
+    return rows(
+        EVENT_ROW, len(events), subscription=handles, publication=numbers, time_us=events.time_us,
+        lat_e7=to_e7(events.lat), lon_e7=to_e7(events.lon), distance_m=events.distance_m,
+        happening=events.happening, cause=events.cause,
+    )  # fmt: skip

@@ -21,8 +21,8 @@ from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
 from mercury.matcher.web.connection import Connection
-from mercury.matcher.web.frames import HEADER_BYTES, MAX_ROWS, MOVE_ROW
 from mercury.matcher.web.register import Register
+from mercury.wire.door_frames import HEADER_BYTES, MAX_ROWS, MOVE_ROW
 
 log = logging.getLogger(__name__)
 

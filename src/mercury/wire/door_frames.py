@@ -8,7 +8,6 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from mercury.matching import Events
 from mercury.model.errors import PacketError
 
 VERSION = 1
@@ -38,9 +37,9 @@ EVENT_ROW = np.dtype(
         ("reserved", "<u2"),
     ]
 )
+PROGRESS_ROW = np.dtype([("taken", "<u8"), ("dropped", "<u8")])
 
-_HEADER = struct.Struct("<2sBBI")
-_PROGRESS = struct.Struct("<2sBBIQQ")
+_HEADER = struct.Struct("<2sBBI")  # magic, version, type, count of rows
 _MAGIC = b"Mv"
 HEADER_BYTES = _HEADER.size
 
@@ -82,28 +81,25 @@ def pack_moves(rows: NDArray[np.void]) -> bytes:
     return _HEADER.pack(_MAGIC, VERSION, FrameType.MOVES, len(rows)) + rows.tobytes()
 
 
-def pack_events(events: Events, handles: NDArray[np.uint32], numbers: NDArray[np.uint32]) -> bytes:
-    """A frame of events; the columns beside them name the two sides."""
-    rows = np.zeros(len(events), EVENT_ROW)
-    rows["subscription"] = handles
-    rows["publication"] = numbers
-    rows["time_us"] = events.time_us
-    rows["lat_e7"] = np.rint(events.lat * 1e7)
-    rows["lon_e7"] = np.rint(events.lon * 1e7)
-    rows["distance_m"] = events.distance_m
-    rows["happening"] = events.happening
-    rows["cause"] = events.cause
+def pack_events(rows: NDArray[np.void]) -> bytes:
+    """A frame of a server."""
     return _HEADER.pack(_MAGIC, VERSION, FrameType.EVENTS, len(rows)) + rows.tobytes()
-
-
-def read_events(data: bytes) -> NDArray[np.void]:
-    """The rows of a frame of events, as a client reads them."""
-    magic, version, kind, count = _HEADER.unpack_from(data)
-    if (magic, version, kind) != (_MAGIC, VERSION, FrameType.EVENTS):
-        raise PacketError("not a frame of events")
-    return np.frombuffer(data, EVENT_ROW, count, HEADER_BYTES)
 
 
 def pack_progress(taken: int, dropped: int) -> bytes:
     """A frame that says how many rows were taken and dropped so far."""
-    return _PROGRESS.pack(_MAGIC, VERSION, FrameType.PROGRESS, 1, taken, dropped)
+    row = np.array([(taken, dropped)], PROGRESS_ROW)
+    return _HEADER.pack(_MAGIC, VERSION, FrameType.PROGRESS, 1) + row.tobytes()
+
+
+def read_told(data: bytes) -> tuple[FrameType, NDArray[np.void]]:
+    """What the rows of a server's frame are, and the rows; or PacketError."""
+    if len(data) > HEADER_BYTES:
+        magic, version, kind, count = _HEADER.unpack_from(data)
+        row = _TOLD.get(kind) if (magic, version) == (_MAGIC, VERSION) else None
+        if row is not None and len(data) == HEADER_BYTES + count * row.itemsize:
+            return FrameType(kind), np.frombuffer(data, row, count, HEADER_BYTES)
+    raise PacketError("not a frame of a server of mercury.binary.v1")
+
+
+_TOLD = {FrameType.EVENTS: EVENT_ROW, FrameType.PROGRESS: PROGRESS_ROW}

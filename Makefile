@@ -13,9 +13,9 @@ demo: $(READY) java kernel
 		--vehicles 1500 --event 2000,2000,100 --event-kind collision --event-after 12 \
 		--jam 1000,3000,600 --jam-after 20 --for 60
 
-# Four at a time: much of a test run is waiting, for Java to start and for time to pass.
+# Three at a time: much of a test run is waiting, for Java to start and for time to pass.
 test: $(READY) java kernel
-	$(BIN)/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 
 check: style types spelling
 

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+# Tests are over before the JVM's better compiler pays; of Spark's drivers, and of Kafka.
+for variable in ("SPARK_SUBMIT_OPTS", "KAFKA_OPTS"):
+    os.environ.setdefault(variable, "-XX:TieredStopAtLevel=1")
+
 # No test is the place to train Java for later starts.
 os.environ.setdefault("MERCURY_PIPELINE__SHARE_CLASSES", "false")
 
@@ -62,8 +66,7 @@ def spark() -> Iterator[SparkSession]:
         find_java()
     except JavaError as error:
         pytest.skip(str(error))
-    # Tests are over before the JVM's better compiler pays.
-    quick = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m"}
+    quick = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Xss4m"}
     session = start_session("local[2]", name="mercury-tests", settings=quick)
     yield session
     session.stop()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
+import shlex
 import shutil
 import socket
 import struct
@@ -194,7 +196,9 @@ class KafkaBroker:
 
     def _command(self, main: str) -> list[str]:
         logging = f"-Dlog4j2.configurationFile={(self.data / 'log4j2.xml').absolute()}"
-        return [self._java, *_JVM, logging, "-cp", ":".join(map(str, self._jars)), main]
+        # As Kafka's own scripts take them.
+        options = shlex.split(os.environ.get("KAFKA_OPTS", ""))
+        return [self._java, *_JVM, *options, logging, "-cp", ":".join(map(str, self._jars)), main]
 
 
 def _is_free(port: int) -> bool:

@@ -60,7 +60,7 @@ def run(
         arguments = ["--bus", processes.bus_in(folder), "--door-port", str(port)]
         with processes.part("matcher", arguments, start_s=_START_S):
             rows = _through_the_door(workload, f"ws://127.0.0.1:{port}", seconds, say)
-    paper = rows[0]
+    paper = [row for row in rows if row["rate"] == PAPER_RATE][-1]
     result = {
         "bench": "match",
         "updates_per_s": max((row["rate"] for row in rows if _sustained(row)), default=0),
@@ -93,7 +93,11 @@ def _through_the_door(
     workload: Workload, uri: str, seconds: float, say: Say
 ) -> list[dict[str, Any]]:
     """The paper's rate first, then the highest that is kept up."""
-    rows = [_row(PAPER_RATE, workload, uri, seconds, say, check=True)]
+    rows = []
+    for _ in range(_TRIES):
+        rows.append(_row(PAPER_RATE, workload, uri, seconds, say, check=True))
+        if rows[-1]["generator_kept_up"]:  # else it measured itself
+            break
     step, climbing = _FIRST_STEP, None
     while 0 <= step < len(STEPS):
         for _ in range(_TRIES):

@@ -39,14 +39,14 @@ log = logging.getLogger(__name__)
 TICK_S = 0.25
 MAX_QUESTIONS = 1000  # at once
 _LAST_NEWS_US = 10_000_000  # so long after its end a subscription's last events may come
-# So near to its end a thing is declared anew when it moves: matchers may have let go of it.
 _TURN_S = 0.005  # what is said meanwhile goes out together
+# So near to its end a thing is declared anew when it moves: matchers may have let go of it.
 _NEAR_END_US = 2_000_000
 _BATCH = 512
 
 
 class Front:
-    """Speaks for the guests of a door, one record for each bucket and turn of the loop."""
+    """Speaks for the guests of a door, in turns: one record for each bucket every few ms."""
 
     def __init__(
         self, bus: Bus, rules: MatchingRules, *, clock: Callable[[], int] = now_us
@@ -306,11 +306,14 @@ class Front:
         """Withdraw something; without a cause its guest is not told what parts."""
         if self.things.touched[slot]:
             self.turn()
+        self._say_withdrawn(slot)
+        self._part(slot, cause)
+
+    def _say_withdrawn(self, slot: int) -> None:
         # Not before what was said of it last, which may bear any time.
         time_us = max(self.clock(), int(self.things.time_us[slot]))
         self._frames.withdraw(int(self.things.key[slot]), time_us)
         self._plan_turn()
-        self._part(slot, cause)
 
     def _part(self, slot: int, cause: Cause | None) -> None:
         things = self.things
@@ -344,8 +347,7 @@ class Front:
         self.dropped["refused"] += 1
         guest, ref = self.things.guest.get(slot), int(self.things.ref[slot])
         # What it was before may still be known to them.
-        self._frames.withdraw(refusal.key, self.clock())
-        self._plan_turn()
+        self._say_withdrawn(slot)
         self._part(slot, Cause.CHANGED)
         if guest is not None:
             guest.refuse(ref, refusal)

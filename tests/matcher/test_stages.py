@@ -6,15 +6,18 @@ import math
 import random
 
 import pytest
-from matcher.stages import Works
+from matcher.stages import PARTITIONS, Works
 
+from mercury.matcher.shared.lanes import Lanes
 from mercury.matcher.shared.roster import Roster
+from mercury.matcher.shared.stage import Parcel
 from mercury.matching import Engine, MatchingRules
 from mercury.model import topics
 from mercury.model.area import Polygon, Position
 from mercury.model.errors import MatchingError
 from mercury.model.moving import Happening, NearSubscription, Publication, entity_key
-from mercury.wire.moving import from_e7, to_e7
+from mercury.wire.moving import from_e7, rows_of, split_frame, to_e7
+from mercury.wire.passing import SIGHTINGS
 
 RULES = MatchingRules(hysteresis_m=50.0, ttl_s=3600.0)
 LAT, LON = 47.0, 8.0
@@ -276,3 +279,27 @@ def test_who_is_refused_hears_why() -> None:
     assert refused.key == key == entity_key("subscription", "wide")
     assert refused.reason == "radius"
     assert "2.0 km" in refused.sentence
+
+
+def test_what_lanes_see_follows_from_the_same_records_however_they_are_cut() -> None:
+    rules = MatchingRules(hysteresis_m=0.0, ttl_s=3600.0)
+    works = Works(3, rules)
+    city = City(3, works, rules)
+    city.populate(40, 24)
+    for _ in range(6):
+        city.drive(step=0.01)
+        works.work()
+    compared = 0
+    for part in range(PARTITIONS):
+        log = works.logs[topics.TILES, part]
+        whole, single = Lanes(part, rules), Lanes(part, rules)
+        at_once = sightings(whole.process(log))
+        assert at_once == sightings([one for record in log for one in single.process([record])])
+        compared += len({row[0] for row in at_once})
+    assert compared > 50  # different origins
+
+
+def sightings(parcels: list[Parcel]) -> list[tuple[float, ...]]:
+    segments = [one for parcel in parcels for one in split_frame(parcel.value)]
+    found = [row for kind, data in segments if kind == b"G" for row in rows_of(data, SIGHTINGS)]
+    return sorted(tuple(row.tolist()) for row in found)

@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 
 demo: $(READY) java kernel
 	@rm -rf out/demo && mkdir -p out/demo
-	$(BIN)/mercury up --config examples/city.toml --bus sqlite:out/demo/mercury.db \
+	$(BIN)/mercury up --config examples/city.toml --bus embedded:out/demo/mercury.db \
 		--vehicles 1500 --event 2000,2000,100 --event-kind collision --event-after 12 \
 		--jam 1000,3000,600 --jam-after 20 --for 60
 

@@ -23,7 +23,7 @@ STATIONS = [
 
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--bus", default="sqlite:mercury.db", help="the bus the brokers read")
+    parser.add_argument("--bus", default="embedded:mercury.db", help="the bus the brokers read")
     parser.add_argument("--every", type=float, default=2.0, help="seconds between rounds")
     parser.add_argument("--count", type=int, help="end after so many rounds")
     parser.add_argument("--seed", type=int, default=1, help="same seed, same prices")

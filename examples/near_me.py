@@ -59,8 +59,8 @@ async def main() -> None:
                     # "taxi-3/taxi": the client's name, and what it calls the publication.
                     name = match.publication.partition("/")[0]
                     seats = match.values["seats"]
-                    print(f"{match.happening.name.lower()} {name} ({seats} seats)", flush=True)
-                    left -= match.happening is mercury.Happening.EXIT
+                    print(f"{match.event_type.name.lower()} {name} ({seats} seats)", flush=True)
+                    left -= match.event_type is mercury.EventType.EXIT
                     if left <= 0:
                         break
         await driving

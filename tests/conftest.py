@@ -60,7 +60,7 @@ def kafka_broker() -> Iterator[KafkaBroker]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One Spark session for all tests of the pipeline."""
-    from mercury.pipeline.session import start_session
+    from mercury.pipeline.spark.session import start_session
 
     try:
         find_java()

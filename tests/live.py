@@ -109,7 +109,7 @@ class Live:
         return await self._start(Broker(self.open(), BrokerSettings(**settings)))
 
     async def matcher(self, *, shared: bool = False, **settings: Any) -> Service:
-        """Start a matcher without a web door."""
+        """Start a matcher without a gateway."""
         # Here: it compiles itself, which few tests need.
         from mercury.matcher.service import Matcher
         from mercury.matcher.shared_service import SharedMatcher

@@ -49,7 +49,7 @@ def violations(root: Path) -> list[str]:
         relative = path.relative_to(root)
         package = relative.parts[0].removesuffix(".py")
         if package in ("__init__", "__main__"):
-            continue  # the front doors may import anything
+            continue  # the front gateways may import anything
         tree = ast.parse(path.read_text("utf-8"), str(path))
         imports = list(read_imports(tree, [root.name, *relative.parent.parts]))
         wrong = list(wrong_arrows(package, imports, root))

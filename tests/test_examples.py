@@ -102,12 +102,12 @@ async def test_an_example_ends_by_itself_and_at_ctrl_c() -> None:
 
 @in_loop
 async def test_fuel_service_and_subscriber(tmp_path: Path) -> None:
-    async with live(f"sqlite:{tmp_path / 'bus.db'}") as world:
+    async with live(f"embedded:{tmp_path / 'bus.db'}") as world:
         adapter = await world.adapter()
         await world.broker()
         uri = f"udp://127.0.0.1:{adapter.port}"
-        wish = ("--brand=X", "--below=1.9", "--near=3000", "--count=2")
-        async with running("fuel_subscriber", "--adapter", uri, *wish) as subscriber:
+        subscription = ("--brand=X", "--below=1.9", "--near=3000", "--count=2")
+        async with running("fuel_subscriber", "--adapter", uri, *subscription) as subscriber:
             assert await line_of(subscriber) == (
                 'subscribed: fuel_price < 1.9 and brand == "X", within 3000 m'
             )

@@ -19,8 +19,8 @@ from mercury.model.area import (
     Rectangle,
 )
 from mercury.model.errors import MercuryError
+from mercury.model.matching import EventReason, EventType, Match
 from mercury.model.message import Address, DeliveryPolicy, EventKind, Kind, Message, Priority
-from mercury.model.moving import Cause, Happening, Match
 from mercury.session import SessionSettings
 
 __version__ = "0.1.0"
@@ -28,7 +28,6 @@ __version__ = "0.1.0"
 __all__ = [
     "Address",
     "Area",
-    "Cause",
     "Circle",
     "Client",
     "ContentStream",
@@ -36,7 +35,8 @@ __all__ = [
     "DeliveryPolicy",
     "Ellipse",
     "EventKind",
-    "Happening",
+    "EventReason",
+    "EventType",
     "HeadingSector",
     "Kind",
     "Match",

@@ -18,7 +18,7 @@ from mercury.model.message import (
 from mercury.net import bind_udp
 from mercury.session import SessionSettings
 from mercury.wire import decode
-from mercury.wire.records import Route, read_place, read_route, read_traffic
+from mercury.wire.records import Route, read_fix, read_route, read_traffic
 
 
 @in_loop
@@ -40,7 +40,7 @@ async def test_what_clients_say_reaches_the_topic_it_belongs_to() -> None:
         assert decode(content.value).values == {"price": 1.5}
         assert content.key == b"car"
         assert read_route(content.headers) == Route(Kind.CONTENT, 2, 0)
-        place = read_place(content.headers)
+        place = read_fix(content.headers)
         assert place is not None
         assert (place.lat, place.lon, place.speed_mps) == (NEAR.lat, NEAR.lon, 10.0)
         assert by_topic["events.obstacle"].key == b"40.76,-111.89"

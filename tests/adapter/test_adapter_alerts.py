@@ -211,7 +211,7 @@ async def test_bad_records_on_the_bus_are_counted_and_the_others_served() -> Non
                 (topics.ALERTS_NORMAL, bytes(other_version)),
                 (topics.ALERTS_LOW, encode(alert(Address.service("x")))),
                 (topics.ALERTS_LOW, encode(alert(Address.everyone(), "x" * 65_500))),
-                (topics.MATCHES, encode(good)),  # says nothing of whom it matches
+                (topics.MATCHED_CONTENT, encode(good)),  # says nothing of whom it matches
                 (topics.REPLIES, b"\xff"),
             ):
                 world.bus.append(topic, value, b"car")

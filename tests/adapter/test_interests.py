@@ -18,7 +18,7 @@ def interest(topic: str, text: str = "") -> bytes:
     return interest_id(topic, compile_filter(text))
 
 
-def wish(
+def subscription(
     id: bytes, topic: str = "fuel", text: str = "", near_m: float | None = None
 ) -> Subscription:
     return Subscription(id, topic, text, near_m)
@@ -44,10 +44,10 @@ class Bench:
 def test_holders_of_an_interest_are_found_each_once() -> None:
     bench = Bench()
     one, other = bench.open("one"), bench.open("other")
-    bench.interests.add(one, wish(b"1"))
-    bench.interests.add(one, wish(b"2"))
-    bench.interests.add(one, wish(b"3", text="price < 2"))
-    bench.interests.add(other, wish(b"1", "parking"))
+    bench.interests.add(one, subscription(b"1"))
+    bench.interests.add(one, subscription(b"2"))
+    bench.interests.add(one, subscription(b"3", text="price < 2"))
+    bench.interests.add(other, subscription(b"1", "parking"))
     assert bench.recipients(interest("fuel")) == ["one"]
     assert bench.recipients(interest("fuel"), interest("fuel", "price < 2")) == ["one"]
     assert bench.recipients(interest("fuel"), interest("parking")) == ["one", "other"]
@@ -59,8 +59,8 @@ def test_holders_of_an_interest_are_found_each_once() -> None:
 def test_near_me_is_served_only_with_content_of_a_near_place() -> None:
     bench = Bench()
     near, anywhere = bench.open("near"), bench.open("anywhere")
-    bench.interests.add(near, wish(b"1", near_m=900.0))
-    bench.interests.add(anywhere, wish(b"1"))
+    bench.interests.add(near, subscription(b"1", near_m=900.0))
+    bench.interests.add(anywhere, subscription(b"1"))
     fuel = interest("fuel")
     assert bench.recipients(fuel, at=HERE) == ["anywhere", "near"]
     assert bench.recipients(fuel, at=KILOMETRE_AWAY) == ["anywhere"]
@@ -72,8 +72,8 @@ def test_near_me_is_served_only_with_content_of_a_near_place() -> None:
 def test_the_widest_of_a_clients_wishes_counts() -> None:
     bench = Bench()
     car = bench.open("car")
-    bench.interests.add(car, wish(b"1", near_m=10.0))
-    bench.interests.add(car, wish(b"2", near_m=2000.0))
+    bench.interests.add(car, subscription(b"1", near_m=10.0))
+    bench.interests.add(car, subscription(b"2", near_m=2000.0))
     assert bench.recipients(interest("fuel"), at=KILOMETRE_AWAY) == ["car"]
     bench.interests.remove(car, b"2")
     assert bench.recipients(interest("fuel"), at=KILOMETRE_AWAY) == []
@@ -81,15 +81,15 @@ def test_the_widest_of_a_clients_wishes_counts() -> None:
 
 def test_a_client_without_a_position_is_near_nothing() -> None:
     bench = Bench()
-    bench.interests.add(bench.open("lost", at=None), wish(b"1", near_m=1e6))
+    bench.interests.add(bench.open("lost", at=None), subscription(b"1", near_m=1e6))
     assert bench.recipients(interest("fuel"), at=HERE) == []
 
 
 def test_the_same_wish_again_replaces_the_first() -> None:
     bench = Bench()
     car = bench.open("car")
-    bench.interests.add(car, wish(b"1", text="price < 1"))
-    bench.interests.add(car, wish(b"1", text="price < 2"))
+    bench.interests.add(car, subscription(b"1", text="price < 1"))
+    bench.interests.add(car, subscription(b"1", text="price < 2"))
     assert len(bench.interests) == 1
     assert bench.recipients(interest("fuel", "price < 1")) == []
     assert bench.recipients(interest("fuel", "price < 2")) == ["car"]
@@ -99,9 +99,9 @@ def test_what_nobody_holds_is_forgotten() -> None:
     bench = Bench()
     one, other = bench.open("one"), bench.open("other")
     for session in (one, other):
-        bench.interests.add(session, wish(b"1"))
+        bench.interests.add(session, subscription(b"1"))
     bench.interests.remove(one, b"1")
-    bench.interests.remove(one, b"no such wish")
+    bench.interests.remove(one, b"no such subscription")
     assert bench.recipients(interest("fuel")) == ["other"]
     bench.interests.closed(other)
     bench.interests.closed(other)
@@ -112,7 +112,7 @@ def test_what_nobody_holds_is_forgotten() -> None:
 def test_a_slot_that_changes_hands_holds_nothing() -> None:
     bench = Bench()
     first = bench.open("first")
-    bench.interests.add(first, wish(b"1"))
+    bench.interests.add(first, subscription(b"1"))
     bench.table.remove(first)
     bench.interests.closed(first)
     assert bench.open("second").slot == first.slot
@@ -122,12 +122,12 @@ def test_a_slot_that_changes_hands_holds_nothing() -> None:
 @pytest.mark.parametrize(
     "senseless",
     [
-        wish(b"1", near_m=0.0),
-        wish(b"1", near_m=-1.0),
-        wish(b"1", near_m=float("nan")),
-        wish(b"1", text="price <"),
-        wish(b"1", topic="no topic"),
-        wish(b"1", topic=""),
+        subscription(b"1", near_m=0.0),
+        subscription(b"1", near_m=-1.0),
+        subscription(b"1", near_m=float("nan")),
+        subscription(b"1", text="price <"),
+        subscription(b"1", topic="no topic"),
+        subscription(b"1", topic=""),
     ],
 )
 def test_senseless_wishes_are_not_kept(senseless: Subscription) -> None:
@@ -141,9 +141,9 @@ def test_a_client_holds_a_bounded_number_and_may_still_change_one() -> None:
     bench = Bench()
     car = bench.open("car")
     for number in range(MAX_PER_CLIENT):
-        assert bench.interests.add(car, wish(b"%d" % number))
-    assert not bench.interests.add(car, wish(b"more"))
-    assert bench.interests.add(car, wish(b"7", "parking"))
+        assert bench.interests.add(car, subscription(b"%d" % number))
+    assert not bench.interests.add(car, subscription(b"more"))
+    assert bench.interests.add(car, subscription(b"7", "parking"))
     assert bench.recipients(interest("parking")) == ["car"]
     assert len(bench.interests) == MAX_PER_CLIENT
 
@@ -151,7 +151,7 @@ def test_a_client_holds_a_bounded_number_and_may_still_change_one() -> None:
 def test_an_interest_carries_a_filter_that_its_broker_can_read() -> None:
     bench = Bench()
     text = 'price < 1.6 and (brand == "X" or brand == "Y")'
-    bench.interests.add(bench.open("car"), wish(b"1", text=text))
+    bench.interests.add(bench.open("car"), subscription(b"1", text=text))
     [(id, topic, shown)] = bench.interests
     assert topic == "fuel"
     assert id == interest_id(topic, compile_filter(shown)) == interest("fuel", text)

@@ -96,14 +96,14 @@ def bus(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URI of a fresh bus of each kind."""
     if request.param == "kafka":
         return f"{request.getfixturevalue('kafka_broker').uri}/{uuid.uuid4().hex}"
-    return f"memory:{uuid.uuid4().hex}" if request.param == "memory" else f"sqlite:{tmp_path}/bus"
+    return f"memory:{uuid.uuid4().hex}" if request.param == "memory" else f"embedded:{tmp_path}/bus"
 
 
 def test_a_client_gets_what_it_missed_while_its_adapter_was_down(
     bus: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Kafka answers more slowly than a poll waits, as on a busy machine.
-    monkeypatch.setattr("mercury.bus.kafka_consumer.POLL_S", 0.001)
+    monkeypatch.setattr("mercury.bus.kafka.consumer.POLL_S", 0.001)
 
     @in_loop
     async def scenario() -> None:

@@ -28,7 +28,7 @@ from mercury.model.message import (
     Subscription,
 )
 from mercury.wire import MAX_BODY_BYTES, decode, encode
-from mercury.wire.records import read_interests, read_place, read_route, traffic_header
+from mercury.wire.records import read_fix, read_interests, read_route, traffic_header
 
 CAR = Address.client("car")
 
@@ -137,7 +137,7 @@ async def test_several_witnesses_make_one_alert() -> None:
     async with live() as world:
         broker = await world.broker(merge_distance_m=200.0)
         alerts = world.read(topics.ALERTS_URGENT)
-        seen = [emergency(world, place) for place in (HERE, NEAR, HERE)]
+        seen = [emergency(world, fix) for fix in (HERE, NEAR, HERE)]
         elsewhere = emergency(world, FAR)
         records = await poll(alerts, 2)
         assert [decode(one.value).correlation for one in records] == [seen[0].id, elsewhere.id]
@@ -178,8 +178,8 @@ async def test_a_subscription_is_confirmed_and_told_to_all_brokers() -> None:
     async with live() as world:
         one, other = await world.broker(id="one"), await world.broker(id="other")
         replies, told = world.read(topics.REPLIES), world.read(topics.SUBSCRIPTIONS)
-        wish = Subscription(b"w" * 16, "fuel", "price < 1.6")
-        ask(world, message(Kind.SUBSCRIBE, "fuel", wish))
+        subscription = Subscription(b"w" * 16, "fuel", "price < 1.6")
+        ask(world, message(Kind.SUBSCRIBE, "fuel", subscription))
         [reply] = await poll(replies, 1)
         assert decode(reply.value).values == {"ok": True}
         [record] = await poll(told, 1)
@@ -188,7 +188,7 @@ async def test_a_subscription_is_confirmed_and_told_to_all_brokers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "error"),
+    ("subscription", "error"),
     [
         (Subscription(b"1", "fuel", "price <"), "the filter does not parse: "),
         (Subscription(b"1", "no topic"), "'no topic' is no name for a topic"),
@@ -198,12 +198,12 @@ async def test_a_subscription_is_confirmed_and_told_to_all_brokers() -> None:
 )
 @in_loop
 async def test_a_senseless_subscription_is_refused_with_the_reason(
-    wish: Subscription, error: str
+    subscription: Subscription, error: str
 ) -> None:
     async with live() as world:
         broker = await world.broker()
         replies = world.read(topics.REPLIES)
-        ask(world, message(Kind.SUBSCRIBE, wish.topic, wish))
+        ask(world, message(Kind.SUBSCRIBE, subscription.topic, subscription))
         [record] = await poll(replies, 1)
         assert str(decode(record.value).values["error"]).startswith(error)
         assert len(broker.interests) == 0
@@ -213,13 +213,13 @@ async def test_a_senseless_subscription_is_refused_with_the_reason(
 async def test_content_is_passed_on_with_the_interests_it_matches() -> None:
     async with live() as world:
         broker = await world.broker()
-        replies, matches = world.read(topics.REPLIES), world.read(topics.MATCHES)
+        replies, matches = world.read(topics.REPLIES), world.read(topics.MATCHED_CONTENT)
         for number, text in enumerate(("", "price < 1.6", 'brand == "Y"')):
-            wish = Subscription(b"%d" % number, "fuel", text)
-            ask(world, message(Kind.SUBSCRIBE, "fuel", wish))
+            subscription = Subscription(b"%d" % number, "fuel", text)
+            ask(world, message(Kind.SUBSCRIBE, "fuel", subscription))
         await poll(replies, 3)
-        place = Attributes({"price": 1.5, "brand": "X"}, NEAR)
-        sent = world.append("content.fuel", message(Kind.CONTENT, "fuel", place, priority=2))
+        fix = Attributes({"price": 1.5, "brand": "X"}, NEAR)
+        sent = world.append("content.fuel", message(Kind.CONTENT, "fuel", fix, priority=2))
         world.append("content.parking", message(Kind.CONTENT, "parking", Attributes()))
         [record] = await poll(matches, 1)
         assert decode(record.value) == sent
@@ -227,7 +227,7 @@ async def test_content_is_passed_on_with_the_interests_it_matches() -> None:
             interest_id("fuel", compile_filter(text)) for text in ("", "price < 1.6")
         }
         assert read_route(record.headers) == (Kind.CONTENT, 2, 0)
-        where = read_place(record.headers)
+        where = read_fix(record.headers)
         assert where is not None
         assert (where.lat, where.lon) == (NEAR.lat, NEAR.lon)
         await until(lambda: broker.statistics().counters["content"] == 2)
@@ -242,8 +242,8 @@ async def test_conditions_are_told_to_who_asks() -> None:
         emergency(world, text="crash")
         alerts = world.bus.subscribe(topics.ALERTS, start="earliest")
         await poll(alerts, 1)
-        for place in (NEAR, FAR):
-            area = Address.to_area(Area(Circle(place, 100.0)))
+        for fix in (NEAR, FAR):
+            area = Address.to_area(Area(Circle(fix, 100.0)))
             ask(world, message(Kind.REQUEST, "conditions", Attributes(), destination=area))
         ask(world, message(Kind.REQUEST, "conditions", Attributes()))
         here, there, nowhere = (decode(one.value).values for one in await poll(replies, 3))

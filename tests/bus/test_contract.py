@@ -81,7 +81,9 @@ def opener(kind: Kind, request: pytest.FixtureRequest, tmp_path: Path) -> Iterat
     if kind.name == "kafka":
         uri = f"{request.getfixturevalue('kafka_broker').uri}/{uuid.uuid4().hex}"
     else:
-        uri = f"memory:{uuid.uuid4().hex}" if kind.name == "memory" else f"sqlite:{tmp_path}/bus.db"
+        uri = (
+            f"memory:{uuid.uuid4().hex}" if kind.name == "memory" else f"embedded:{tmp_path}/bus.db"
+        )
     opener = Opener(kind, uri)
     yield opener
     opener.close()
@@ -129,9 +131,9 @@ def take_all(consumers: list[Consumer], count: int) -> list[list[Record]]:
 
 def hand_over_within(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """How long members may take to mark what they hold when shares move."""
-    monkeypatch.setattr("mercury.bus.consumer.HANDOVER_S", seconds)
+    monkeypatch.setattr("mercury.bus.group_consumer.HANDOVER_S", seconds)
     if running.name == "kafka":
-        monkeypatch.setattr("mercury.bus.kafka_fetcher.HANDOVER_S", seconds)
+        monkeypatch.setattr("mercury.bus.kafka.fetcher.HANDOVER_S", seconds)
 
 
 def keep_order(records: list[Record]) -> bool:
@@ -373,7 +375,7 @@ def test_a_topic_younger_than_its_group_is_read_whole(opener: Opener) -> None:
 # Groups
 
 
-def test_a_group_shares_the_work_without_doubles(opener: Opener) -> None:
+def test_a_group_assignments_the_work_without_doubles(opener: Opener) -> None:
     buses = [opener() for _ in range(3)]
     members = [bus.subscribe(["t"], group="g", start="earliest") for bus in buses]
     for member in members:
@@ -405,7 +407,7 @@ def test_members_may_follow_different_topics(bus: Bus) -> None:
     assert sorted(map(int, both)) == list(range(70))
 
 
-def test_joining_and_leaving_moves_the_shares(opener: Opener) -> None:
+def test_joining_and_leaving_moves_the_assignments(opener: Opener) -> None:
     bus = opener()
     first = bus.subscribe(["t"], group="g", start="earliest")
     fill(bus, "t", 70)
@@ -466,7 +468,7 @@ def test_a_member_cannot_commit_what_it_lost(
     assert sorted(numbers(again)) == sorted(numbers(inherited))
 
 
-def test_a_member_that_stays_does_not_read_its_share_again(
+def test_a_member_that_stays_does_not_read_its_assignment_again(
     opener: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hand_over_within(monkeypatch, 0.1)
@@ -483,7 +485,7 @@ def test_a_member_that_stays_does_not_read_its_share_again(
     assert back == again
 
 
-def test_a_share_that_was_somebody_elses_has_another_number(
+def test_a_assignment_that_was_somebody_elses_has_another_number(
     opener: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hand_over_within(monkeypatch, 0.1)
@@ -491,26 +493,26 @@ def test_a_share_that_was_somebody_elses_has_another_number(
     first = bus.subscribe(["t"], group="g", start="earliest")
     fill(bus, "t", 70)
     held = take(first, 70)
-    before = dict(first.shares())
+    before = dict(first.assignments())
     assert {part for _, part in before} >= {record.partition for record in held}
     second = opener().subscribe(["t"], group="g")
     moved = {record.partition for record in take(second, 1)}
-    assert moved <= {part for _, part in second.shares()}
+    assert moved <= {part for _, part in second.assignments()}
     fill(bus, "t", 70, 70)
     stayed = {record.partition for record in take(first, 1)}
     assert stayed
-    between = dict(first.shares())
+    between = dict(first.assignments())
     assert not moved & {part for _, part in between}
     assert all(between["t", part] == before["t", part] for part in stayed)
     second.close()
     back = take(first, len([one for one in held if one.partition in moved]))
     assert moved <= {record.partition for record in back}
-    after = dict(first.shares())
+    after = dict(first.assignments())
     assert all(after["t", part] == before["t", part] for part in stayed)
     assert all(after["t", part] != before["t", part] for part in moved)
 
 
-def test_what_a_member_holds_is_marked_before_its_share_moves(
+def test_what_a_member_holds_is_committed_before_its_assignment_moves(
     opener: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hand_over_within(monkeypatch, 4 * WAIT_S)
@@ -785,7 +787,7 @@ def test_retention_by_size_drops_the_oldest(opener: Opener) -> None:
 
 
 def test_an_unknown_scheme_names_the_known_ones() -> None:
-    with pytest.raises(BusUnavailableError, match=r"'carrier:pigeon'.*memory:.*sqlite:.*kafka:"):
+    with pytest.raises(BusUnavailableError, match=r"'carrier:pigeon'.*memory:.*embedded:.*kafka:"):
         open_bus("carrier:pigeon")
 
 

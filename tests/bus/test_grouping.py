@@ -6,16 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercury.bus.grouping import check_patterns, partition_of, rank_of, share_of
+from mercury.bus.grouping import assignment_of, check_patterns, partition_of, rank_of
 from mercury.bus.headers import decode_headers, encode_headers
 from mercury.model.errors import BusError
 
 
 @given(st.sets(st.text(max_size=8), min_size=1, max_size=40), st.integers(1, 64))
 def test_every_partition_is_owned_by_exactly_one_member(members: set[str], partitions: int) -> None:
-    shares = {member: share_of(member, members, partitions) for member in members}
-    assert sorted(part for share in shares.values() for part in share) == list(range(partitions))
-    sizes = [len(share) for share in shares.values()]
+    assignments = {member: assignment_of(member, members, partitions) for member in members}
+    assert sorted(part for assignment in assignments.values() for part in assignment) == list(
+        range(partitions)
+    )
+    sizes = [len(assignment) for assignment in assignments.values()]
     assert max(sizes) - min(sizes) <= 1
 
 
@@ -23,9 +25,9 @@ def test_every_partition_is_owned_by_exactly_one_member(members: set[str], parti
 def test_all_members_come_to_the_same_result(members: list[str], member: str, dice: object) -> None:
     shuffled = list(members)
     dice.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert share_of(member, members, 16) == share_of(member, shuffled, 16)
+    assert assignment_of(member, members, 16) == assignment_of(member, shuffled, 16)
     if member not in members:
-        assert share_of(member, members, 16) == frozenset()
+        assert assignment_of(member, members, 16) == frozenset()
 
 
 @given(st.binary(), st.integers(1, 1000))

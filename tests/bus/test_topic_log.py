@@ -11,11 +11,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mercury.bus import log_page
 from mercury.bus.api import Record
-from mercury.bus.frame import is_whole, pack_frame, read_header, records_of, sizes_of
+from mercury.bus.embedded import log_page
+from mercury.bus.embedded.record_frame import (
+    is_whole,
+    pack_frame,
+    read_header,
+    records_of,
+    sizes_of,
+)
+from mercury.bus.embedded.topic_log import TopicLog
 from mercury.bus.headers import encode_headers
-from mercury.bus.topic_log import TopicLog
 from mercury.model.errors import BusCorruptError
 
 HEADERS = encode_headers((("kind", b"echo"),))
@@ -36,9 +42,9 @@ def log(tmp_path: Path) -> Iterator[TopicLog]:
 @pytest.fixture
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Segments, index and reads so small that every border is crossed."""
-    monkeypatch.setattr("mercury.bus.topic_log.SEGMENT_BYTES", 1000)
-    monkeypatch.setattr("mercury.bus.topic_log.INDEX_EVERY_BYTES", 100)
-    monkeypatch.setattr("mercury.bus.log_files.READ_BYTES", 150)
+    monkeypatch.setattr("mercury.bus.embedded.topic_log.SEGMENT_BYTES", 1000)
+    monkeypatch.setattr("mercury.bus.embedded.topic_log.INDEX_EVERY_BYTES", 100)
+    monkeypatch.setattr("mercury.bus.embedded.log_files.READ_BYTES", 150)
 
 
 def append(log: TopicLog, *values: bytes, at_us: int = 1) -> None:
@@ -189,7 +195,7 @@ def test_what_was_written_but_not_announced_does_not_exist(log: TopicLog) -> Non
     append(log, b"one")
     state = log.state()
     append(log, b"lost", b"lost")
-    log._page.turn(state)  # as if the writer had died before
+    log._page.publish_end(state)  # as if the writer had died before
     assert values(log.read(0, 10)) == [b"one"]
     append(log, b"two")
     assert values(log.read(0, 10)) == [b"one", b"two"]

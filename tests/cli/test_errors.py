@@ -13,14 +13,14 @@ from cli.commands import mercury
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["adapter", "--bus", "sqlite:missing/x.db"], "does not exist"),
-        (["adapter", "--bus", "sqlite:."], "is a directory"),
-        (["adapter", "--bus", "redis:x"], "starts with memory:, sqlite:"),
-        (["adapter", "--bus", "sqlite:noise.db"], "is not a bus file"),
+        (["adapter", "--bus", "embedded:missing/x.db"], "does not exist"),
+        (["adapter", "--bus", "embedded:."], "is a directory"),
+        (["adapter", "--bus", "redis:x"], "starts with memory:, embedded:"),
+        (["adapter", "--bus", "embedded:noise.db"], "is not a bus file"),
         (["adapter", "--coverage", "missing.json"], "cannot read adapter.coverage"),
         (["adapter", "--coverage", '{"type": "Point"}'], "adapter.coverage is no area"),
         (["adapter", "--port", "99999"], "adapter.port"),
-        (["up", "--bus", "memory:"], "use a sqlite: bus"),
+        (["up", "--bus", "memory:"], "use a embedded: bus"),
         (["up", "--event", "1,2,3"], "--vehicles"),
         (["up", "--link", "wifi"], "--link and --antenna need --vehicles"),
         (["up", "--vehicles", "1", "--link", "wfi"], "there is no link named 'wfi', did you mean"),
@@ -68,7 +68,7 @@ def test_a_used_port_is_said(command: str, tmp_path: Path) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.bind(("127.0.0.1", 0))
         port = str(taken.getsockname()[1])
-        result = mercury(command, "--port", port, "--bus", "sqlite:x.db", folder=tmp_path)
+        result = mercury(command, "--port", port, "--bus", "embedded:x.db", folder=tmp_path)
     assert result.returncode == 1
     assert f"UDP port {port} on 127.0.0.1 is in use" in result.stderr
     assert "Traceback" not in result.stderr

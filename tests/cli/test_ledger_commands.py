@@ -27,7 +27,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]
 
     @in_loop
     async def tell() -> None:
-        async with live(f"sqlite:{folder / 'mercury.db'}") as world:
+        async with live(f"embedded:{folder / 'mercury.db'}") as world:
             adapter = await world.adapter()
             async with (
                 connect(adapter, "abe", NEAR) as abe,

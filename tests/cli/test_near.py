@@ -12,13 +12,13 @@ from cli.commands import mercury
 from live import HERE, in_loop, live
 from matching.bus_twin import bus_twin
 
-from mercury.cli.near import Moving, Wish, read_moving, read_wish
+from mercury.cli.run.near import Moving, NearOption, read_moving, read_near
 from mercury.model.errors import ConfigurationError, FilterError, MatchingError
 
 
 def test_what_the_options_mean() -> None:
-    assert read_wish("taxi:500") == Wish("taxi", 500.0, "")
-    assert read_wish('taxi:1e3:name == "a:b"') == Wish("taxi", 1000.0, 'name == "a:b"')
+    assert read_near("taxi:500") == NearOption("taxi", 500.0, "")
+    assert read_near('taxi:1e3:name == "a:b"') == NearOption("taxi", 1000.0, 'name == "a:b"')
     assert read_moving("taxi") == Moving("taxi", {})
     assert read_moving("taxi:seats=4,price=1.5,free=true,name='X 1'") == Moving(
         "taxi", {"seats": 4, "price": 1.5, "free": True, "name": "X 1"}
@@ -28,14 +28,14 @@ def test_what_the_options_mean() -> None:
 @pytest.mark.parametrize("text", ["taxi", "taxi:", "taxi:near", ":"])
 def test_a_wish_that_does_not_read(text: str) -> None:
     with pytest.raises(ConfigurationError, match=r"is not TOPIC:RADIUS\[:WHERE\]"):
-        read_wish(text)
+        read_near(text)
 
 
 def test_what_cannot_be_is_said_before_anything_is_opened(tmp_path: Path) -> None:
     with pytest.raises(MatchingError, match="no name for a topic"):
-        read_wish("no topic:500")
+        read_near("no topic:500")
     with pytest.raises(FilterError):
-        read_wish("taxi:500:seats >")
+        read_near("taxi:500:seats >")
     with pytest.raises(ConfigurationError, match="is not TOPIC:key=value"):
         read_moving("taxi:seats")
     result = mercury("client", "--position=1,2", "--near=taxi:-5", folder=tmp_path)
@@ -76,4 +76,4 @@ async def test_two_commands_meet() -> None:
         assert lines[0]["publication"] == "cab/taxi"
         assert lines[0]["values"] == {"seats": 4}
         assert lines[0]["distance_m"] == pytest.approx(0.0, abs=0.1)
-        assert lines[1]["cause"] == "withdrawn"
+        assert lines[1]["reason"] == "withdrawn"

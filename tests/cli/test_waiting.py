@@ -8,13 +8,13 @@ import time
 import pytest
 from rich.console import Console
 
-from mercury.cli import frame
-from mercury.cli.waiting import steps
+from mercury.cli.common import command
+from mercury.cli.common.spinner import steps
 
 
 def test_steps_are_lines_where_nobody_watches(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = io.StringIO()
-    monkeypatch.setattr(frame, "progress", Console(file=shown))
+    monkeypatch.setattr(command, "progress", Console(file=shown))
     with steps("bench") as say:
         say("first [of] two")
         say("second")
@@ -23,7 +23,7 @@ def test_steps_are_lines_where_nobody_watches(monkeypatch: pytest.MonkeyPatch) -
 
 def test_steps_are_shown_in_place_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = io.StringIO()
-    monkeypatch.setattr(frame, "progress", Console(file=shown, force_terminal=True))
+    monkeypatch.setattr(command, "progress", Console(file=shown, force_terminal=True))
     with steps("bench") as say:
         say("first")
         deadline = time.monotonic() + 30.0

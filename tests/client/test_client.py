@@ -371,8 +371,8 @@ async def test_the_number_of_subscriptions_is_bounded() -> None:
         await world.broker()
         async with connect(adapter, "car") as client:
             for number in range(256):
-                wish = Subscription(number.to_bytes(16, "big"), "fuel")
-                await client.send(client._compose(Kind.SUBSCRIBE, "fuel", wish))
+                subscription = Subscription(number.to_bytes(16, "big"), "fuel")
+                await client.send(client._compose(Kind.SUBSCRIBE, "fuel", subscription))
             await until(lambda: adapter.statistics().gauges["subscriptions"] == 256)
             with pytest.raises(RequestError, match="256 subscriptions are the most"):
                 await client.subscribe("fuel")

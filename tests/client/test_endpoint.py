@@ -127,4 +127,4 @@ async def test_what_cannot_be_sent_is_a_clear_error() -> None:
 
 def test_a_bus_that_cannot_be_opened_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(BusUnavailableError):
-        ServiceEndpoint(f"sqlite:{tmp_path}/no/such/folder/bus.db", "x")
+        ServiceEndpoint(f"embedded:{tmp_path}/no/such/folder/bus.db", "x")

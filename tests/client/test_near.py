@@ -11,9 +11,10 @@ from live import FAR, HERE, NEAR, Hand, connect, in_loop, live, until
 from matching.bus_twin import bus_twin
 
 import mercury
-from mercury.client import moving as client_moving
+from mercury.client import moving_entities as client_moving
 from mercury.matching.rules import MatchingRules
 from mercury.model.area import Position
+from mercury.model.declarations import Declaration, Matches, NumberedMatch
 from mercury.model.errors import (
     FilterError,
     MatchingError,
@@ -21,9 +22,8 @@ from mercury.model.errors import (
     NotConnectedError,
     RequestError,
 )
-from mercury.model.meeting import Declaration, Matches, NumberedMatch
+from mercury.model.matching import EventReason, EventType, Match, Publication
 from mercury.model.message import Attributes, Kind
-from mercury.model.moving import Cause, Happening, Match, Publication
 from mercury.session import SessionSettings
 
 QUICK = SessionSettings(report_interval_s=0.05, missed_reports=40)
@@ -45,8 +45,8 @@ async def test_a_taxi_comes_near_and_leaves() -> None:
             matches = aiter(stream)
             cab.move(NEAR.lat, NEAR.lon, report=True)
             enter = await next_of(matches)
-            assert enter.happening is Happening.ENTER
-            assert enter.cause is Cause.MOVED
+            assert enter.event_type is EventType.ENTER
+            assert enter.reason is EventReason.MOVED
             assert (enter.publication, enter.subscription) == ("cab/taxi", "taxi")
             assert (enter.topic, enter.values) == ("taxi", {"seats": 4})
             assert (enter.lat, enter.lon) == pytest.approx((NEAR.lat, NEAR.lon), abs=1e-6)
@@ -54,12 +54,12 @@ async def test_a_taxi_comes_near_and_leaves() -> None:
             assert [match.publication for match in stream.inside] == ["cab/taxi"]
             await taxi.update({"seats": 1})
             left = await next_of(matches)
-            assert (left.happening, left.cause) == (Happening.EXIT, Cause.CHANGED)
+            assert (left.event_type, left.reason) == (EventType.EXIT, EventReason.CHANGED)
             await taxi.update({"seats": 3})
             assert (await next_of(matches)).values == {"seats": 3}
             me.move(FAR.lat, FAR.lon, report=True)  # it is me who leaves
             left = await next_of(matches)
-            assert (left.happening, left.cause) == (Happening.EXIT, Cause.MOVED)
+            assert (left.event_type, left.reason) == (EventType.EXIT, EventReason.MOVED)
             assert stream.inside == []
             await stream.cancel()
             with pytest.raises(StopAsyncIteration):
@@ -76,13 +76,13 @@ async def test_every_move_of_what_is_inside_is_told_if_asked_for() -> None:
         async with connect(adapter, "cab") as cab, connect(adapter, "me") as me:
             await cab.publish("taxi", {}, moving=True)
             matches = aiter(me.near("taxi", radius_m=500.0, inside=True, dwell_s=0.2))
-            seen = [(await next_of(matches)).happening for _ in range(12)]
-            assert seen[0] is Happening.ENTER
-            assert set(seen[1:]) == {Happening.INSIDE, Happening.DWELL}
-            assert seen.count(Happening.DWELL) == 1
+            seen = [(await next_of(matches)).event_type for _ in range(12)]
+            assert seen[0] is EventType.ENTER
+            assert set(seen[1:]) == {EventType.INSIDE, EventType.DWELL}
+            assert seen.count(EventType.DWELL) == 1
             cab.move(NEAR.lat, NEAR.lon, report=True)
             while (match := await next_of(matches)).distance_m < 100.0:
-                assert match.happening is Happening.INSIDE
+                assert match.event_type is EventType.INSIDE
             assert match.distance_m == pytest.approx(111.2, abs=0.5)
 
 
@@ -100,7 +100,7 @@ async def test_a_place_stays_where_it_is() -> None:
             me.move(0.0, 0.0, report=True)
             cab.move(FAR.lat, FAR.lon, report=True)
             await until(lambda: len(heard) == 2)
-            assert [match.happening for match in heard] == [Happening.ENTER, Happening.EXIT]
+            assert [match.event_type for match in heard] == [EventType.ENTER, EventType.EXIT]
             assert stream.inside == []
 
 
@@ -221,10 +221,12 @@ async def test_declarations_survive_an_adapter_and_a_matcher() -> None:
             await world.stop(adapter)
             adapter = await world.adapter(session=QUICK, port=port)
             await until(lambda: len(adapter.moving.entities) == 2)
-            life = await until(lambda: stream.pairs.life > 0 and stream.pairs.life)
+            incarnation = await until(
+                lambda: stream.pairs.incarnation > 0 and stream.pairs.incarnation
+            )
             cab.move(NEAR.lat, NEAR.lon)
             await asyncio.sleep(0.5)
-            assert [match.happening for match in heard] == [Happening.ENTER]  # not told again
+            assert [match.event_type for match in heard] == [EventType.ENTER]  # not told again
             matcher.forget_everything()
             for client in (cab, me):
                 for one in (*client.moving.publications.values(), *client.moving.streams.values()):
@@ -232,8 +234,8 @@ async def test_declarations_survive_an_adapter_and_a_matcher() -> None:
             await until(lambda: matcher.twin.pairs)
             cab.move(FAR.lat, FAR.lon)
             await until(lambda: len(heard) == 2)
-            assert heard[1].happening is Happening.EXIT
-            assert stream.pairs.life >= life
+            assert heard[1].event_type is EventType.EXIT
+            assert stream.pairs.incarnation >= incarnation
 
 
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,7 +263,7 @@ async def _gone_meanwhile() -> None:
             await world.adapter(session=QUICK, port=port)
             await until(lambda: len(heard) == 2)
             assert heard[1] == heard[0]._replace(
-                happening=Happening.EXIT, cause=Cause.EXPIRED, time_us=heard[1].time_us
+                event_type=EventType.EXIT, reason=EventReason.EXPIRED, time_us=heard[1].time_us
             )
 
 
@@ -278,16 +280,16 @@ async def _lost_for_good() -> None:
             heard: list[Match] = []
             stream = me.near("taxi", radius_m=500.0, handler=heard.append)
             await until(lambda: heard)
-            life = stream.pairs.life
-            lost = NumberedMatch(life, 3, heard[0]._replace(publication="another/taxi"))
+            incarnation = stream.pairs.incarnation
+            lost = NumberedMatch(incarnation, 3, heard[0]._replace(publication="another/taxi"))
             me.moving.take(Matches((lost,)))  # the second never comes
             assert stream.pairs.has_gap
-            await until(lambda: stream.pairs.life > life)
+            await until(lambda: stream.pairs.incarnation > incarnation)
             assert not stream.pairs.has_gap
             assert me.dropped["matches-lost"] == 1
             cab.move(FAR.lat, FAR.lon, report=True)
             await until(lambda: len(heard) == 2)
-            assert [match.happening for match in heard] == [Happening.ENTER, Happening.EXIT]
+            assert [match.event_type for match in heard] == [EventType.ENTER, EventType.EXIT]
 
 
 @in_loop
@@ -301,7 +303,7 @@ async def test_who_closes_is_gone_for_the_others() -> None:
                 await cab.publish("taxi", {}, moving=True)
                 await until(lambda: heard)
             await until(lambda: len(heard) == 2)
-            assert (heard[1].happening, heard[1].cause) == (Happening.EXIT, Cause.WITHDRAWN)
+            assert (heard[1].event_type, heard[1].reason) == (EventType.EXIT, EventReason.WITHDRAWN)
         await until(lambda: not matcher.twin.subscriptions)
 
 
@@ -323,8 +325,8 @@ async def test_who_changes_adapters_is_there_in_the_end() -> None:
                 # The first adapter withdraws what it thinks is gone.
                 await until(lambda: len(heard) >= 2)
                 await until(lambda: len(heard) >= 3)
-                assert [match.happening for match in heard] == [
-                    Happening.ENTER, Happening.EXIT, Happening.ENTER,
+                assert [match.event_type for match in heard] == [
+                    EventType.ENTER, EventType.EXIT, EventType.ENTER,
                 ]  # fmt: skip
                 assert len(stream.inside) == len(matcher.twin.pairs) == 1
             hand.close()
@@ -376,8 +378,8 @@ async def test_at_20_percent_loss_everything_comes_and_goes_exactly_once() -> No
                     await until(lambda inside=inside: bool(matcher.twin.pairs) is inside)
             await until(lambda: len(heard) >= 60, 25.0)
             await asyncio.sleep(0.3)
-            happenings = [match.happening for match in heard]
-            assert happenings == [Happening.ENTER, Happening.EXIT] * 30
+            event_types = [match.event_type for match in heard]
+            assert event_types == [EventType.ENTER, EventType.EXIT] * 30
             times = [match.time_us for match in heard]
             assert times == sorted(times)
             assert adapter.deliveries.outgoing.topics["near"].resent > 0

@@ -8,14 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mercury.client.pairs import Pairs
-from mercury.model.meeting import NumberedMatch
-from mercury.model.moving import Cause, Happening, Match
+from mercury.model.declarations import NumberedMatch
+from mercury.model.matching import EventReason, EventType, Match
 
-ENTER, INSIDE, EXIT, DWELL = Happening.ENTER, Happening.INSIDE, Happening.EXIT, Happening.DWELL
+ENTER, INSIDE, EXIT, DWELL = EventType.ENTER, EventType.INSIDE, EventType.EXIT, EventType.DWELL
 
 
-def match(happening: Happening, publication: str = "a", time_us: int = 0) -> Match:
-    return Match(happening, Cause.MOVED, "me", publication, "taxi", {}, 0.0, 0.0, 1.0, time_us)
+def match(event_type: EventType, publication: str = "a", time_us: int = 0) -> Match:
+    return Match(
+        event_type, EventReason.MOVED, "me", publication, "taxi", {}, 0.0, 0.0, 1.0, time_us
+    )
 
 
 class World:
@@ -24,28 +26,28 @@ class World:
     def __init__(self) -> None:
         self.dropped: Counter[str] = Counter()
         self.pairs = Pairs(self.dropped)
-        self.told: list[tuple[Happening, str]] = []
+        self.receipts: list[tuple[EventType, str]] = []
 
-    def take(self, life: int, number: int, happening: Happening, *rest: object) -> None:
-        row = NumberedMatch(life, number, match(happening, *rest))  # type: ignore[arg-type]
-        self.told += [(one.happening, one.publication) for one in self.pairs.take(row)]
+    def take(self, incarnation: int, number: int, event_type: EventType, *rest: object) -> None:
+        row = NumberedMatch(incarnation, number, match(event_type, *rest))  # type: ignore[arg-type]
+        self.receipts += [(one.event_type, one.publication) for one in self.pairs.take(row)]
 
     def settle(self) -> None:
-        self.told += [(one.happening, one.publication) for one in self.pairs.settle(9)]
+        self.receipts += [(one.event_type, one.publication) for one in self.pairs.settle(9)]
 
 
 def test_what_comes_early_waits_for_what_is_missing() -> None:
     world = World()
     world.take(1, 3, ENTER)
     world.take(1, 2, EXIT)
-    assert world.told == []
+    assert world.receipts == []
     assert world.pairs.has_gap
     world.take(1, 1, ENTER)
-    assert world.told == [(ENTER, "a"), (EXIT, "a"), (ENTER, "a")]
+    assert world.receipts == [(ENTER, "a"), (EXIT, "a"), (ENTER, "a")]
     assert not world.pairs.has_gap
     world.take(1, 2, EXIT)
     assert world.dropped == {"match-repeated": 1}
-    assert len(world.told) == 3
+    assert len(world.receipts) == 3
 
 
 def test_inside_is_told_only_between_coming_and_going_and_in_order() -> None:
@@ -57,7 +59,7 @@ def test_inside_is_told_only_between_coming_and_going_and_in_order() -> None:
     world.take(1, 2, INSIDE, "a", 8)  # after something that has not come yet
     world.take(1, 2, EXIT, "a", 9)
     world.take(1, 1, INSIDE, "a", 8)
-    assert world.told == [(ENTER, "a"), (INSIDE, "a"), (EXIT, "a")]
+    assert world.receipts == [(ENTER, "a"), (INSIDE, "a"), (EXIT, "a")]
     assert world.dropped == {"match-out-of-turn": 4}
 
 
@@ -67,18 +69,18 @@ def test_a_new_life_tells_nothing_that_is_known_and_ends_what_is_gone() -> None:
         world.take(1, number, ENTER, name)
     world.take(1, 4, DWELL, "a")
     # Its beginning withdraws what another adapter had declared; c has gone meanwhile, d come.
-    for number, (happening, name) in enumerate(
+    for number, (event_type, name) in enumerate(
         [(EXIT, "a"), (EXIT, "b"), (EXIT, "c"), (ENTER, "a"), (ENTER, "b"), (ENTER, "d")], 1
     ):
-        world.take(2, number, happening, name)
+        world.take(2, number, event_type, name)
     world.take(2, 7, DWELL, "a")
     world.take(1, 5, EXIT, "a")  # late, of the earlier life
-    assert world.told[3:] == [(DWELL, "a"), (ENTER, "d")]
+    assert world.receipts[3:] == [(DWELL, "a"), (ENTER, "d")]
     assert world.pairs.is_unsure
     world.settle()
-    assert world.told[5:] == [(EXIT, "c")]
+    assert world.receipts[5:] == [(EXIT, "c")]
     world.take(2, 8, EXIT, "b")
-    assert world.told[6:] == [(EXIT, "b")]
+    assert world.receipts[6:] == [(EXIT, "b")]
     assert sorted(world.pairs.inside) == ["a", "d"]
 
 
@@ -87,13 +89,13 @@ def test_a_new_life_in_which_nothing_is_inside() -> None:
     world.take(1, 1, ENTER)
     world.pairs.doubt()
     world.settle()
-    assert world.told == [(ENTER, "a"), (EXIT, "a")]
+    assert world.receipts == [(ENTER, "a"), (EXIT, "a")]
     assert world.pairs.inside == {}
 
 
 @given(st.data())
 def test_in_whatever_order_and_however_often_they_come(data: st.DataObject) -> None:
-    truth: list[tuple[Happening, str]] = []
+    truth: list[tuple[EventType, str]] = []
     inside: set[str] = set()
     for name in data.draw(st.lists(st.sampled_from("abc"), max_size=15)):
         truth.append((EXIT if name in inside else ENTER, name))
@@ -101,9 +103,9 @@ def test_in_whatever_order_and_however_often_they_come(data: st.DataObject) -> N
     numbered = list(enumerate(truth, 1))
     again = data.draw(st.lists(st.sampled_from(numbered), max_size=10)) if numbered else []
     world = World()
-    for number, (happening, name) in data.draw(st.permutations(numbered + again)):
-        world.take(1, number, happening, name)
-    assert world.told == truth
+    for number, (event_type, name) in data.draw(st.permutations(numbered + again)):
+        world.take(1, number, event_type, name)
+    assert world.receipts == truth
     assert set(world.pairs.inside) == inside
     assert not world.pairs.has_gap
     assert world.dropped["match-repeated"] == len(again)

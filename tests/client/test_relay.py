@@ -100,7 +100,7 @@ async def test_an_application_that_says_goodbye_leaves_no_subscription_behind() 
             async with app_of(car, "app") as app:
                 await app.subscribe("fuel")
                 assert adapter.statistics().gauges["subscriptions"] == 1
-            await until(lambda: not car.relay.wishes())
+            await until(lambda: not car.relay.subscriptions())
             await until(lambda: adapter.statistics().gauges["subscriptions"] == 0)
 
 
@@ -121,7 +121,7 @@ async def test_an_application_that_dies_is_pruned() -> None:
             app._endpoint.close()
             app._endpoint = None
             await until(lambda: len(relay.sessions.table) == 0)
-            assert relay.wishes() == []
+            assert relay.subscriptions() == []
             await until(lambda: adapter.statistics().gauges["subscriptions"] == 0)
             assert await car.echo() > 0
 
@@ -139,7 +139,7 @@ async def test_an_application_that_starts_anew_has_no_old_subscriptions() -> Non
             dead._timer.cancel()
             dead._endpoint.close()
             async with app_of(car, "app") as app:
-                assert car.relay.wishes() == []
+                assert car.relay.subscriptions() == []
                 await until(lambda: adapter.statistics().gauges["subscriptions"] == 0)
                 assert await app.echo() > 0
 
@@ -218,10 +218,10 @@ async def test_applications_are_in_groups_tell_others_and_hear_who_heard() -> No
             app_of(car, "app") as app,
             connect(adapter, "ben", groups=["blue"]) as ben,
         ):
-            told = await app.tell("ben", {"x": 1}, policy="critical")
+            receipts = await app.tell("ben", {"x": 1}, policy="critical")
             assert (await first(ben)).values["x"] == 1
-            assert told.message.id
-            await until(lambda: told.heard == ["ben"])
+            assert receipts.message.id
+            await until(lambda: receipts.heard == ["ben"])
             await app.join("blue")
             await until(lambda: len(adapter.addressing.groups.slots("blue")) == 2)
             await ben.tell(Address.group("blue"), {"x": 2})

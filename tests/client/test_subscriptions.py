@@ -36,8 +36,8 @@ def content(topic: str, values: dict[str, object], position: Position | None = N
 def test_what_a_subscription_asks_for(
     message: Message, here: Position | None, wanted: bool
 ) -> None:
-    wish = Subscription(b"1", "fuel", "price < 1.6", near_m=1000.0)
-    assert satisfies(message, wish, compile_filter(wish.filter), here) is wanted
+    subscription = Subscription(b"1", "fuel", "price < 1.6", near_m=1000.0)
+    assert satisfies(message, subscription, compile_filter(subscription.filter), here) is wanted
 
 
 @in_loop

@@ -44,7 +44,7 @@ def refusal(path: Path | None = None, overrides: dict[str, object] | None = None
 def test_defaults() -> None:
     settings = load_settings()
     assert settings == Settings()
-    assert settings.bus.uri == "sqlite:mercury.db"
+    assert settings.bus.uri == "embedded:mercury.db"
     assert settings.bus.retention_bytes == 4 * 1024**3
     assert settings.adapter.port == 7400
     assert settings.adapter.coverage is None
@@ -91,7 +91,7 @@ def test_environment_reads_every_type(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings.log.json_lines is True
     assert settings.log.level == "debug"
     assert settings.bus.retention_bytes is None
-    assert settings.bus.uri == "sqlite:mercury.db"
+    assert settings.bus.uri == "embedded:mercury.db"
 
 
 def test_none_removes_a_limit() -> None:
@@ -143,8 +143,8 @@ def test_none_removes_a_limit() -> None:
             "session.init_retry_max_s: init_retry_s = 0.5 is above init_retry_max_s = 0.1",
         ),
         (
-            "[door]\nhigh_mark_bytes = 2000000",
-            "door.high_mark_bytes: low_mark_bytes = 4194304 is above high_mark_bytes = 2000000",
+            "[gateway]\nhigh_mark_bytes = 2000000",
+            "gateway.high_mark_bytes: low_mark_bytes = 4194304 is above high_mark_bytes = 2000000",
         ),
     ],
 )
@@ -207,7 +207,7 @@ def test_file_is_not_text() -> None:
         ),
         (
             "MERCURY_BUS",
-            "sqlite:x.db",
+            "embedded:x.db",
             "MERCURY_BUS names a section, its settings are MERCURY_BUS__<NAME>",
         ),
     ],

@@ -155,9 +155,9 @@ def naive_verdicts(
         if not bin.holds(least):
             return
         holding = [
-            (math.dist(place, bin.centre), number)
-            for number, (until, place) in enumerate(alerts)
-            if until > at_us and math.dist(place, bin.centre) <= rule.reach_m
+            (math.dist(point, bin.centre), number)
+            for number, (until, point) in enumerate(alerts)
+            if until > at_us and math.dist(point, bin.centre) <= rule.reach_m
         ]
         if holding:
             number = min(holding)[1]

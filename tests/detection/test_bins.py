@@ -136,7 +136,7 @@ def test_it_is_told_once_while_the_alert_holds_and_again_after() -> None:
         derived_id(stream[0].id, f"alert {n}") for n in (1, 2, 3)
     ]
     assert {v.incident_id for v in verdicts} == {derived_id(stream[0].id, "incident")}
-    assert (bins.counters.told, bins.counters.continued) == (3, 295)
+    assert (bins.counters.alerted, bins.counters.continued) == (3, 295)
 
 
 def test_every_interval_judges_anew_but_tells_once_while_the_alert_holds() -> None:
@@ -217,7 +217,7 @@ def test_conditions_say_what_is_going_on_whether_told_or_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("predicate", "told"),
+    ("predicate", "alerted"),
     [
         ("speed_mps < 7", True), ("speed_mps < 5", False), ("slowest_mps == 4", True),
         ("fastest_mps > 7", True), ("spread_m < 16 and spread_m > 14", True),
@@ -225,11 +225,11 @@ def test_conditions_say_what_is_going_on_whether_told_or_not() -> None:
         ("not speed_mps exists", False),
     ],
 )  # fmt: skip
-def test_predicates_ask_for_measures(predicate: str, told: bool) -> None:
+def test_predicates_ask_for_measures(predicate: str, alerted: bool) -> None:
     bins = KindBins(KindRule("x", f"count >= 2 and {predicate}"))
     both = [sighting(5, 1, speed_mps=4.0, heading_deg=350.0), sighting(6, 2, 30.0, speed_mps=8.0,
             heading_deg=10.0)]  # fmt: skip
-    assert bool(bins.add(both)) is told
+    assert bool(bins.add(both)) is alerted
 
 
 def test_without_a_speed_there_is_no_mean_speed() -> None:

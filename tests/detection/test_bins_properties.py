@@ -60,14 +60,14 @@ def test_storing_the_state_between_batches_changes_nothing(
 def test_saying_how_late_it_is_does_not_decide(
     rule: KindRule, stream: list[Observation], places: list[int]
 ) -> None:
-    silent, told = KindBins(rule), KindBins(rule)
+    silent, alerted = KindBins(rule), KindBins(rule)
     expected = run(silent, [stream]) + silent.advance(END_US)
     verdicts = []
     for batch in cut(stream, places):
         if batch:
-            verdicts += told.advance(batch[0].time_us)  # all earlier ones have come
-        verdicts += run(told, [batch])
-    assert verdicts + told.advance(END_US) == expected
+            verdicts += alerted.advance(batch[0].time_us)  # all earlier ones have come
+        verdicts += run(alerted, [batch])
+    assert verdicts + alerted.advance(END_US) == expected
 
 
 @given(rules, streams(), st.randoms(use_true_random=False))
@@ -121,7 +121,7 @@ def test_which_of_equal_incidents_comes_first_does_not_decide(
 ) -> None:
     """Four crowds, each narrower than the reach: one bin each, whoever is taken first."""
     places = [(0.0, 0.0), (0.0, 450.0), (450.0, 0.0), (450.0, 450.0)]
-    crowds = [crowd(seed + i, 6, place, 74.0, 1.0) for i, place in enumerate(places)]
+    crowds = [crowd(seed + i, 6, point, 74.0, 1.0) for i, point in enumerate(places)]
     mixed = [one for index in order for one in crowds[index]]
     renumbered = [
         one._replace(time_us=S, id=number.to_bytes(16, "big")) for number, one in enumerate(mixed)
@@ -154,9 +154,9 @@ def test_garbage_is_no_state(garbage: bytes) -> None:
 
 
 @given(st.integers(0, 10**6), st.integers(1, 255))
-def test_a_flipped_byte_is_found(place: int, flip: int) -> None:
+def test_a_flipped_byte_is_found(point: int, flip: int) -> None:
     stored = bytearray(stored_example())
-    stored[place % len(stored)] ^= flip
+    stored[point % len(stored)] ^= flip
     with pytest.raises(SnapshotError):
         restore_bins(EVERY_5_S, bytes(stored))
 

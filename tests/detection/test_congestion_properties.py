@@ -92,16 +92,16 @@ def test_storing_the_state_between_batches_changes_nothing(
 
 @given(streams(), st.lists(st.integers(0, 170), max_size=8))
 def test_saying_how_late_it_is_does_not_decide(stream: list[CellSpeed], times_s: list[int]) -> None:
-    silent, told = Congestion(HASTY), Congestion(HASTY)
+    silent, alerted = Congestion(HASTY), Congestion(HASTY)
     expected = run(silent, [stream]) + silent.advance(END_US)
     verdicts = []
     left = list(stream)
     for time_s in sorted(times_s):
         complete = [row for row in left if row.window_us + RULE.window_us <= time_s * S]
         left = left[len(complete) :]
-        verdicts += run(told, [complete]) + told.advance(time_s * S)
-        told.validate()
-    verdicts += run(told, [left]) + told.advance(END_US)
+        verdicts += run(alerted, [complete]) + alerted.advance(time_s * S)
+        alerted.validate()
+    verdicts += run(alerted, [left]) + alerted.advance(END_US)
     assert verdicts == expected
 
 
@@ -156,9 +156,9 @@ def test_garbage_is_no_state(garbage: bytes) -> None:
 
 @settings(max_examples=50)
 @given(st.integers(0, 10**6), st.integers(1, 255))
-def test_a_flipped_byte_is_found(place: int, flip: int) -> None:
+def test_a_flipped_byte_is_found(point: int, flip: int) -> None:
     damaged = bytearray(STORED)
-    damaged[place % len(damaged)] ^= flip
+    damaged[point % len(damaged)] ^= flip
     with pytest.raises(SnapshotError):
         restore_congestion(RULE, bytes(damaged))
 

@@ -19,8 +19,8 @@ def row_of_cells(length: int, origin: tuple[float, float] = CITY, grid: Grid = G
     step_m = grid.cell_m * 0.5
     found: list[int] = []
     for step in range(100 * length):
-        place = at(origin, 0.0, step * step_m)
-        cell = int(grid.cell_of(*place))
+        point = at(origin, 0.0, step * step_m)
+        cell = int(grid.cell_of(*point))
         if cell not in found:
             found.append(cell)
         if len(found) == length:

@@ -12,8 +12,8 @@ from mercury.bus import Bus, open_bus
 from mercury.detection import KindRule
 from mercury.model import topics
 from mercury.model.identity import new_id
-from mercury.pipeline.alerts_sink import AlertsSink
-from mercury.pipeline.event_job import EventJob
+from mercury.pipeline.detection.alerts_sink import AlertsSink
+from mercury.pipeline.detection.event_job import EventJob
 from mercury.pipeline.schemas import EVENT
 from mercury.wire import decode
 

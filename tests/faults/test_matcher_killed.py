@@ -17,14 +17,14 @@ from mercury.bus import open_bus
 from mercury.dev import KafkaBroker
 from mercury.matching import Engine, MatchingRules
 from mercury.model.area import Polygon, Position
-from mercury.model.moving import Happening, NearSubscription, Publication
+from mercury.model.matching import EventType, NearSubscription, Publication
 from mercury.service import now_us
-from mercury.wire.moving import from_e7, to_e7
+from mercury.wire.match_frames import from_e7, to_e7
 
 SETTINGS = """
 [matcher]
 shared = true
-door = false
+gateway = false
 snapshot_interval_s = 1.0
 tile_m = 3000.0
 ttl_s = 600.0
@@ -53,7 +53,7 @@ class World:
                 Position(LAT + WIDE / 2 + y * WIDE, LON + WIDE / 2 + x * WIDE) for y, x in corners
             )
         )
-        wishes = [
+        subscriptions = [
             # Without hysteresis who is inside follows from where everybody is, not from the way.
             NearSubscription(
                 f"s{number}", "taxi", self.random.uniform(200.0, 600.0), hysteresis_m=0.0,
@@ -63,7 +63,7 @@ class World:
         ]  # fmt: skip
         self.things = [
             NearSubscription(WATCH, "taxi", polygon=everywhere, inside=True),
-            *wishes,
+            *subscriptions,
             *(Publication(f"p{n}", "taxi", {"seats": n % 4}) for n in range(PUBLICATIONS)),
         ]
         time_us = now_us()
@@ -107,16 +107,16 @@ class World:
         names = dict(zip(self.refs, self.keys, strict=True))
         inside = set()
         events = self.engine.take()
-        for happening, wish, publication in zip(
-            events.happening.tolist(),
+        for event_type, subscription, publication in zip(
+            events.event_type.tolist(),
             events.subscription.tolist(),
             events.publication.tolist(),
             strict=True,
         ):
-            couple = (names[wish], names[publication])
-            if happening == Happening.ENTER:
+            couple = (names[subscription], names[publication])
+            if event_type == EventType.ENTER:
                 inside.add(couple)
-            elif happening == Happening.EXIT:
+            elif event_type == EventType.EXIT:
                 inside.remove(couple)
         return inside
 
@@ -124,9 +124,9 @@ class World:
         """The updates that the one who watches everything was told of."""
         watch = self.keys[0]
         found: dict[int, list[int]] = {}
-        for told in self.front.told:
-            if told.subscription == watch:
-                found.setdefault(told.publication, []).append(told.time_us)
+        for receipts in self.front.receipts:
+            if receipts.subscription == watch:
+                found.setdefault(receipts.publication, []).append(receipts.time_us)
         return found
 
 
@@ -135,8 +135,8 @@ async def told_all(world: World) -> None:
     front, count = world.front, sum(map(len, world.updates.values()))
     await until(lambda: front.heard[world.keys[0]] >= count, timeout_s=TOLD_S)
     before = -1
-    while len(front.told) != before:
-        before = len(front.told)
+    while len(front.receipts) != before:
+        before = len(front.receipts)
         await asyncio.sleep(SILENCE_S)
 
 

@@ -22,14 +22,14 @@ from pyspark.sql import SparkSession
 
 from mercury.bench.processes import free_port, health
 from mercury.bus import Bus, Retention
-from mercury.bus.record_reader import RecordReader
-from mercury.bus.sqlite import SqliteBus
+from mercury.bus.embedded.bus import EmbeddedBus
+from mercury.bus.embedded.record_reader import RecordReader
 from mercury.config import load_settings
 from mercury.model import topics
 from mercury.model.message import Message
-from mercury.pipeline.alerts_sink import AlertsSink
-from mercury.pipeline.event_job import EventJob
-from mercury.pipeline.history_journal import locked
+from mercury.pipeline.detection.alerts_sink import AlertsSink
+from mercury.pipeline.detection.event_job import EventJob
+from mercury.pipeline.history.journal import locked
 from mercury.service import now_us
 from mercury.wire import decode
 
@@ -48,7 +48,7 @@ class Life:
         self._process = Process(
             folder,
             "pipeline",
-            *("--bus", f"sqlite:{folder / 'bus.db'}", "--config", str(folder / "mercury.toml")),
+            *("--bus", f"embedded:{folder / 'bus.db'}", "--config", str(folder / "mercury.toml")),
             *("--metrics-port", str(self.metrics_port)),
         )
         self.family = Family(self._process.process.pid)
@@ -124,7 +124,7 @@ class Lives:
             life.end()
 
 
-class Told:
+class Receipts:
     """The alerts on the bus, as they come."""
 
     def __init__(self, bus: Bus) -> None:
@@ -152,7 +152,7 @@ class Told:
 def buses(tmp_path: Path) -> Iterator[tuple[Bus, Bus]]:
     """The bus, once to write and once to read."""
     path, kept = tmp_path / "bus.db", Retention(None, None)
-    writes, reads = SqliteBus(path, retention=kept), SqliteBus(path, retention=kept)
+    writes, reads = EmbeddedBus(path, retention=kept), EmbeddedBus(path, retention=kept)
     yield writes, reads
     reads.close()
     writes.close()
@@ -172,7 +172,7 @@ def test_killed_at_random_moments(
     print(f"seed {seed}")
     rng = random.Random(seed)
     writes, reads = buses
-    world, alerts = Eventful(writes, rng), Told(reads)
+    world, alerts = Eventful(writes, rng), Receipts(reads)
     reader = RecordReader(tmp_path / "bus.db")
 
     with world.going_on():
@@ -213,7 +213,7 @@ def test_killed_at_random_moments(
     assert len(expected[TOGETHER]) > 20
 
 
-def caught_reading(world: Eventful, life: Life, alerts: Told, reader: RecordReader) -> bool:
+def caught_reading(world: Eventful, life: Life, alerts: Receipts, reader: RecordReader) -> bool:
     """Whether a new incident is not told of yet when the pipeline has read all there is."""
     place = world.incident()
     end = sum(reader.ends([EVENTS]).values())
@@ -234,7 +234,7 @@ def job_going_on(spark: SparkSession, folder: Path, bus: Bus) -> Iterator[EventJ
     """The last life, in this process: it goes on from the same checkpoint."""
     settings, checkpoint = load_settings(folder / "mercury.toml"), folder / "bus.db-pipeline"
     job = EventJob(settings.detection.rules(), AlertsSink(bus, now_us()), checkpoint, now_us)
-    query = job.start(spark, f"sqlite:{folder / 'bus.db'}")
+    query = job.start(spark, f"embedded:{folder / 'bus.db'}")
     try:
         yield job
     finally:

@@ -62,7 +62,7 @@ class Starter:
 
     def __init__(self, folder: Path, bus: str | None) -> None:
         self._folder = folder
-        self.bus = bus or f"sqlite:{folder / 'bus.db'}"
+        self.bus = bus or f"embedded:{folder / 'bus.db'}"
         self._started: list[Process] = []
 
     def __call__(self, command: str, *arguments: str) -> Process:

@@ -63,7 +63,7 @@ class World:
 
 @asynccontextmanager
 async def world(tmp_path: Path) -> AsyncIterator[World]:
-    bus = open_bus(f"sqlite:{tmp_path / 'bus.db'}")
+    bus = open_bus(f"embedded:{tmp_path / 'bus.db'}")
     adapter = Adapter(bus, AdapterSettings(port=0), SessionSettings(report_interval_s=30.0))
     broker = Broker(bus, BrokerSettings())
     await adapter.start()
@@ -83,10 +83,10 @@ async def next_message(vehicle: Client) -> Message:
 
 
 @pytest.mark.parametrize("seed", [None, 0, 1, 2, 3, 4])
-def test_exactly_those_inside_are_told(seed: int | None, tmp_path: Path) -> None:
+def test_exactly_those_inside_are_notified(seed: int | None, tmp_path: Path) -> None:
     async def work() -> None:
         experiment = Experiment() if seed is None else Experiment.seeded(seed)
-        outcome = await run_experiment(experiment, f"sqlite:{tmp_path / 'bus.db'}")
+        outcome = await run_experiment(experiment, f"embedded:{tmp_path / 'bus.db'}")
         incident = outcome.incident
         assert incident.at_alert is not None
         x, y, radius = outcome.area
@@ -100,7 +100,7 @@ def test_exactly_those_inside_are_told(seed: int | None, tmp_path: Path) -> None
             )
             <= radius
         ]
-        assert sorted(incident.told_ms) == inside
+        assert sorted(incident.notified_ms) == inside
         assert outcome.as_in_paper
         assert incident.sensed == [0, 1, 2, 3]
         assert radius > outcome.experiment.event[2]
@@ -114,7 +114,7 @@ def test_exactly_those_inside_are_told(seed: int | None, tmp_path: Path) -> None
     run(work())
 
 
-def test_who_enters_later_is_told_once(tmp_path: Path) -> None:
+def test_who_enters_later_is_notified_once(tmp_path: Path) -> None:
     async def work() -> None:
         async with (
             world(tmp_path) as here,
@@ -135,7 +135,7 @@ def test_who_enters_later_is_told_once(tmp_path: Path) -> None:
     run(work())
 
 
-def test_who_leaves_and_enters_again_is_not_told_again(tmp_path: Path) -> None:
+def test_who_leaves_and_enters_again_is_not_notified_again(tmp_path: Path) -> None:
     async def work() -> None:
         async with world(tmp_path) as here, here.vehicle("car", INSIDE) as car:
             await here.office.alert(AREA, validity_s=60.0)

@@ -27,7 +27,7 @@ ANSWER_S = 20.0
 def bus_uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "kafka":
         return f"{request.getfixturevalue('kafka_broker').uri}/{uuid.uuid4().hex}"
-    return f"sqlite:{tmp_path / 'bus.db'}"
+    return f"embedded:{tmp_path / 'bus.db'}"
 
 
 class Flow:

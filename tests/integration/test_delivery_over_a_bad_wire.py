@@ -22,7 +22,7 @@ from net.namespaces import NamespacesUnavailableError, joined_namespaces
 
 import mercury
 from mercury.bus import open_bus
-from mercury.cli.live_ledger import LedgerReader
+from mercury.cli.messages.live_ledger import LedgerReader
 from mercury.client import ServiceEndpoint
 from mercury.mediator.ledger import Summary
 from mercury.model.delivery import DeliveryState
@@ -52,7 +52,7 @@ async def in_namespaces(folder: Path) -> AsyncIterator[tuple[str, object]]:
     with joined_namespaces(loss=LOSS, delay_s=0.005) as (left, right, wire):
         print(f"over network namespaces, wire: {wire}")
         adapter = right.popen(
-            *command, "adapter", "--bus", "sqlite:bus.db", "--host", right.address,
+            *command, "adapter", "--bus", "embedded:bus.db", "--host", right.address,
             cwd=folder, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert adapter.stderr is not None
@@ -77,7 +77,7 @@ async def in_namespaces(folder: Path) -> AsyncIterator[tuple[str, object]]:
                     found[name, json.loads(line)["id"].replace("-", "")] += 1
             return found
 
-        yield f"sqlite:{folder / 'bus.db'}", heard
+        yield f"embedded:{folder / 'bus.db'}", heard
 
 
 @asynccontextmanager

@@ -24,11 +24,11 @@ from mercury.config.settings import AdapterSettings, BrokerSettings
 from mercury.model import topics
 from mercury.model.area import Position
 from mercury.model.errors import ConfigurationError, NotConnectedError
+from mercury.roads.plane import Plane
+from mercury.roads.plane_frame import PlaneFrame
 from mercury.service.clock import now
 from mercury.session import SessionSettings
 from mercury.sim.fleet import Fleet
-from mercury.sim.frame import PlaneFrame
-from mercury.sim.plane import Plane
 
 VEHICLES = 200
 INTERVAL_S = 0.25
@@ -50,7 +50,7 @@ def fleet_for(uri: str, vehicles: int = VEHICLES, **options: Any) -> Fleet:
 
 @asynccontextmanager
 async def served(tmp_path: Path) -> AsyncIterator[tuple[Bus, Adapter, str]]:
-    bus = open_bus(f"sqlite:{tmp_path / 'bus.db'}")
+    bus = open_bus(f"embedded:{tmp_path / 'bus.db'}")
     adapter = Adapter(bus, AdapterSettings(port=0), SESSION)
     await adapter.start()
     try:
@@ -106,7 +106,7 @@ def test_all_connect_report_in_time_and_say_goodbye(tmp_path: Path) -> None:
     run(work())
 
 
-def test_an_event_is_told_to_those_it_concerns(tmp_path: Path) -> None:
+def test_an_event_is_notified_to_those_it_concerns(tmp_path: Path) -> None:
     async def work() -> None:
         async with served(tmp_path) as (bus, _, uri):
             settings = BrokerSettings(emergency_radius_m=600.0, merge_distance_m=400.0)
@@ -122,9 +122,9 @@ def test_an_event_is_told_to_those_it_concerns(tmp_path: Path) -> None:
                 assert len(witnesses) > 2
                 await until(lambda: incident.area is not None and not incident.missed)
                 await asyncio.sleep(0.1)
-                assert sorted(incident.told_ms) == incident.inside
+                assert sorted(incident.notified_ms) == incident.inside
                 assert len(witnesses) < len(incident.inside) < VEHICLES
-                assert incident.told_outside == []
+                assert incident.notified_outside == []
                 assert fleet.unrelated_alerts == 0
             finally:
                 await fleet.stop()
@@ -210,7 +210,7 @@ def test_the_command_says_what_happened_when_it_is_stopped(tmp_path: Path) -> No
     async def work() -> None:
         async with served(tmp_path) as (_, adapter, uri):
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-c", "from mercury.cli.sim import app; app()"),
+                *(sys.executable, "-c", "from mercury.cli.lab.sim import app; app()"),
                 *("--vehicles", "5", "--adapter", uri, "--json", "--event", "2000,2000,4000"),
                 *("--event-after", "0", "--link", "wifi,range=9km,loss=0,delay=1ms"),
                 cwd=tmp_path,
@@ -238,7 +238,7 @@ def test_the_command_says_for_people_what_the_links_lost(tmp_path: Path) -> None
     async def work() -> None:
         async with served(tmp_path) as (_, _adapter, uri):
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-c", "from mercury.cli.sim import app; app()"),
+                *(sys.executable, "-c", "from mercury.cli.lab.sim import app; app()"),
                 *("--vehicles", "20", "--adapter", uri, "--for", "1.5", "--seed", "5"),
                 *("--report-interval", "0.2", "--link", "up:lossy30;down:delay=10ms"),
                 cwd=tmp_path,

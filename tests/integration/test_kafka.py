@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 from live import HERE, NEAR, connect, first, in_loop, live
 
-from mercury.bus import Bus, Consumer, Record, kafka_outbox, open_bus
-from mercury.bus.kafka_fetcher import Fetcher
+from mercury.bus import Bus, Consumer, Record, open_bus
+from mercury.bus.kafka.bus import outbox
+from mercury.bus.kafka.fetcher import Fetcher
 from mercury.dev import KafkaBroker
 from mercury.model.errors import BusFullError, BusUnavailableError
 
@@ -107,14 +108,14 @@ def test_while_the_broker_is_down_records_wait_up_to_a_limit(
     bus.flush_now()
     mortal.kill()
 
-    monkeypatch.setattr("mercury.bus.kafka.FLUSH_S", 0.5)
+    monkeypatch.setattr("mercury.bus.kafka.bus.FLUSH_S", 0.5)
     append(bus, range(10, 20))
     with pytest.raises(BusUnavailableError, match="not acknowledged 10 records within 0.5 s"):
         bus.flush_now()
     with pytest.raises(BusUnavailableError, match="they are kept"):
         asyncio.run(bus.flush())
 
-    monkeypatch.setattr(kafka_outbox, "BUFFER_BYTES", 4096)
+    monkeypatch.setattr(outbox, "BUFFER_BYTES", 4096)
     accepted = 20
     try:
         while accepted < 1000:
@@ -124,7 +125,7 @@ def test_while_the_broker_is_down_records_wait_up_to_a_limit(
         assert "no more are accepted until it does" in str(error)
     assert 20 < accepted < 100
 
-    monkeypatch.setattr("mercury.bus.kafka.FLUSH_S", 30.0)
+    monkeypatch.setattr("mercury.bus.kafka.bus.FLUSH_S", 30.0)
     mortal.start()
     bus.flush_now()
     records = read_all(bus.subscribe(["t"], start="earliest"), accepted)
@@ -136,7 +137,7 @@ def test_while_the_broker_is_down_records_wait_up_to_a_limit(
 def test_closing_without_a_broker_says_what_was_lost(
     mortal: KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mercury.bus.kafka.CLOSE_S", 0.5)
+    monkeypatch.setattr("mercury.bus.kafka.bus.CLOSE_S", 0.5)
     bus = open_bus(mortal.uri)
     append(bus, range(1))
     bus.flush_now()

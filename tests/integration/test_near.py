@@ -14,9 +14,9 @@ from mercury.matcher import warm_up
 from mercury.model import topics
 from mercury.model.area import Position
 from mercury.model.errors import MatchingError
-from mercury.model.moving import Happening, Match, entity_key
+from mercury.model.matching import EventType, Match, entity_key
 from mercury.session import SessionSettings
-from mercury.wire.moving import Happened, read_frame
+from mercury.wire.match_frames import Happened, read_frame
 
 QUICK = SessionSettings(report_interval_s=0.1, missed_reports=100)
 LINK = "loss=0.2,delay=5ms,duplicate=0.05,reorder=0.05"
@@ -39,21 +39,21 @@ async def test_comes_is_asked_for_is_refused_and_goes(shared: bool) -> None:
             stream = me.near("taxi", radius_m=500.0, where="seats > 1", handler=heard.append)
             taxi = await cab.publish("taxi", {"seats": 4}, moving=True)
             await until(lambda: heard)
-            assert (heard[0].happening, heard[0].values) == (Happening.ENTER, {"seats": 4})
+            assert (heard[0].event_type, heard[0].values) == (EventType.ENTER, {"seats": 4})
             assert heard[0].distance_m == pytest.approx(111.2, abs=0.5)
             found = await me.ask_near("taxi", radius_m=500.0, limit=5)
             assert [(one.publication, one.values) for one in found] == [("cab/taxi", {"seats": 4})]
             assert await me.ask_near("taxi", radius_m=50.0) == []
             await taxi.update({"seats": 1})
             await until(lambda: len(heard) == 2)
-            assert heard[1].happening is Happening.EXIT
+            assert heard[1].event_type is EventType.EXIT
             with pytest.raises(MatchingError, match="wider than"):
                 await me.near("taxi", radius_m=6000.0).declared(10.0)
             await taxi.update({"seats": 2})
             await until(lambda: len(heard) == 3)
             await taxi.withdraw()
             await until(lambda: len(heard) == 4)
-            assert heard[3].happening is Happening.EXIT
+            assert heard[3].event_type is EventType.EXIT
             assert stream.inside == []
 
 
@@ -63,7 +63,7 @@ async def test_a_fleet_over_a_link_that_loses_a_fifth() -> None:
     async with live() as world, AsyncExitStack() as stack:
         await world.matcher()
         adapter = await world.adapter(session=QUICK)
-        meetings = world.read(topics.MEETINGS)
+        meetings = world.read(topics.MATCHES)
 
         async def client(name: str, spread_m: float) -> object:
             place = somewhere(dice, spread_m)
@@ -101,13 +101,13 @@ async def test_a_fleet_over_a_link_that_loses_a_fifth() -> None:
             for segment in read_frame(record.value):
                 if isinstance(segment, Happened):
                     for row in segment.rows:
-                        told = (int(row["time_us"]), int(row["publication"]))
-                        truth[int(row["subscription"])].append(told)
+                        receipts = (int(row["time_us"]), int(row["publication"]))
+                        truth[int(row["subscription"])].append(receipts)
         count = 0
         for name in streams:
-            told = [(at, entity_key("publication", cab)) for at, cab in heard[name]]
-            assert told == truth[entity_key("subscription", f"{name}/taxi")]
-            count += len(told)
+            receipts = [(at, entity_key("publication", cab)) for at, cab in heard[name]]
+            assert receipts == truth[entity_key("subscription", f"{name}/taxi")]
+            count += len(receipts)
         assert count > 100
         assert adapter.deliveries.outgoing.topics["near"].resent > 10
 

@@ -27,9 +27,9 @@ from mercury.dev.spark import spark_home
 from mercury.model import topics
 from mercury.model.area import Position
 from mercury.model.message import Address, Event, Kind, Message, Telemetry
-from mercury.pipeline import kafka_connector
+from mercury.pipeline.spark import kafka_connector
 from mercury.wire import decode, encode
-from mercury.wire.records import telemetry_place
+from mercury.wire.records import telemetry_fix
 
 CONFIG = """
 [detection.kinds.collision]
@@ -81,14 +81,14 @@ def report(name: str, number: int, heading_deg: float, speed_mps: float, at_us: 
         destination=Address.adapter("a"),
         payload=telemetry,
     )
-    return topics.REPORTS, encode(message), name.encode(), (telemetry_place(telemetry),), at_us
+    return topics.REPORTS, encode(message), name.encode(), (telemetry_fix(telemetry),), at_us
 
 
 class Embedded:
     """The bus of one machine, and the pipeline as `mercury pipeline` runs it."""
 
     def __init__(self, folder: Path) -> None:
-        self.uri = f"sqlite:{folder / 'bus.db'}"
+        self.uri = f"embedded:{folder / 'bus.db'}"
         self.bus = open_bus(self.uri)
         self.command = [sys.executable, "-m", "mercury", "pipeline", "--spark-master", "local[2]"]
         self.command += ["--spark-conf", f"spark.driver.extraJavaOptions={QUICK} -Xss4m"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from live import in_loop
-from load.streets import tangle
+from roads.streets import tangle
 
 from mercury.load.drivers import Batch, open_driver
 from mercury.load.drivers.null import NullDriver

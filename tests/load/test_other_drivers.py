@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import redis
 from live import in_loop
-from load.streets import tangle
 from load.test_websocket_drivers import SETTINGS, by_brute_force
+from roads.streets import tangle
 
 from mercury.load.drivers import open_driver
 from mercury.load.generator import Generator

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from live import in_loop, live, until
-from load.streets import tangle
 from matching.bus_twin import bus_twin
 from matching.twin import Twin
+from roads.streets import tangle
 
 from mercury.adapter import Adapter
 from mercury.load.drivers import open_driver
@@ -20,7 +20,7 @@ from mercury.load.workload import Workload, WorkloadSettings
 from mercury.matcher import warm_up
 from mercury.matching.rules import MatchingRules
 from mercury.model.errors import LoadError
-from mercury.model.moving import Happening
+from mercury.model.matching import EventType
 from mercury.session import SessionSettings
 
 ROADS = tangle(40, 1)
@@ -51,8 +51,8 @@ def by_brute_force(load: Workload, seconds: float) -> dict[str, int]:
     for entity, lat, lon, time_s in zip(due.entities, lats, lons, due.times_s, strict=True):
         name = load.id_of(entity)
         twin.move(load.side_of(entity), name, lat, lon, 1 + round(time_s * 1e6), load.accuracy_m)
-    happened = [told.happening for told in twin.told[before:]]
-    return {what.name.lower(): happened.count(what) for what in Happening}
+    happened = [told.event_type for told in twin.told[before:]]
+    return {what.name.lower(): happened.count(what) for what in EventType}
 
 
 async def drive(adapter: Adapter, load: Workload, **options: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import pytest
 
 from mercury.geo.distance import haversine_m
 from mercury.load.drivers.udp_recent import NEVER_DUE, UNKNOWN, RecentUpdates
-from mercury.wire.moving import from_e7, to_e7
+from mercury.wire.match_frames import from_e7, to_e7
 
 ENTITIES, SECONDS = 20, 12
 

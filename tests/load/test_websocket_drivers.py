@@ -8,16 +8,16 @@ from dataclasses import replace
 
 import pytest
 from live import in_loop, until
-from load.door import open_door
-from load.streets import tangle
+from load.gateway import open_gateway
 from matching.twin import Twin
+from roads.streets import tangle
 
 from mercury.load.drivers import open_driver
 from mercury.load.generator import Generator, Outcome
 from mercury.load.workload import Workload, WorkloadSettings
 from mercury.model.errors import LoadError, PacketError
-from mercury.model.moving import Happening
-from mercury.wire.door_frames import read_told
+from mercury.model.matching import EventType
+from mercury.wire.gateway_frames import read_server_frame
 
 ROADS = tangle(40, 1)
 SETTINGS = WorkloadSettings(entities=120, rate_hz=4.0, topics=2, radius_m=(300.0, 1500.0))
@@ -44,20 +44,20 @@ def by_brute_force(seconds: float, *, inside: bool = False) -> dict[str, int]:
     for entity, lat, lon, time_s in zip(due.entities, lats, lons, due.times_s, strict=True):
         name = load.id_of(entity)
         twin.move(load.side_of(entity), name, lat, lon, round(time_s * 1e6), load.accuracy_m)
-    happened = [told.happening for told in twin.told]
-    return {what.name.lower(): happened.count(what) for what in Happening}
+    happened = [told.event_type for told in twin.told]
+    return {what.name.lower(): happened.count(what) for what in EventType}
 
 
 @pytest.mark.parametrize("connections", [1, 3])
 @pytest.mark.parametrize("scheme", SCHEMES)
 @in_loop
 async def test_updates_arrive_and_events_are_counted(scheme: str, connections: int) -> None:
-    async with open_door() as door:
-        outcome = await run(f"{scheme}://127.0.0.1:{door.port}", connections=connections)
-        assert len(door.connections) == connections
-        assert all(one.subprotocol for one in door.connections)
-        assert len(door.times_us) == outcome.offered == 480
-        assert door.accuracies_m == {5.0}
+    async with open_gateway() as gateway:
+        outcome = await run(f"{scheme}://127.0.0.1:{gateway.port}", connections=connections)
+        assert len(gateway.connections) == connections
+        assert all(one.subprotocol for one in gateway.connections)
+        assert len(gateway.times_us) == outcome.offered == 480
+        assert gateway.accuracies_m == {5.0}
     found = outcome.to_json()
     assert (found["sent"], found["taken"], found["dropped"]) == (480, 480, 0)
     wanted = by_brute_force(1.0)
@@ -73,8 +73,8 @@ async def test_updates_arrive_and_events_are_counted(scheme: str, connections: i
 
 @in_loop
 async def test_subscriptions_may_be_told_at_every_update() -> None:
-    async with open_door() as door:
-        driver = open_driver(f"ws://127.0.0.1:{door.port}")
+    async with open_gateway() as gateway:
+        driver = open_driver(f"ws://127.0.0.1:{gateway.port}")
         outcome = await Generator(workload(inside=True), driver, seconds=0.5).run()
     wanted = by_brute_force(0.5, inside=True)
     assert wanted["inside"] > 50
@@ -83,8 +83,8 @@ async def test_subscriptions_may_be_told_at_every_update() -> None:
 
 @in_loop
 async def test_what_happens_during_the_warm_up_is_not_counted() -> None:
-    async with open_door() as door:
-        outcome = await run(f"ws://127.0.0.1:{door.port}", seconds=0.75, warm_up_s=0.5)
+    async with open_gateway() as gateway:
+        outcome = await run(f"ws://127.0.0.1:{gateway.port}", seconds=0.75, warm_up_s=0.5)
     whole, before = by_brute_force(1.25), by_brute_force(0.5)
     assert before["enter"] > 10
     found = outcome.tally.matches_by_name()
@@ -99,8 +99,8 @@ async def test_a_server_that_stops_reading_changes_nothing_of_the_load(
 ) -> None:
     monkeypatch.setattr("mercury.load.drivers.websocket.BACKLOG_ROWS", 50)
     monkeypatch.setattr("mercury.load.generator._SETTLE_S", 0.2)
-    async with open_door() as door:
-        driver = open_driver(f"{scheme}://127.0.0.1:{door.port}")
+    async with open_gateway() as gateway:
+        driver = open_driver(f"{scheme}://127.0.0.1:{gateway.port}")
         monkeypatch.setattr(driver, "settle", lambda _: asyncio.sleep(0.0))
         # The transport would swallow these few rows by itself.
         monkeypatch.setattr("mercury.load.drivers.websocket.Link.write", _never)
@@ -118,16 +118,16 @@ async def _never(_link: object) -> None:
 
 @in_loop
 async def test_latency_is_counted_from_when_an_update_was_due() -> None:
-    async with open_door() as door:
+    async with open_gateway() as gateway:
 
         async def stand_still() -> None:
-            await until(lambda: door.taken > 5)
-            door.going.clear()
+            await until(lambda: gateway.taken > 5)
+            gateway.going.clear()
             await asyncio.sleep(0.5)
-            door.going.set()
+            gateway.going.set()
 
         standing = asyncio.create_task(stand_still())
-        outcome = await run(f"ws://127.0.0.1:{door.port}", seconds=1.0)
+        outcome = await run(f"ws://127.0.0.1:{gateway.port}", seconds=1.0)
         await standing
     found = outcome.to_json()
     assert (found["offered"], found["taken"]) == (480, 480)
@@ -137,9 +137,9 @@ async def test_latency_is_counted_from_when_an_update_was_due() -> None:
 
 @in_loop
 async def test_a_connection_that_breaks_is_told_and_the_load_goes_on() -> None:
-    async with open_door() as door:
-        door.hang_up_after = 20
-        outcome = await run(f"ws://127.0.0.1:{door.port}")
+    async with open_gateway() as gateway:
+        gateway.hang_up_after = 20
+        outcome = await run(f"ws://127.0.0.1:{gateway.port}")
     found = outcome.to_json()
     assert found["offered"] == 480
     assert found["taken"] < 480
@@ -149,10 +149,10 @@ async def test_a_connection_that_breaks_is_told_and_the_load_goes_on() -> None:
 
 @in_loop
 async def test_a_server_that_refuses_is_told_with_its_reason() -> None:
-    async with open_door() as door:
-        door.refuse = "there is no topic 'topic-0' here"
+    async with open_gateway() as gateway:
+        gateway.refuse = "there is no topic 'topic-0' here"
         with pytest.raises(LoadError, match="refuses the load: there is no topic 'topic-0' here"):
-            await run(f"ws://127.0.0.1:{door.port}")
+            await run(f"ws://127.0.0.1:{gateway.port}")
 
 
 @in_loop
@@ -175,4 +175,4 @@ async def test_nobody_there_is_one_sentence() -> None:
 )
 def test_frames_that_are_none_are_not_read(frame: bytes) -> None:
     with pytest.raises(PacketError):
-        read_told(frame)
+        read_server_frame(frame)

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from load.streets import tangle
+from roads.streets import tangle
 
 import mercury.load
 from mercury.load.histogram import TimeHistogram
 from mercury.load.workload import Workload, WorkloadSettings, price_limits
 from mercury.model.errors import LoadError
 from mercury.model.filter import compile_filter
-from mercury.model.moving import NearSubscription, Publication
+from mercury.model.matching import NearSubscription, Publication
 
 ROADS = tangle(40, 1)
 SETTINGS = WorkloadSettings(entities=400, topics=4, publications=0.25)
@@ -24,15 +24,15 @@ SETTINGS = WorkloadSettings(entities=400, topics=4, publications=0.25)
 def test_declarations_are_what_was_asked_for() -> None:
     declared = list(Workload(ROADS, SETTINGS).declarations())
     publications = [one for one in declared if isinstance(one, Publication)]
-    wishes = [one for one in declared if isinstance(one, NearSubscription)]
-    assert (len(publications), len(wishes)) == (100, 300)
+    subscriptions = [one for one in declared if isinstance(one, NearSubscription)]
+    assert (len(publications), len(subscriptions)) == (100, 300)
     assert {one.topic for one in declared} == {f"topic-{number}" for number in range(4)}
     assert len({one.id for one in declared}) == 400
-    assert all(50.0 <= (one.radius_m or 0.0) <= 500.0 for one in wishes)
+    assert all(50.0 <= (one.radius_m or 0.0) <= 500.0 for one in subscriptions)
     prices = [one.values["price"] for one in publications]
     assert min(prices) >= 0
     assert max(prices) <= 100
-    assert {one.where for one in wishes} == {f"price <= {n}" for n in range(10, 101, 10)}
+    assert {one.where for one in subscriptions} == {f"price <= {n}" for n in range(10, 101, 10)}
 
 
 @pytest.mark.parametrize("selectivity", [0.1, 0.55, 0.9])

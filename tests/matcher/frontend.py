@@ -11,10 +11,10 @@ import numpy as np
 
 from mercury.bus import Bus
 from mercury.model import topics
-from mercury.model.moving import Happening, NearSubscription, Publication, Side, entity_key
+from mercury.model.matching import EventType, NearSubscription, Publication, Side, entity_key
 from mercury.service.clock import now_us
 from mercury.wire.declarations import Refusal
-from mercury.wire.moving import (
+from mercury.wire.match_frames import (
     MOVES,
     WITHDRAWALS,
     Described,
@@ -30,8 +30,8 @@ from mercury.wire.origins import SeenOrigins
 
 
 class Told(NamedTuple):
-    happening: Happening
-    cause: int
+    event_type: EventType
+    reason: int
     subscription: int
     publication: int
     distance_m: float
@@ -48,7 +48,7 @@ class Frontend:
         self.refused: list[Refusal] = []
         self.heard: Counter[int] = Counter()  # by subscription
         self.again = 0  # records that were told a second time
-        self._meetings = bus.subscribe((topics.MEETINGS,), start="earliest")
+        self._meetings = bus.subscribe((topics.MATCHES,), start="earliest")
         self._seen = SeenOrigins()
 
     def declare(
@@ -84,7 +84,7 @@ class Frontend:
         self._append(int(buckets_of(key)), FrameWriter().withdraw(rows))
 
     def _append(self, bucket: int, writer: FrameWriter) -> None:
-        self.bus.append(topics.MOVING, writer.to_bytes(), bucket_key(bucket))
+        self.bus.append(topics.ENTITIES, writer.to_bytes(), bucket_key(bucket))
 
     async def listen(self) -> None:
         """Take in what is told, until cancelled."""
@@ -103,7 +103,7 @@ class Frontend:
                             self.heard.update(rows["subscription"].tolist())
                             self.told += [
                                 Told(
-                                    Happening(int(row["happening"])), int(row["cause"]),
+                                    EventType(int(row["event_type"])), int(row["reason"]),
                                     int(row["subscription"]), int(row["publication"]),
                                     float(row["distance_m"]), int(row["time_us"]),
                                 )
@@ -115,12 +115,12 @@ class Frontend:
         inside: set[tuple[int, int]] = set()
         for told in self.told:
             couple = (told.subscription, told.publication)
-            if told.happening == Happening.ENTER:
+            if told.event_type == EventType.ENTER:
                 assert couple not in inside, "entered twice"
                 inside.add(couple)
             else:
-                assert couple in inside, f"{told.happening.name} without having entered"
-                if told.happening == Happening.EXIT:
+                assert couple in inside, f"{told.event_type.name} without having entered"
+                if told.event_type == EventType.EXIT:
                     inside.remove(couple)
         return inside
 

@@ -16,8 +16,8 @@ from mercury.matcher.shared.roster import Roster
 from mercury.matcher.shared.stage import Parcel
 from mercury.matching import MatchingRules
 from mercury.model import topics
-from mercury.model.moving import Happening, NearSubscription, Publication, Side, entity_key
-from mercury.wire.moving import (
+from mercury.model.matching import EventType, NearSubscription, Publication, Side, entity_key
+from mercury.wire.match_frames import (
     MOVES,
     WITHDRAWALS,
     Described,
@@ -30,13 +30,13 @@ from mercury.wire.moving import (
     to_e7,
 )
 from mercury.wire.origins import SeenOrigins
-from mercury.wire.passing import time_frame
+from mercury.wire.worker_frames import time_frame
 
 PARTITIONS = 4
 
 
 class Told(NamedTuple):
-    happening: Happening
+    event_type: EventType
     subscription: int
     publication: int
     time_us: int
@@ -73,7 +73,7 @@ class Works:
         self.logs: dict[tuple[str, int], list[Record]] = {}
         self.units: dict[tuple[str, int], Unit] = {}
         makes: dict[str, Callable[[int], Any]] = {
-            topics.MOVING: lambda part: Roster(part, rules, tile_m, split_above),
+            topics.ENTITIES: lambda part: Roster(part, rules, tile_m, split_above),
             topics.TILES: lambda part: Lanes(part, rules),
             topics.SIGHTINGS: Meetings,
         }
@@ -105,7 +105,7 @@ class Works:
         buckets = buckets_of(rows["key"])
         for bucket in np.unique(buckets).tolist():
             frame = FrameWriter().move(rows[buckets == bucket]).to_bytes()
-            self.append(Parcel(topics.MOVING, bucket_key(bucket), frame))
+            self.append(Parcel(topics.ENTITIES, bucket_key(bucket), frame))
 
     def withdraw(self, key: int, time_us: int) -> None:
         rows = np.array([(key, time_us)], WITHDRAWALS)
@@ -118,13 +118,13 @@ class Works:
                 self._put(topic, part, Parcel(topic, log[-1].key, time_frame(time_us)))
 
     def _say(self, key: int, writer: FrameWriter) -> None:
-        parcel = Parcel(topics.MOVING, bucket_key(int(buckets_of(key))), writer.to_bytes())
+        parcel = Parcel(topics.ENTITIES, bucket_key(int(buckets_of(key))), writer.to_bytes())
         self.append(parcel)
 
     # What workers do
 
     def append(self, parcel: Parcel) -> None:
-        if parcel.topic == topics.MEETINGS:
+        if parcel.topic == topics.MATCHES:
             self._hear(parcel)
             return
         self._put(parcel.topic, zlib.crc32(parcel.key) % PARTITIONS, parcel)
@@ -183,7 +183,7 @@ class Works:
                     for row in rows:
                         self.told.append(
                             Told(
-                                Happening(int(row["happening"])),
+                                EventType(int(row["event_type"])),
                                 int(row["subscription"]),
                                 int(row["publication"]),
                                 int(row["time_us"]),
@@ -197,12 +197,12 @@ class Works:
     def inside(self) -> set[tuple[int, int]]:
         """Who is inside by what was told; enters and exits must alternate."""
         inside: set[tuple[int, int]] = set()
-        for happening, subscription, publication, _ in self.told:
+        for event_type, subscription, publication, _ in self.told:
             couple = (subscription, publication)
-            if happening == Happening.ENTER:
+            if event_type == EventType.ENTER:
                 assert couple not in inside, "entered twice"
                 inside.add(couple)
-            elif happening == Happening.EXIT:
+            elif event_type == EventType.EXIT:
                 assert couple in inside, "left without having entered"
                 inside.remove(couple)
             else:

@@ -1,4 +1,4 @@
-"""Shared workers with web doors: what comes in by one door is told at all of them."""
+"""Shared workers with gateways: what comes in by one gateway is told at all of them."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from typing import Any
 import numpy as np
 import pytest
 from live import Live, in_loop, live, until
-from matcher.door_client import BINARY, LAT, LON, METRE, World, move, near, publish
+from matcher.gateway_client import BINARY, LAT, LON, METRE, World, move, near, publish
 
 from mercury.bus import Record
-from mercury.config import DoorSettings, MatcherSettings
+from mercury.config import GatewaySettings, MatcherSettings
 from mercury.matcher.front import Front
+from mercury.matcher.gateway import Gateway
 from mercury.matcher.shared_service import SharedMatcher
-from mercury.matcher.web import Door
 from mercury.matching import Events, MatchingRules
 from mercury.model import topics
 from mercury.model.errors import BusFullError
-from mercury.model.moving import Cause, Happening, NearSubscription, Publication, entity_key
+from mercury.model.matching import EventReason, EventType, NearSubscription, Publication, entity_key
 from mercury.wire.declarations import Refusal
-from mercury.wire.moving import EVENTS, Declared, FrameWriter, Moved, Withdrawn, read_frame
+from mercury.wire.match_frames import EVENTS, Declared, FrameWriter, Moved, Withdrawn, read_frame
 from mercury.wire.origins import Origin, origin_header
 
 SQUARE = {
@@ -38,23 +38,23 @@ SQUARE = {
 
 
 async def worker(world: Live, number: int, **settings: Any) -> World:
-    """A shared worker with a door."""
+    """A shared worker with a gateway."""
     matcher: SharedMatcher = await world._start(
         SharedMatcher(
             world.open(),
             MatcherSettings(id=f"matcher-{number}", shared=True, **settings),
-            DoorSettings(port=0),
+            GatewaySettings(port=0),
         )
     )
     assert matcher.front is not None
-    assert matcher.door is not None
-    return World(matcher.front, matcher.door)  # type: ignore[arg-type]
+    assert matcher.gateway is not None
+    return World(matcher.front, matcher.gateway)  # type: ignore[arg-type]
 
 
 @asynccontextmanager
 async def workers(tmp_path: Path, count: int = 1, **settings: Any) -> AsyncIterator[list[World]]:
     """Workers on an embedded bus."""
-    async with live(f"sqlite:{tmp_path / 'bus.db'}") as world:
+    async with live(f"embedded:{tmp_path / 'bus.db'}") as world:
         here = [await worker(world, number, **settings) for number in range(count)]
         yield here
         for one in here:
@@ -93,9 +93,9 @@ async def test_a_session_in_json(tmp_path: Path) -> None:
         entered = await ann.event()
         assert entered["distance_m"] == pytest.approx(100, rel=0.01)
         assert entered["lat"] == pytest.approx(LAT + 100 * METRE, abs=1e-6)
-        said = {key: entered[key] for key in ("event", "cause", "subscription", "publication")}
+        said = {key: entered[key] for key in ("event", "reason", "subscription", "publication")}
         assert said == {
-            "event": "enter", "cause": "moved", "subscription": "me", "publication": "taxi-1"
+            "event": "enter", "reason": "moved", "subscription": "me", "publication": "taxi-1"
         }  # fmt: skip
         assert (entered["topic"], entered["values"]) == ("taxi", {"seats": 4})
         await cab.ok(move("taxi-1", 200))
@@ -104,7 +104,7 @@ async def test_a_session_in_json(tmp_path: Path) -> None:
         assert (await ann.event())["event"] == "dwell"
         await cab.ok(move("taxi-1", 900))
         left = await ann.event()
-        assert (left["event"], left["cause"]) == ("exit", "moved")
+        assert (left["event"], left["reason"]) == ("exit", "moved")
 
 
 @in_loop
@@ -115,11 +115,11 @@ async def test_a_session_in_rows(tmp_path: Path) -> None:
             publish("taxi-1", handle=7, values={"seats": 4}),
         )
         assert answers == [{"ok": True}] * 2
-        for metres, happening in ((100, Happening.ENTER), (50, Happening.INSIDE)):
+        for metres, event_type in ((100, EventType.ENTER), (50, EventType.INSIDE)):
             await ann.move((8, LAT, LON), (7, LAT + metres * METRE, LON))
             # The subscription's own update is told as well, once it is inside.
-            rows = await ann.rows(1 if happening is Happening.ENTER else 2)
-            assert rows["happening"][-1] == happening
+            rows = await ann.rows(1 if event_type is EventType.ENTER else 2)
+            assert rows["event_type"][-1] == event_type
             assert set(rows["subscription"].tolist()) == {8}
         assert rows["distance_m"][-1] == pytest.approx(50, rel=0.02)
         number = int(rows["publication"][-1])
@@ -131,14 +131,14 @@ async def test_a_session_in_rows(tmp_path: Path) -> None:
         assert ann.names[number]["values"] == {"seats": 1}
         await ann.move((7, LAT + 900 * METRE, LON))
         (row,) = await ann.rows(1)
-        assert (row["happening"], row["cause"], row["publication"]) == (
-            Happening.EXIT, Cause.MOVED, number
+        assert (row["event_type"], row["reason"], row["publication"]) == (
+            EventType.EXIT, EventReason.MOVED, number
         )  # fmt: skip
         await ann.until_progress(6, 0)
 
 
 @in_loop
-async def test_two_doors_see_what_comes_in_by_the_other(tmp_path: Path) -> None:
+async def test_two_gateways_see_what_comes_in_by_the_other(tmp_path: Path) -> None:
     async with workers(tmp_path, 2) as (one, other), one.connect() as ann, other.connect() as bob:
         await ann.ok(publish("taxi-a", 0), near("me", 0))
         await bob.ok(publish("taxi-b", 10), near("me", 10))
@@ -151,7 +151,7 @@ async def test_two_doors_see_what_comes_in_by_the_other(tmp_path: Path) -> None:
         for talk in (ann, bob):
             left = await talk.event()
             assert (left["event"], left["publication"]) == ("exit", "taxi-b")
-            assert left["cause"] == "withdrawn"
+            assert left["reason"] == "withdrawn"
         assert declared(one) == (1, 1)
         assert declared(other) == (0, 1)
 
@@ -166,9 +166,9 @@ async def test_a_close_withdraws(tmp_path: Path) -> None:
             assert {(await cab.event())["subscription"] for _ in range(2)} == {"cab", "area"}
             assert declared(other) == (1, 2)
         told = await ann.event()
-        assert (told["event"], told["cause"]) == ("exit", "withdrawn")
+        assert (told["event"], told["reason"]) == ("exit", "withdrawn")
         assert declared(other) == (0, 0)
-        assert other.count("door_connections") == 0
+        assert other.count("gateway_connections") == 0
 
 
 @in_loop
@@ -178,7 +178,7 @@ async def test_withdrawing_a_wish_tells_its_last_events_before_the_answer(tmp_pa
         assert (await ann.event())["event"] == "enter"
         await ann.websocket.send('{"op":"withdraw","id":"me","n":"last"}')
         left = json.loads(await ann.websocket.recv())
-        assert (left["event"], left["cause"], left["publication"]) == (
+        assert (left["event"], left["reason"], left["publication"]) == (
             "exit",
             "withdrawn",
             "taxi-1",
@@ -189,7 +189,7 @@ async def test_withdrawing_a_wish_tells_its_last_events_before_the_answer(tmp_pa
         await ann.ok(near())
         assert (await ann.event())["event"] == "enter"
         await ann.ok(move("taxi-1", 900))
-        assert (await ann.event())["cause"] == "moved"
+        assert (await ann.event())["reason"] == "moved"
 
 
 @in_loop
@@ -201,14 +201,14 @@ async def test_what_is_refused_at_once_and_what_is_refused_by_workers(tmp_path: 
             assert (await ann.say(near(radius_m=6000)))["reason"] == "radius"
             assert (await ann.say(near(where="seats >")))["reason"] == "where"
             assert declared(here) == (0, 0)
-        # A door that does not know the rules of the workers, as while they are being changed.
+        # A gateway that does not know the rules of the workers, as while they are being changed.
         front = Front(front_of(here)._bus, MatchingRules())
         front.open()
-        door = Door(front, DoorSettings(port=0))
-        await door.start()
+        gateway = Gateway(front, GatewaySettings(port=0))
+        await gateway.start()
         tasks = [asyncio.create_task(work) for work in (front.listen(), front.run())]
         try:
-            async with World(front, door).connect() as ann:  # type: ignore[arg-type]
+            async with World(front, gateway).connect() as ann:  # type: ignore[arg-type]
                 sentence = "there is no topic 'bus' here"
                 for op, side in ((near(topic="bus"), "subscription"), (publish(topic="bus"), "")):
                     assert await ann.say(op) == {"ok": True}
@@ -222,7 +222,7 @@ async def test_what_is_refused_at_once_and_what_is_refused_by_workers(tmp_path: 
                 assert (await ann.event())["event"] == "enter"
             front.things.validate()
         finally:
-            await door.stop()
+            await gateway.stop()
             front.close()
             for task in tasks:
                 task.cancel()
@@ -249,7 +249,7 @@ async def test_asking_over_both_protocols(tmp_path: Path) -> None:
         assert await fetch(f"{one.url}/v1/near", "POST", {**question, "topic": "bus"}) == (
             200, {"found": []}
         )  # fmt: skip
-        # What was put at a door is known there, and lives without a connection.
+        # What was put at a gateway is known there, and lives without a connection.
         assert await fetch(f"{other.url}/v1/topics") == (
             200, {"topics": [{"topic": "taxi", "publications": 3, "subscriptions": 0}]}
         )  # fmt: skip
@@ -267,7 +267,7 @@ async def test_what_says_nothing_expires_and_may_come_again(tmp_path: Path) -> N
         await ann.ok(near("centre", None, area=SQUARE), publish("taxi-1", 0, ttl_s=1.0))
         assert (await ann.event())["event"] == "enter"
         left = await ann.event()
-        assert (left["event"], left["cause"]) == ("exit", "expired")
+        assert (left["event"], left["reason"]) == ("exit", "expired")
         assert (await ann.say(move("taxi-1", 0)))["reason"] == "expired"
         await ann.ok(publish("taxi-1", 0, ttl_s=1.0))
         assert (await ann.event())["event"] == "enter"
@@ -277,14 +277,14 @@ async def test_what_says_nothing_expires_and_may_come_again(tmp_path: Path) -> N
 
 
 class Heard:
-    """A guest that takes notes."""
+    """A participant that takes notes."""
 
     def __init__(self) -> None:
         self.events: list[tuple[int, int, int]] = []  # happening, cause, publication
         self.refused: list[tuple[int, str]] = []
 
     def tell(self, events: Events) -> None:
-        columns = (events.happening, events.cause, events.publication)
+        columns = (events.event_type, events.reason, events.publication)
         self.events += zip(*(column.tolist() for column in columns), strict=True)
 
     def refuse(self, ref: int, refusal: Refusal) -> None:
@@ -303,12 +303,12 @@ class Told:
         self.now_us = 1_750_000_000_000_000
         self.front = Front(world.bus, MatchingRules(), clock=lambda: self.now_us)
         self._bus = world.bus
-        self._moving = world.read(topics.MOVING)
+        self._moving = world.read(topics.ENTITIES)
 
     def said(self) -> list[str]:
         """What went to the bus since the last time, in short."""
         self.front.tick()
-        self.front.turn()
+        self.front.flush()
         self.front.things.validate()
         self._bus.flush_now()
         said = []
@@ -330,57 +330,57 @@ class Told:
 @in_loop
 async def test_a_turn_is_a_record_a_bucket_and_keeps_the_order_of_a_thing() -> None:
     async with live() as world:
-        told, guest = Told(world), Heard()
-        ref = told.front.publish(Publication("a", "taxi"), None, guest)
+        told, participant = Told(world), Heard()
+        ref = told.front.publish(Publication("a", "taxi"), None, participant)
         told.front.move_one(ref, LAT, LON)
         told.front.move_one(ref, LAT, LON)
         assert told.said() == ["D a None", "M 2"]
         told.front.move_one(ref, LAT, LON)
-        told.front.publish(Publication("a", "taxi", {"seats": 1}), None, guest)
+        told.front.publish(Publication("a", "taxi", {"seats": 1}), None, participant)
         told.front.withdraw(ref)
         assert told.said() == ["M 1", "D a None", "W 1"]
         told.front.move_one(ref, LAT, LON)
         told.front.withdraw(ref)
         assert told.said() == []
         assert told.front.dropped["unknown"] == 1
-        wish = told.front.subscribe(NearSubscription("b", "taxi", 10.0), guest)
-        told.front.forget(guest)
+        subscription = told.front.subscribe(NearSubscription("b", "taxi", 10.0), participant)
+        told.front.forget(participant)
         assert told.said() == ["D b None", "W 1"]
-        again = told.front.subscribe(NearSubscription("c", "taxi", 10.0), guest)
-        assert again != wish
-        assert again & 0xFFFF_FFFF == wish & 0xFFFF_FFFF
+        again = told.front.subscribe(NearSubscription("c", "taxi", 10.0), participant)
+        assert again != subscription
+        assert again & 0xFFFF_FFFF == subscription & 0xFFFF_FFFF
 
 
 def meeting(
-    number: int, *rows: tuple[str, str, Happening], described: tuple[str, ...] = ()
+    number: int, *rows: tuple[str, str, EventType], described: tuple[str, ...] = ()
 ) -> Record:
-    """A record of `meetings`, which follows from the offset `number`."""
+    """A record of `matches`, which follows from the offset `number`."""
     table = np.zeros(len(rows), EVENTS)
-    for row, (wish, publication, happening) in zip(table, rows, strict=True):
-        row["subscription"] = entity_key("subscription", wish)
+    for row, (subscription, publication, event_type) in zip(table, rows, strict=True):
+        row["subscription"] = entity_key("subscription", subscription)
         row["publication"] = entity_key("publication", publication)
-        row["happening"], row["cause"] = happening, Cause.MOVED
+        row["event_type"], row["reason"] = event_type, EventReason.MOVED
     known = {entity_key("publication", id): Publication(id, "taxi") for id in described}
     headers = (origin_header(Origin(3, 0, number)),)
     value = FrameWriter().describe(known).tell(table).to_bytes()
-    return Record(topics.MEETINGS, 0, number, 0, b"00", headers, value)
+    return Record(topics.MATCHES, 0, number, 0, b"00", headers, value)
 
 
 @in_loop
 async def test_what_is_heard_is_told_once_in_turn_and_to_whom_it_concerns(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    enter, inside, left = Happening.ENTER, Happening.INSIDE, Happening.EXIT
+    enter, inside, left = EventType.ENTER, EventType.INSIDE, EventType.EXIT
     async with live() as world:
         front, ann, bob, deaf = Told(world).front, Heard(), Heard(), Deaf()
-        for name, guest in (("a", ann), ("b", bob), ("d", deaf)):
-            front.subscribe(NearSubscription(name, "taxi", 10.0), guest)
+        for name, participant in (("a", ann), ("b", bob), ("d", deaf)):
+            front.subscribe(NearSubscription(name, "taxi", 10.0), participant)
         take = front._heard.take
         everybody = [(name, "t", enter) for name in ("a", "b", "stranger", "d", "a")]
         first = meeting(1, *everybody, described=("t", "of others"))
         take([first, first])
         ref = ann.events[0][2]
-        assert ann.events == bob.events == [(enter, Cause.MOVED, ref)]
+        assert ann.events == bob.events == [(enter, EventReason.MOVED, ref)]
         assert front.publication(ref) == Publication("t", "taxi")
         assert front.statistics().counters["listeners_failed"] == 1
         take([meeting(2, ("a", "t", inside), ("a", "t", left), ("a", "t", left))])
@@ -400,9 +400,9 @@ async def test_what_is_heard_is_told_once_in_turn_and_to_whom_it_concerns(
         # Its own publication is the one it meets.
         mine = front.publish(Publication("t", "taxi"), None, ann)
         assert mine == ref
-        edition = front.editions(np.array([ref]))[0]
+        revision = front.revisions(np.array([ref]))[0]
         take([meeting(4, ("a", "t", enter), described=("t",))])
-        assert front.editions(np.array([ref]))[0] == edition
+        assert front.revisions(np.array([ref]))[0] == revision
         front.close()
         assert declared_by(front) == (0, 0)
 
@@ -410,20 +410,20 @@ async def test_what_is_heard_is_told_once_in_turn_and_to_whom_it_concerns(
 @in_loop
 async def test_a_full_bus_is_told_to_whom_it_concerns(monkeypatch: pytest.MonkeyPatch) -> None:
     async with live() as world:
-        told, guest = Told(world), Heard()
+        told, participant = Told(world), Heard()
 
         def refuse(*_: object) -> None:
             raise BusFullError("64 MiB wait")
 
-        kept = told.front.publish(Publication("kept", "taxi"), None, guest)
+        kept = told.front.publish(Publication("kept", "taxi"), None, participant)
         assert told.said() == ["D kept None"]
         with monkeypatch.context() as patched:
             patched.setattr(world.bus, "append", refuse)
-            ref = told.front.publish(Publication("lost", "taxi"), None, guest)
+            ref = told.front.publish(Publication("lost", "taxi"), None, participant)
             told.front.move_one(ref, LAT, LON)
             told.front.move_one(kept, LAT, LON)
             assert told.said() == []
-        assert guest.refused == [(ref, "bus")]
+        assert participant.refused == [(ref, "bus")]
         assert told.front.dropped["bus"] == 3
         told.front.move_one(kept, LAT, LON)
         assert sorted(told.said()) == ["M 1", "W 1"]  # in case that it was known before
@@ -432,8 +432,8 @@ async def test_a_full_bus_is_told_to_whom_it_concerns(monkeypatch: pytest.Monkey
 @in_loop
 async def test_leases_are_renewed_and_end_with_what_was_declared() -> None:
     async with live() as world:
-        told, guest = Told(world), Heard()
-        told.front.subscribe(NearSubscription("long", "taxi", 10.0, ttl_s=200.0), guest)
+        told, participant = Told(world), Heard()
+        told.front.subscribe(NearSubscription("long", "taxi", 10.0, ttl_s=200.0), participant)
         assert told.said() == ["D long 120.0"]
         told.pass_s(39.0)
         assert told.said() == []
@@ -450,10 +450,10 @@ async def test_leases_are_renewed_and_end_with_what_was_declared() -> None:
         assert told.said() == []
         assert declared_by(told.front) == (0, 0)
         # Short ones live by their updates; near their end these come with what they are.
-        short = told.front.publish(Publication("short", "taxi"), None, guest)
+        short = told.front.publish(Publication("short", "taxi"), None, participant)
         told.front.move_one(short, LAT, LON)
         assert told.said() == ["D short None", "M 1"]
-        told.pass_s(41.0)  # once again, in case that the door it came from withdrew it late
+        told.pass_s(41.0)  # once again, in case that the gateway it came from withdrew it late
         assert told.said() == ["D short None", "M 1"]
         told.pass_s(18.5)
         told.front.move_one(short, LAT, LON)
@@ -466,11 +466,11 @@ async def test_leases_are_renewed_and_end_with_what_was_declared() -> None:
         assert told.said() == []
         assert told.front.dropped["unknown"] == 1
         # Whose updates are old when they come has no lease: it would be over too soon.
-        late = told.front.publish(Publication("late", "taxi", ttl_s=600.0), None, guest)
+        late = told.front.publish(Publication("late", "taxi", ttl_s=600.0), None, participant)
         assert told.said() == ["D late 120.0"]
         told.front.move_one(late, LAT, LON, told.now_us - 61_000_000)
         assert told.said() == ["D late 600.0", "M 1"]
-        # What has no guest lives by its TTL alone.
+        # What has no participant lives by its TTL alone.
         told.front.publish(Publication("put", "taxi", ttl_s=600.0))
         assert told.said() == ["D put 600.0"]
         told.front.close()

@@ -15,7 +15,7 @@ from mercury.matcher import hub as hub_module
 from mercury.matcher.hub import Hub
 from mercury.matching import Events, MatchingRules
 from mercury.model.errors import MatchingError
-from mercury.model.moving import Cause, Happening, NearSubscription, Publication
+from mercury.model.matching import EventReason, EventType, NearSubscription, Publication
 
 LAT, LON = 48.0, 11.0
 NORTH_100_M = 100 / 111_195
@@ -27,7 +27,7 @@ class Heard:
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
         self.times = 0
-        self.events: list[tuple[Happening, Cause, str, str]] = []
+        self.events: list[tuple[EventType, EventReason, str, str]] = []
 
     def tell(self, events: Events) -> None:
         self.times += 1
@@ -38,14 +38,14 @@ class Heard:
             assert subscription is not None
             self.events.append(
                 (
-                    Happening(events.happening[row]),
-                    Cause(events.cause[row]),
+                    EventType(events.event_type[row]),
+                    EventReason(events.reason[row]),
                     subscription.id,
                     publication.id,
                 )
             )
 
-    def happenings(self) -> list[tuple[str, str]]:
+    def event_types(self) -> list[tuple[str, str]]:
         return [(what.name, publication) for what, _, _, publication in self.events]
 
 
@@ -88,7 +88,7 @@ def test_each_listener_is_told_of_its_own() -> None:
             hub.move_one(taxi, LAT + i * NORTH_100_M, LON)
         assert ann.times == bob.times == 0  # nothing before the turn is over
         await asyncio.sleep(0)
-        moved = (Happening.ENTER, Cause.MOVED)
+        moved = (EventType.ENTER, EventReason.MOVED)
         assert ann.events == [(*moved, "a", "taxi-0"), (*moved, "a2", "taxi-2")]
         assert bob.events == [(*moved, "b", "taxi-2")]
         assert ann.times == bob.times == 1
@@ -131,7 +131,7 @@ def test_what_is_said_in_order_happens_in_order() -> None:
         hub.withdraw(taxi)
         hub.withdraw(12345)  # unknown: ignored
         await asyncio.sleep(0)
-        assert ann.happenings() == [(what, "taxi-1") for what in ("ENTER", "INSIDE", "EXIT")]
+        assert ann.event_types() == [(what, "taxi-1") for what in ("ENTER", "INSIDE", "EXIT")]
 
     with_hub(work)
 
@@ -145,8 +145,8 @@ def test_a_slot_that_was_given_away_does_not_mix_up_listeners() -> None:
         hub.withdraw(mine)
         hub.move_one(hub.subscribe(near("b"), bob), LAT, LON)  # may get the slot
         await asyncio.sleep(0)
-        assert ann.happenings() == [("ENTER", "taxi-1"), ("EXIT", "taxi-1")]
-        assert bob.happenings() == [("ENTER", "taxi-1")]
+        assert ann.event_types() == [("ENTER", "taxi-1"), ("EXIT", "taxi-1")]
+        assert bob.event_types() == [("ENTER", "taxi-1")]
 
     with_hub(work)
 
@@ -188,7 +188,7 @@ def test_a_broken_listener_harms_nobody(caplog: pytest.LogCaptureFixture) -> Non
             hub.move_one(hub.subscribe(near(name), listener), LAT, LON)
         hub.move_one(hub.publish(Publication("taxi-1", "taxi")), LAT, LON)
         await asyncio.sleep(0)
-        assert ann.happenings() == [("ENTER", "taxi-1")]
+        assert ann.event_types() == [("ENTER", "taxi-1")]
         assert hub.statistics().counters["listeners_failed"] == 1
 
     with_hub(work)
@@ -207,25 +207,25 @@ def test_time_passes() -> None:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         assert [event[:2] for event in ann.events] == [
-            (Happening.ENTER, Cause.MOVED),
-            (Happening.DWELL, Cause.TIME),
-            (Happening.EXIT, Cause.EXPIRED),
+            (EventType.ENTER, EventReason.MOVED),
+            (EventType.DWELL, EventReason.TIME),
+            (EventType.EXIT, EventReason.EXPIRED),
         ]
 
     with_hub(work)
 
 
-def test_editions_tell_when_values_are_others() -> None:
+def test_revisions_tell_when_values_are_others() -> None:
     async def work(hub: Hub, now: Now) -> None:
-        def edition(ref: int) -> int:
-            return int(hub.editions(np.array([ref]))[0])
+        def revision(ref: int) -> int:
+            return int(hub.revisions(np.array([ref]))[0])
 
         ref = hub.publish(Publication("taxi-1", "taxi", {"seats": 4}))
-        first = edition(ref)
+        first = revision(ref)
         hub.publish(Publication("taxi-1", "taxi", {"seats": 4}))
-        assert edition(ref) == first
+        assert revision(ref) == first
         hub.publish(Publication("taxi-1", "taxi", {"seats": 3}))
-        assert edition(ref) != first
+        assert revision(ref) != first
         await asyncio.sleep(0)
 
     with_hub(work)

@@ -11,27 +11,27 @@ from mercury.bus import Record
 from mercury.matcher.shared.meetings import Meetings
 from mercury.matcher.shared.sighting_frames import SightingFrames
 from mercury.matcher.shared.stage import Parcel, StageNumber
-from mercury.model.moving import Cause, Happening
-from mercury.wire.moving import Happened, read_frame
-from mercury.wire.passing import NO_DWELL, SIGHTINGS, time_frame
+from mercury.model.matching import EventReason, EventType
+from mercury.wire.match_frames import Happened, read_frame
+from mercury.wire.worker_frames import NO_DWELL, SIGHTINGS, time_frame
 
-ENTER, INSIDE, EXIT, DWELL = Happening.ENTER, Happening.INSIDE, Happening.EXIT, Happening.DWELL
+ENTER, INSIDE, EXIT, DWELL = EventType.ENTER, EventType.INSIDE, EventType.EXIT, EventType.DWELL
 PUBLICATION = 77
 SECOND = 1_000_000
 
 
 def sighting(
-    happening: Happening,
+    event_type: EventType,
     stay: int,
     time_us: int,
     origin: int,
-    wish: int = 5,
+    subscription: int = 5,
     dwell_ms: int = NO_DWELL,
 ) -> np.ndarray:
     row = np.zeros(1, SIGHTINGS)
     row["origin"], row["stay"], row["time_us"] = origin, stay, time_us
-    row["subscription"], row["publication"] = wish, PUBLICATION
-    row["happening"], row["cause"], row["dwell_ms"] = happening, Cause.MOVED, dwell_ms
+    row["subscription"], row["publication"] = subscription, PUBLICATION
+    row["event_type"], row["reason"], row["dwell_ms"] = event_type, EventReason.MOVED, dwell_ms
     return row
 
 
@@ -48,7 +48,7 @@ class Reader:
 
     def __init__(self) -> None:
         self.stage = Meetings(0)
-        self.told: list[tuple[Happening, int, int]] = []
+        self.told: list[tuple[EventType, int, int]] = []
         self.offset = 0
 
     def take(self, *parcels: Parcel) -> None:
@@ -62,7 +62,7 @@ class Reader:
                     if isinstance(segment, Happened):
                         self.told += [
                             (
-                                Happening(int(row["happening"])),
+                                EventType(int(row["event_type"])),
                                 int(row["subscription"]),
                                 int(row["time_us"]),
                             )
@@ -71,33 +71,33 @@ class Reader:
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> list[list[tuple[Happening, int]]]:
+def histories(draw: st.DrawFn) -> list[list[tuple[EventType, int]]]:
     """What lanes see of one pair, a list for each stay; who was inside when it went on stays so."""
     inside, time_us = False, 0
     found = []
     for _ in range(draw(st.integers(1, 5))):
-        stay: list[tuple[Happening, int]] = []
+        stay: list[tuple[EventType, int]] = []
         for _ in range(draw(st.integers(0, 4))):
             time_us += SECOND
-            happening = draw(st.sampled_from([INSIDE, EXIT])) if inside else ENTER
-            inside = happening != EXIT
-            stay.append((happening, time_us))
+            event_type = draw(st.sampled_from([INSIDE, EXIT])) if inside else ENTER
+            inside = event_type != EXIT
+            stay.append((event_type, time_us))
         found.append(stay)
     return found
 
 
 @given(histories(), st.data())
 def test_alternating_and_right_in_the_end_whatever_comes_when(
-    history: list[list[tuple[Happening, int]]], data: st.DataObject
+    history: list[list[tuple[EventType, int]]], data: st.DataObject
 ) -> None:
     # Lanes alternate between two partitions, each of which keeps its order.
     queues: dict[int, list[Parcel]] = {0: [], 1: []}
     origins = {0: 0, 1: 0}
     for number, stay in enumerate(history):
-        for happening, time_us in stay:
+        for event_type, time_us in stay:
             lane = number % 2
             origins[lane] += 1
-            queues[lane] += frames(lane, [sighting(happening, number, time_us, origins[lane])])
+            queues[lane] += frames(lane, [sighting(event_type, number, time_us, origins[lane])])
     reader = Reader()
     sent: list[Parcel] = []
     while any(queues.values()):
@@ -108,21 +108,21 @@ def test_alternating_and_right_in_the_end_whatever_comes_when(
         if data.draw(st.booleans()):
             reader.take(data.draw(st.sampled_from(sent)))  # done again by who took over
     inside = False
-    for happening, _, _ in reader.told:
-        assert inside == (happening != ENTER)
-        inside = happening != EXIT
+    for event_type, _, _ in reader.told:
+        assert inside == (event_type != ENTER)
+        inside = event_type != EXIT
     everything = [one for stay in history for one in stay]
     assert inside == bool(everything and everything[-1][0] != EXIT)
 
 
 @given(histories(), st.lists(st.integers(1, 3)), st.integers(0, 20))
 def test_in_order_everything_is_told_once_however_work_is_cut(
-    history: list[list[tuple[Happening, int]]], cuts: list[int], again_from: int
+    history: list[list[tuple[EventType, int]]], cuts: list[int], again_from: int
 ) -> None:
     """A batch that is done again may be cut otherwise: rows that were seen are left out."""
     rows = [
-        sighting(happening, number, time_us, origin)
-        for origin, (number, happening, time_us) in enumerate(
+        sighting(event_type, number, time_us, origin)
+        for origin, (number, event_type, time_us) in enumerate(
             [(number, *one) for number, stay in enumerate(history) for one in stay]
         )
     ]
@@ -132,7 +132,7 @@ def test_in_order_everything_is_told_once_however_work_is_cut(
         reader.take(*frames(3, rows[done : done + cut]))
         done = min(done + cut, len(rows))
     reader.take(*frames(3, rows[min(again_from, done) :]))
-    expected = [(happening, 5, time_us) for stay in history for happening, time_us in stay]
+    expected = [(event_type, 5, time_us) for stay in history for event_type, time_us in stay]
     assert reader.told == expected
 
 
@@ -148,7 +148,7 @@ def test_dwell_lasts_over_the_border_of_lanes() -> None:
 
 
 @pytest.mark.parametrize(("exit_s", "told"), [(12, [ENTER, EXIT]), (13, [ENTER, DWELL, EXIT])])
-def test_who_leaves_after_it_has_dwelt_has_dwelt(exit_s: int, told: list[Happening]) -> None:
+def test_who_leaves_after_it_has_dwelt_has_dwelt(exit_s: int, told: list[EventType]) -> None:
     reader = Reader()
     reader.take(*frames(0, [sighting(ENTER, 1, 10 * SECOND, 1, dwell_ms=3000)]))
     reader.take(*frames(0, [sighting(EXIT, 1, exit_s * SECOND, 2)]))
@@ -158,10 +158,10 @@ def test_who_leaves_after_it_has_dwelt_has_dwelt(exit_s: int, told: list[Happeni
 
 def test_state_comes_back_and_old_pairs_are_forgotten() -> None:
     reader = Reader()
-    first = frames(0, [sighting(ENTER, 1, 10 * SECOND, 1, wish=5, dwell_ms=3000)])
+    first = frames(0, [sighting(ENTER, 1, 10 * SECOND, 1, subscription=5, dwell_ms=3000)])
     reader.take(*first)
-    reader.take(*frames(0, [sighting(ENTER, 1, 10 * SECOND, 2, wish=6)]))
-    reader.take(*frames(0, [sighting(EXIT, 1, 11 * SECOND, 3, wish=6)]))
+    reader.take(*frames(0, [sighting(ENTER, 1, 10 * SECOND, 2, subscription=6)]))
+    reader.take(*frames(0, [sighting(EXIT, 1, 11 * SECOND, 3, subscription=6)]))
     data = reader.stage.snapshot()
     other = Meetings(0).restore(data)
     assert other.snapshot() == data

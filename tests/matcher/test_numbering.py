@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from mercury.matcher.web.numbering import (
+from mercury.matcher.gateway.numbering import (
     NO_REFERENCE,
     HandleTable,
     Introductions,
     PublicationNumbers,
     SubscriptionHandles,
 )
-from mercury.wire.door_frames import NO_HANDLE
+from mercury.wire.gateway_frames import NO_HANDLE
 
 
 def ref(slot: int, life: int = 1) -> int:
@@ -53,9 +53,9 @@ def test_a_publication_keeps_its_number_and_nobody_gets_it_again() -> None:
 def test_strangers_are_introduced_once_and_again_when_they_change() -> None:
     known = Introductions()
     refs = np.array([ref(1), ref(2), ref(1), ref(700)])
-    editions = np.array([10, 20, 10, 0])
-    assert known.strangers(refs, editions).tolist() == [0, 1, 3]
-    assert known.strangers(refs, editions).tolist() == []
+    revisions = np.array([10, 20, 10, 0])
+    assert known.strangers(refs, revisions).tolist() == [0, 1, 3]
+    assert known.strangers(refs, revisions).tolist() == []
     assert known.strangers(refs, np.array([11, 20, 11, 0])).tolist() == [0]
     # Another life of a slot is another publication, also beside the first one.
     lives = np.array([ref(1, 1), ref(1, 2)])

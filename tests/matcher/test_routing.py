@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from mercury.matcher.shared.routing import LANES, Routing, reach_of, topic_number
 from mercury.matching import MatchingRules
-from mercury.model.moving import NearSubscription
-from mercury.wire.moving import to_e7
+from mercury.model.matching import NearSubscription
+from mercury.wire.match_frames import to_e7
 
 TAXI = np.array([topic_number("taxi")], np.uint64)
 
@@ -38,19 +38,19 @@ def test_whoever_is_in_reach_is_in_a_lane_that_is_touched(
     lat: float, lon: float, reach_m: float, course: float, share: float, key: int, parts: int
 ) -> None:
     routing = Routing(4000.0)
-    angle, turn = share * reach_m / 6_371_008.8, math.radians(course)
+    angle, flush = share * reach_m / 6_371_008.8, math.radians(course)
     north = math.asin(
         min(
             max(
                 math.sin(math.radians(lat)) * math.cos(angle)
-                + math.cos(math.radians(lat)) * math.sin(angle) * math.cos(turn),
+                + math.cos(math.radians(lat)) * math.sin(angle) * math.cos(flush),
                 -1.0,
             ),
             1.0,
         )
     )
     east = math.radians(lon) + math.atan2(
-        math.sin(turn) * math.sin(angle) * math.cos(math.radians(lat)),
+        math.sin(flush) * math.sin(angle) * math.cos(math.radians(lat)),
         math.cos(angle) - math.sin(math.radians(lat)) * math.sin(north),
     )
     there = math.degrees(north), (math.degrees(east) + 540.0) % 360.0 - 180.0

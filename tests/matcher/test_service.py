@@ -10,7 +10,7 @@ from mercury.config import MatcherSettings
 from mercury.matcher.service import Matcher
 from mercury.matcher.shared_service import SharedMatcher
 from mercury.model.area import Polygon, Position
-from mercury.model.moving import Cause, Happening, NearSubscription, Publication
+from mercury.model.matching import EventReason, EventType, NearSubscription, Publication
 from mercury.service import now_us
 
 LAT, LON = 47.0, 8.0
@@ -36,23 +36,23 @@ async def test_who_comes_near_is_told(shared: bool) -> None:
         )
         front.move([taxi, me], [LAT, LAT], [LON, LON])
         await until(lambda: front.told)
-        assert front.told[0][:4] == (Happening.ENTER, Cause.MOVED, me, taxi)
+        assert front.told[0][:4] == (EventType.ENTER, EventReason.MOVED, me, taxi)
         assert front.described[taxi].values == {"seats": 4}
         front.move([taxi], [LAT + 0.1], [LON])
         await until(lambda: len(front.told) == 2)
-        assert front.told[1][:4] == (Happening.EXIT, Cause.MOVED, me, taxi)
+        assert front.told[1][:4] == (EventType.EXIT, EventReason.MOVED, me, taxi)
         assert front.told[1].distance_m == pytest.approx(11_119.5, abs=5.0)
         front.move([taxi], [LAT], [LON])
         await until(lambda: len(front.told) == 3)
         front.declare(Publication("taxi-1", "taxi", {"seats": 1}))
         await until(lambda: len(front.told) == 4)
-        assert front.told[3][:4] == (Happening.EXIT, Cause.CHANGED, me, taxi)
+        assert front.told[3][:4] == (EventType.EXIT, EventReason.CHANGED, me, taxi)
         front.declare(Publication("taxi-1", "taxi", {"seats": 3}))
         await until(lambda: len(front.told) == 5)
         assert front.described[taxi].values == {"seats": 3}
         front.withdraw(me)
         await until(lambda: len(front.told) == 6)
-        assert front.told[5][:4] == (Happening.EXIT, Cause.WITHDRAWN, me, taxi)
+        assert front.told[5][:4] == (EventType.EXIT, EventReason.WITHDRAWN, me, taxi)
         assert front.inside() == set()
         numbers = matcher.statistics().flat()
         assert numbers["publications"] == 1
@@ -77,8 +77,8 @@ async def test_who_was_left_for_another_adapter_cannot_withdraw(shared: bool) ->
         assert matcher.statistics().dropped["late"] == 1
         front.withdraw(taxi, left_us + 1_500_000)  # as of the last word, or about
         await until(lambda: len(front.told) == 4)
-        happened = [told.happening for told in front.told]
-        assert happened == [Happening.ENTER, Happening.INSIDE, Happening.INSIDE, Happening.EXIT]
+        happened = [told.event_type for told in front.told]
+        assert happened == [EventType.ENTER, EventType.INSIDE, EventType.INSIDE, EventType.EXIT]
 
 
 @both
@@ -95,12 +95,12 @@ async def test_places_dwell_and_silence(shared: bool) -> None:
         time_us = now_us()
         front.move([ship], [LAT], [LON], time_us)
         await until(lambda: len(front.told) == 3)
-        assert [one.happening for one in front.told] == [
-            Happening.ENTER, Happening.DWELL, Happening.EXIT,
+        assert [one.event_type for one in front.told] == [
+            EventType.ENTER, EventType.DWELL, EventType.EXIT,
         ]  # fmt: skip
         enter, dwell, leave = front.told
         assert dwell.time_us - enter.time_us == 300_000
-        assert leave.cause == Cause.EXPIRED
+        assert leave.reason == EventReason.EXPIRED
         assert leave.time_us == time_us + 1_000_000
 
 
@@ -109,8 +109,8 @@ async def test_places_dwell_and_silence(shared: bool) -> None:
 async def test_bad_input_is_refused_or_dropped_and_work_goes_on(shared: bool) -> None:
     async with live() as world, Frontend(world.bus) as front:
         matcher = await matcher_of(world, shared, max_radius_m=1000.0, topics=["taxi"])
-        world.bus.append("moving", b"\x01M\xff\xff\xff\xff", b"00")
-        world.bus.append("moving", b"", b"07")
+        world.bus.append("entities", b"\x01M\xff\xff\xff\xff", b"00")
+        world.bus.append("entities", b"", b"07")
         front.move([12345], [LAT], [LON])
         wide, other, good = front.declare(
             NearSubscription("wide", "taxi", 2000.0),
@@ -146,9 +146,9 @@ async def test_a_restart_tells_nothing_twice() -> None:
         await world.bus.flush()
         await matcher_of(world, False)
         await until(lambda: len(front.told) == 3)
-        assert [(one.happening, one.publication) for one in front.told] == [
-            (Happening.ENTER, near),
-            (Happening.EXIT, near),
-            (Happening.ENTER, far),
+        assert [(one.event_type, one.publication) for one in front.told] == [
+            (EventType.ENTER, near),
+            (EventType.EXIT, near),
+            (EventType.ENTER, far),
         ]
         assert front.inside() == {(me, far)}

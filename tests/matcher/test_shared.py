@@ -16,7 +16,7 @@ from mercury.matcher.shared.routing import LANES
 from mercury.matcher.shared.state_log import StateLog
 from mercury.matcher.shared_service import SharedMatcher
 from mercury.model.area import Polygon, Position
-from mercury.model.moving import NearSubscription, Publication
+from mercury.model.matching import NearSubscription, Publication
 from mercury.service import now_us
 
 LAT, LON = 47.0, 8.0
@@ -49,13 +49,13 @@ async def test_workers_come_and_go_and_every_update_is_told_once() -> None:
         )
         await until(lambda: lanes_with(workers[0]) == LANES)  # the watch is everywhere
         said: list[int] = []
-        for turn in range(60):
-            if turn in (15, 20):
-                workers.append(await world._start(worker(world, turn)))
-            if turn == 40:
+        for flush in range(60):
+            if flush in (15, 20):
+                workers.append(await world._start(worker(world, flush)))
+            if flush == 40:
                 await world.stop(workers.pop(0))
             said.append(now_us())
-            lats = [LAT + 0.003 * ((turn + number) % 60) for number in range(TAXIS)]
+            lats = [LAT + 0.003 * ((flush + number) % 60) for number in range(TAXIS)]
             lons = [LON + 0.001 * number for number in range(TAXIS)]
             front.move(taxis, lats, lons, said[-1])
             await asyncio.sleep(0.03)

@@ -15,9 +15,9 @@ from mercury.matching import Engine, MatchingRules
 from mercury.model import topics
 from mercury.model.area import Polygon, Position
 from mercury.model.errors import MatchingError
-from mercury.model.moving import Happening, NearSubscription, Publication, entity_key
-from mercury.wire.moving import from_e7, rows_of, split_frame, to_e7
-from mercury.wire.passing import SIGHTINGS
+from mercury.model.matching import EventType, NearSubscription, Publication, entity_key
+from mercury.wire.match_frames import from_e7, rows_of, split_frame, to_e7
+from mercury.wire.worker_frames import SIGHTINGS
 
 RULES = MatchingRules(hysteresis_m=50.0, ttl_s=3600.0)
 LAT, LON = 47.0, 8.0
@@ -98,13 +98,13 @@ class City:
         ours = [key for key in self.refs if self.names[key].startswith(side)]
         for key in self.random.sample(ours, 4):
             name = self.names[key]
-            wish = name.startswith("s")
+            subscription = name.startswith("s")
             fate = self.random.randrange(4)
             topic = "taxi" if fate else "bus"
             if fate == 3:
                 self.works.withdraw(key, self.time_us)
                 self.engine.withdraw(self.refs.pop(key), self.time_us)
-            elif wish:
+            elif subscription:
                 radius_m = self.random.uniform(300.0, 3000.0)
                 self.declare(NearSubscription(name, topic, radius_m, where="seats != 3"))
             else:
@@ -113,16 +113,16 @@ class City:
     def inside(self) -> set[tuple[int, int]]:
         """By the engine."""
         events = self.engine.take()
-        for happening, sub, pub in zip(
-            events.happening.tolist(),
+        for event_type, sub, pub in zip(
+            events.event_type.tolist(),
             events.subscription.tolist(),
             events.publication.tolist(),
             strict=True,
         ):
             couple = (self.keys[sub], self.keys[pub])
-            if happening == Happening.ENTER:
+            if event_type == EventType.ENTER:
                 self.told.add(couple)
-            elif happening == Happening.EXIT:
+            elif event_type == EventType.EXIT:
                 self.told.remove(couple)
         return self.told
 
@@ -135,8 +135,8 @@ def test_at_rest_many_come_to_what_one_comes_to(seed: int) -> None:
     works.work()
     assert works.inside() == city.inside()
     assert city.inside()
-    for turn in range(12):
-        city.drive("ps"[turn % 2])
+    for flush in range(12):
+        city.drive("ps"[flush % 2])
         works.work()
         assert works.inside() == city.inside()
     assert works.dropped() == {}
@@ -149,8 +149,8 @@ def test_workers_die_and_nothing_is_lost_or_told_twice(seed: int) -> None:
     city = City(seed, works)
     city.populate(40, 24)
     works.work(killing=0.05)
-    for turn in range(10):
-        city.drive("ps"[turn % 2])
+    for flush in range(10):
+        city.drive("ps"[flush % 2])
         works.work(killing=0.05)
         assert works.inside() == city.inside()
     assert set(works.dropped()) <= {"overtaken"}
@@ -180,10 +180,10 @@ def test_what_changes_and_goes_is_told_rightly(seed: int) -> None:
     square = Polygon(tuple(Position(LAT + y * SPREAD, LON + x * SPREAD) for y, x in corners))
     city.declare(NearSubscription("square", "taxi", polygon=square))
     works.work()
-    for turn in range(8):
-        city.drive("ps"[turn % 2])
+    for flush in range(8):
+        city.drive("ps"[flush % 2])
         works.work(killing=0.02)
-        city.change("ps"[turn % 2])
+        city.change("ps"[flush % 2])
         works.work(killing=0.02)
         assert works.inside() == city.inside()
     assert set(works.dropped()) <= {"overtaken"}
@@ -195,13 +195,13 @@ def test_crowded_places_are_split_and_nobody_notices(seed: int) -> None:
     city = City(seed, works)
     city.populate(120, 12)
     works.work()
-    for turn in range(6):
-        city.drive("ps"[turn % 2])
+    for flush in range(6):
+        city.drive("ps"[flush % 2])
         works.work()
-        works.tell_time(city.time_us + turn * 10 * SECOND)
+        works.tell_time(city.time_us + flush * 10 * SECOND)
         works.work(killing=0.02)
         assert works.inside() == city.inside()
-    rosters = [works.units[topics.MOVING, part].stage for part in range(4)]
+    rosters = [works.units[topics.ENTITIES, part].stage for part in range(4)]
     splits = rosters[0].routing.splits
     assert splits
     assert all(roster.routing.splits == splits for roster in rosters)
@@ -209,7 +209,7 @@ def test_crowded_places_are_split_and_nobody_notices(seed: int) -> None:
 
 def test_who_is_inside_by_hysteresis_stays_so_over_the_border_of_lanes() -> None:
     works = Works(3, RULES)
-    roster = works.units[topics.MOVING, 0].stage
+    roster = works.units[topics.ENTITIES, 0].stage
     step = roster.routing.grid.step_deg
     border = math.ceil((LAT + 90.0) / step) * step - 90.0  # between two rows of tiles
     taxi = works.declare(Publication("taxi", "taxi"), SECOND)
@@ -218,14 +218,14 @@ def test_who_is_inside_by_hysteresis_stays_so_over_the_border_of_lanes() -> None
     here = border - 480.0 * metre
     works.move([(me, here, LON, SECOND), (taxi, border - 1.0 * metre, LON, SECOND)])
     works.work()
-    assert [told.happening for told in works.told] == [Happening.ENTER]
+    assert [told.event_type for told in works.told] == [EventType.ENTER]
     for number, beyond_m in enumerate((50.0, 90.0, 70.0)):  # 530 to 570 m: neither in nor out
         works.move([(taxi, border + beyond_m * metre, LON, (2 + number) * SECOND)])
         works.work()
     assert len(works.told) == 1
     works.move([(taxi, border + 130.0 * metre, LON, 9 * SECOND)])  # 610 m
     works.work()
-    assert [told[::3] for told in works.told[1:]] == [(Happening.EXIT, 9 * SECOND)]
+    assert [told[::3] for told in works.told[1:]] == [(EventType.EXIT, 9 * SECOND)]
 
 
 def test_what_says_nothing_expires_and_positions_that_may_be_wrong_count() -> None:
@@ -241,13 +241,13 @@ def test_what_says_nothing_expires_and_positions_that_may_be_wrong_count() -> No
     works.tell_time(32 * SECOND)
     works.tell_time(33 * SECOND)
     works.work()
-    assert works.told[1:] == [(Happening.EXIT, me, taxi, 32 * SECOND)]
+    assert works.told[1:] == [(EventType.EXIT, me, taxi, 32 * SECOND)]
     works.move([(taxi, LAT, LON, 40 * SECOND)])
     works.work()
     assert works.dropped() == {"unknown": 1}
 
 
-@pytest.mark.parametrize("topic", [topics.MOVING, topics.TILES, topics.SIGHTINGS])
+@pytest.mark.parametrize("topic", [topics.ENTITIES, topics.TILES, topics.SIGHTINGS])
 def test_a_state_is_the_same_after_it_was_put_away(topic: str) -> None:
     works = Works(5, RULES)
     city = City(5, works)

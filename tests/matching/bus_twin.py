@@ -1,4 +1,4 @@
-"""The brute-force twin as a matcher on the bus: `moving` in, `meetings` out."""
+"""The brute-force twin as a matcher on the bus: `moving` in, `matches` out."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from mercury.bus import Bus
 from mercury.matching.rules import MatchingRules
 from mercury.model import topics
 from mercury.model.errors import MatchingError
-from mercury.model.moving import Happening, NearSubscription, Publication, entity_key
+from mercury.model.matching import EventType, NearSubscription, Publication, entity_key
 from mercury.wire.declarations import Declaration, Refusal, refusal
-from mercury.wire.moving import (
+from mercury.wire.match_frames import (
     EVENTS,
     Declared,
     FrameWriter,
@@ -39,7 +39,7 @@ class BusTwin:
         self.records = 0
         self._bus = bus
         self._names: dict[int, tuple[str, str]] = {}  # by key: side and id
-        self._consumer = bus.subscribe((topics.MOVING,))
+        self._consumer = bus.subscribe((topics.ENTITIES,))
 
     async def run(self) -> None:
         while True:
@@ -101,7 +101,7 @@ class BusTwin:
             subscription = entity_key("subscription", one.subscription)
             thing = self.twin.publications.get(one.publication)
             frame = FrameWriter()
-            if thing is not None and one.happening is Happening.ENTER:
+            if thing is not None and one.event_type is EventType.ENTER:
                 assert isinstance(thing.what, Publication)
                 frame.describe({publication: thing.what})
             lat, lon = (thing.place if thing is not None else None) or (0.0, 0.0)
@@ -115,14 +115,14 @@ class BusTwin:
                     lat_e7=to_e7(lat),
                     lon_e7=to_e7(lon),
                     distance_m=one.distance_m,
-                    happening=one.happening,
-                    cause=one.cause,
+                    event_type=one.event_type,
+                    reason=one.reason,
                 )
             )
             self._append(subscription, frame)
 
     def _append(self, subscription: int, frame: FrameWriter) -> None:
-        self._bus.append(topics.MEETINGS, frame.to_bytes(), subscription_bucket_key(subscription))
+        self._bus.append(topics.MATCHES, frame.to_bytes(), subscription_bucket_key(subscription))
 
 
 @asynccontextmanager

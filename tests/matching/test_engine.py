@@ -15,7 +15,7 @@ from matching.twin import Told, Twin
 from mercury.matching import Engine, MatchingRules
 from mercury.matching import layout as at
 from mercury.model.area import Polygon, Position
-from mercury.model.moving import NearSubscription, Publication
+from mercury.model.matching import NearSubscription, Publication
 
 # Middles of worlds: an ordinary place, the corner of four cells, the antimeridian, near both poles.
 MIDDLES = [(48.1, 11.5), (0.0, 0.0), (-17.0, 180.0), (89.99, 20.0), (-89.95, -100.0), (60, -180)]
@@ -93,12 +93,12 @@ def stories(draw: st.DrawFn) -> tuple[MatchingRules, list[tuple[Any, ...]]]:
         inside=st.booleans(),
     )
     sides = st.sampled_from(SIDES)
-    wish = st.one_of(circle, polygon) if abs(middle[0]) < 80.0 else circle
+    subscription = st.one_of(circle, polygon) if abs(middle[0]) < 80.0 else circle
     accuracy = st.sampled_from([0.0, 0.0, 30.0, 2000.0])
     pause = st.sampled_from([0, 1, 400_000, 2_500_000, -300_000])
     step = st.one_of(
         st.tuples(st.just("publish"), publication),
-        st.tuples(st.just("subscribe"), wish),
+        st.tuples(st.just("subscribe"), subscription),
         *[st.tuples(st.just("move"), sides, st.sampled_from(NAMES), place, accuracy)] * 8,
         st.tuples(st.just("withdraw"), sides, st.sampled_from(NAMES)),
         st.tuples(st.just("tick")),
@@ -110,7 +110,7 @@ def stories(draw: st.DrawFn) -> tuple[MatchingRules, list[tuple[Any, ...]]]:
     story: list[tuple[Any, ...]] = []
     for name in NAMES:
         story.append(("publish", replace(draw(publication), id=name)))
-        story.append(("subscribe", replace(draw(wish), id=name)))
+        story.append(("subscribe", replace(draw(subscription), id=name)))
         story += [("move", side, name, draw(place), 0.0) for side in SIDES]
     return rules, story + draw(st.lists(step, min_size=5, max_size=60))
 
@@ -124,9 +124,9 @@ def play(rules: MatchingRules, story: list[tuple[Any, ...]]) -> tuple[Engine, Tw
             case ("publish", publication):
                 engine.publish(publication, time_us)
                 twin.publish(publication, time_us)
-            case ("subscribe", wish):
-                engine.subscribe(wish, time_us)
-                twin.subscribe(wish, time_us)
+            case ("subscribe", subscription):
+                engine.subscribe(subscription, time_us)
+                twin.subscribe(subscription, time_us)
             case ("move", side, name, (lat, lon), accuracy_m):
                 reference = engine.find(side, name)
                 engine.move(-1 if reference is None else reference, lat, lon, time_us, accuracy_m)
@@ -167,12 +167,17 @@ def spoken(engine: Engine) -> list[Told]:
     told = []
     for row in range(len(events)):
         publication = engine.publication(int(events.publication[row]))
-        wish = engine.subscription(int(events.subscription[row]))
+        subscription = engine.subscription(int(events.subscription[row]))
         assert publication is not None
-        assert wish is not None
+        assert subscription is not None
         told.append(
             Told(
-                *(int(events.happening[row]), int(events.cause[row]), wish.id, publication.id),
+                *(
+                    int(events.event_type[row]),
+                    int(events.reason[row]),
+                    subscription.id,
+                    publication.id,
+                ),
                 *(int(events.time_us[row]), float(events.distance_m[row])),
             )
         )
@@ -223,7 +228,7 @@ def test_a_busy_world(middle: tuple[float, float], overlap: bool, drives: bool) 
                 )
                 for angle in (0.1, 1.3, 2.4, 3.5, 5.0)
             ]
-            wish = NearSubscription(
+            subscription = NearSubscription(
                 *(name, dice.choice(TOPICS)),
                 radius_m=None if polygon else dice.choice([30.0, 150.0, 400.0]),
                 polygon=Polygon(tuple(corners)) if polygon else None,
@@ -232,7 +237,7 @@ def test_a_busy_world(middle: tuple[float, float], overlap: bool, drives: bool) 
                 dwell_s=dice.choice([None, 1.5]),
                 hysteresis_m=dice.choice([None, 0.0, 60.0]),
             )
-            story.append(("subscribe", wish))
+            story.append(("subscribe", subscription))
         elif roll < 0.12:
             story.append(("withdraw", side, name))
         elif roll < 0.2:

@@ -12,7 +12,7 @@ from mercury.matching import Engine, Events, MatchingRules
 from mercury.matching import layout as at
 from mercury.model.area import Polygon, Position
 from mercury.model.errors import FilterError, MatchingError
-from mercury.model.moving import Cause, Happening, NearSubscription, Publication
+from mercury.model.matching import EventReason, EventType, NearSubscription, Publication
 
 LAT, LON = 52.5, 13.4
 NORTH = 1.0 / 111_195.0  # degrees in a metre
@@ -34,7 +34,7 @@ class Crowd:
             Publication(f"p{i}", f"t{i % 3}", {"price": int(self.dice.integers(0, 100))})
             for i in range(count)
         ]
-        self.wishes = [
+        self.subscriptions = [
             NearSubscription(
                 f"s{i}", f"t{i % 3}", radius_m, where=f"price < {30 + i % 5 * 15}", inside=True
             )
@@ -43,7 +43,7 @@ class Crowd:
 
     def join(self, engine: Engine) -> np.ndarray:
         refs = [engine.publish(thing, 0) for thing in self.things]
-        refs += [engine.subscribe(wish, 0) for wish in self.wishes]
+        refs += [engine.subscribe(subscription, 0) for subscription in self.subscriptions]
         return np.array(refs)
 
     def step(self) -> tuple[np.ndarray, np.ndarray]:
@@ -53,7 +53,7 @@ class Crowd:
 
 
 def rows(events: Events) -> list[tuple[int, ...]]:
-    columns = (events.happening, events.cause, events.publication, events.subscription)
+    columns = (events.event_type, events.reason, events.publication, events.subscription)
     return sorted(zip(*(c.tolist() for c in (*columns, events.time_us)), strict=True))
 
 
@@ -78,8 +78,8 @@ def test_a_batch_says_what_single_updates_say() -> None:
 
 
 def test_a_batch_in_which_the_same_few_drive_on_and_on_says_so_too() -> None:
-    # What the kernel notes ahead of an update may be over when its turn comes: it has a new anchor
-    # by then, with more leeway.
+    # What the kernel notes ahead of an update may be over when its turn comes: it has a new reference position
+    # by then, with more skin.
     people = crowd(12, side_m=3_000.0, radius_m=100.0)
     whole, single = Engine(), Engine()
     refs = people.join(whole)
@@ -163,7 +163,7 @@ def test_a_restored_engine_goes_on_as_if_nothing_had_been() -> None:
         ours, theirs = engine.take(), again.take()
         assert ours.publication.tolist() == theirs.publication.tolist()  # in the same order
         assert rows(ours) == rows(theirs)
-        assert {Happening.DWELL, Happening.ENTER} & set(ours.happening.tolist())
+        assert {EventType.DWELL, EventType.ENTER} & set(ours.event_type.tolist())
     assert engine.dropped["unknown"] == again.dropped["unknown"] > 0
 
 
@@ -228,8 +228,8 @@ def test_dwell_comes_once_and_in_time() -> None:
     for tenth in range(100):
         engine.tick(tenth * 100_000)
         events = engine.take()
-        told += list(zip(events.happening.tolist(), events.time_us.tolist(), strict=True))
-    assert told == [(Happening.ENTER, 2_000_000), (Happening.DWELL, 7_000_000)]
+        told += list(zip(events.event_type.tolist(), events.time_us.tolist(), strict=True))
+    assert told == [(EventType.ENTER, 2_000_000), (EventType.DWELL, 7_000_000)]
 
 
 @pytest.mark.parametrize(
@@ -285,14 +285,16 @@ def test_the_same_said_again_only_keeps_alive() -> None:
     corners = tuple(
         Position(LAT + y, LON + x) for y, x in ((-1e-3, -1e-3), (-1e-3, 1e-3), (1e-3, 0))
     )
-    wish = NearSubscription("s", "t", polygon=Polygon(corners))
+    subscription = NearSubscription("s", "t", polygon=Polygon(corners))
     ref = engine.publish(Publication("a", "t", {"x": 1}, ttl_s=1000.0), 0)
     engine.move(ref, LAT, LON, 1)
     for second in range(2_000):
-        engine.subscribe(wish, second * 5_000_000)
+        engine.subscribe(subscription, second * 5_000_000)
         engine.publish(Publication("a", "t", {"x": 1}, ttl_s=1000.0), second * 5_000_000)
         engine.tick(second * 5_000_000)
-    assert rows(engine.take()) == [(1, Cause.CHANGED, ref, engine.find("subscription", "s"), 0)]
+    assert rows(engine.take()) == [
+        (1, EventReason.CHANGED, ref, engine.find("subscription", "s"), 0)
+    ]
     assert len(engine.store.edges) < 1_000
 
 
@@ -326,14 +328,14 @@ def test_a_wider_scope_that_comes_in_the_middle_of_a_batch_is_seen() -> None:
     assert told.subscription.tolist() == [wide]
 
 
-def test_leeway_that_comes_in_the_middle_of_a_batch_is_looked_into() -> None:
+def test_skin_that_comes_in_the_middle_of_a_batch_is_looked_into() -> None:
     engine = Engine()
     border = 52.5  # between two rows of cells
     far = engine.publish(Publication("far", "t"), 0)
-    for second in range(10):  # somebody has more leeway than anybody gets later
+    for second in range(10):  # somebody has more skin than anybody gets later
         engine.move(far, border + 1.0 + second * 10 * NORTH, LON, second)
-    wish = engine.subscribe(NearSubscription("beyond", "t", 50.0), 0)
-    engine.move(wish, border + 10 * NORTH, LON, 1)
+    subscription = engine.subscribe(NearSubscription("beyond", "t", 50.0), 0)
+    engine.move(subscription, border + 10 * NORTH, LON, 1)
     one = engine.publish(Publication("one", "t"), 0)
     engine.move(one, border - 60 * NORTH, LON, 1)
     refs = np.array([engine.publish(Publication(f"p{i}", "t"), 0) for i in range(40)])
@@ -343,13 +345,13 @@ def test_leeway_that_comes_in_the_middle_of_a_batch_is_looked_into() -> None:
         refs[row], lats[row] = one, border + metres * NORTH
     engine.move(refs, lats, LON, 2)
     slot = one & 0xFFFFFFFF
-    assert engine.store.clocks[slot * at.CLOCKS + at.LEEWAY] > 256 * 15
+    assert engine.store.clocks[slot * at.CLOCKS + at.SKIN] > 256 * 15
     assert not len(engine.take())
-    engine.move(one, border - 37 * NORTH, LON, 3)  # within its leeway
-    assert engine.take().subscription.tolist() == [wish]
+    engine.move(one, border - 37 * NORTH, LON, 3)  # within its skin
+    assert engine.take().subscription.tolist() == [subscription]
 
 
-def test_who_gets_other_cells_has_no_more_leeway_than_before() -> None:
+def test_who_gets_other_cells_has_no_more_skin_than_before() -> None:
     engine = Engine()
     one = engine.publish(Publication("one", "t"), 0)
     slot = one & 0xFFFFFFFF
@@ -357,15 +359,17 @@ def test_who_gets_other_cells_has_no_more_leeway_than_before() -> None:
     for second in range(20):
         engine.move(one, LAT, LON + metres * EAST, second)
         metres += 6.0
-    leeway_m = float(engine.store.clocks[slot * at.CLOCKS + at.NEXT_LEEWAY]) / 256
-    assert leeway_m > 20.0
+    skin_m = float(engine.store.clocks[slot * at.CLOCKS + at.NEXT_SKIN]) / 256
+    assert skin_m > 20.0
     metres += 10_000.0
-    wish = engine.subscribe(NearSubscription("ahead", "t", 50.0), 0)
-    engine.move(wish, LAT, LON + (metres + 1.5 * leeway_m + 50.0) * EAST, 30)
-    engine.move(one, LAT, LON + metres * EAST, 30)  # an anchor from where the wish is out of reach
-    engine.move(one, LAT, LON + (metres + 0.9 * leeway_m) * EAST, 31)
+    subscription = engine.subscribe(NearSubscription("ahead", "t", 50.0), 0)
+    engine.move(subscription, LAT, LON + (metres + 1.5 * skin_m + 50.0) * EAST, 30)
+    engine.move(
+        one, LAT, LON + metres * EAST, 30
+    )  # an reference position from where the subscription is out of reach
+    engine.move(one, LAT, LON + (metres + 0.9 * skin_m) * EAST, 31)
     engine.store.levels[:2] += 1
     engine.store.resettle(0, 2)
     assert not len(engine.take())
-    engine.move(one, LAT, LON + (metres + 1.7 * leeway_m) * EAST, 32)
-    assert engine.take().subscription.tolist() == [wish]
+    engine.move(one, LAT, LON + (metres + 1.7 * skin_m) * EAST, 32)
+    assert engine.take().subscription.tolist() == [subscription]

@@ -11,15 +11,15 @@ from mercury.geo import haversine_m
 from mercury.geo.polygon import PreparedPolygon
 from mercury.matching.rules import MatchingRules
 from mercury.model.filter import compile_filter
-from mercury.model.moving import Cause, Happening, NearSubscription, Publication
+from mercury.model.matching import EventReason, EventType, NearSubscription, Publication
 
 EARTH_M = 6_371_008.7714
 CLOSE_M = 0.0005
 
 
 class Told(NamedTuple):
-    happening: Happening
-    cause: Cause
+    event_type: EventType
+    reason: EventReason
     subscription: str
     publication: str
     time_us: int
@@ -75,25 +75,27 @@ class Twin:
             if isinstance(thing.what, Publication) or thing.what.polygon is None:
                 thing.place = (lat, lon)
                 thing.accuracy_m = accuracy_m if 0.0 < accuracy_m < math.inf else 0.0
-                self._judge(side, name, time_us, Cause.MOVED)  # a polygon is only kept alive
+                self._judge(side, name, time_us, EventReason.MOVED)  # a polygon is only kept alive
 
-    def withdraw(self, side: str, name: str, time_us: int, cause: Cause = Cause.WITHDRAWN) -> None:
+    def withdraw(
+        self, side: str, name: str, time_us: int, reason: EventReason = EventReason.WITHDRAWN
+    ) -> None:
         if self._side(side).get(name) is None:
             return
         for pair in [pair for pair in self.pairs if pair[side == "publication"] == name]:
-            self._exit(pair, time_us, cause)
+            self._exit(pair, time_us, reason)
         del self._side(side)[name]
 
     def tick(self, time_us: int) -> None:
-        for (wish, publication), pair in list(self.pairs.items()):
-            sub, pub = self.subscriptions[wish], self.publications[publication]
+        for (subscription, publication), pair in list(self.pairs.items()):
+            sub, pub = self.subscriptions[subscription], self.publications[publication]
             assert isinstance(sub.what, NearSubscription)
             if sub.what.dwell_s is None or pair.dwelled:
                 continue
             due_us = pair.since_us + round(sub.what.dwell_s * 1e6)
             if due_us <= time_us and due_us <= min(sub.expires_us, pub.expires_us):
                 pair.dwelled = True
-                self._tell(Happening.DWELL, Cause.TIME, (wish, publication), due_us)
+                self._tell(EventType.DWELL, EventReason.TIME, (subscription, publication), due_us)
         late = [
             (thing.expires_us, side, name)
             for side in ("publication", "subscription")
@@ -101,7 +103,7 @@ class Twin:
             if thing.expires_us <= time_us
         ]
         for expires_us, side, name in sorted(late):
-            self.withdraw(side, name, expires_us, Cause.EXPIRED)
+            self.withdraw(side, name, expires_us, EventReason.EXPIRED)
 
     # Inside
 
@@ -121,7 +123,7 @@ class Twin:
             or (isinstance(what, NearSubscription) and _kind(what) != _kind(known.what))
         ):
             place, time, accuracy_m = known.place, known.time_us, known.accuracy_m
-            self.withdraw(side, what.id, time_us, Cause.CHANGED)
+            self.withdraw(side, what.id, time_us, EventReason.CHANGED)
             known = Thing(what, place, accuracy_m, time)
             if not isinstance(what, Publication) and what.polygon is not None:
                 known.place = None
@@ -130,11 +132,11 @@ class Twin:
         known.what = what
         known.time_us = max(known.time_us, time_us)
         known.expires_us = known.time_us + self._ttl_us(what)
-        self._judge(side, what.id, time_us, Cause.CHANGED)
+        self._judge(side, what.id, time_us, EventReason.CHANGED)
 
-    def _judge(self, side: str, name: str, time_us: int, cause: Cause) -> None:
+    def _judge(self, side: str, name: str, time_us: int, reason: EventReason) -> None:
         if side == "publication":
-            couples = [(wish, name) for wish in self.subscriptions]
+            couples = [(subscription, name) for subscription in self.subscriptions]
         else:
             couples = [(name, publication) for publication in self.publications]
         for couple in couples:
@@ -142,40 +144,46 @@ class Twin:
             reaches, stays = self._within(couple)
             if pair is None and reaches:
                 self.pairs[couple] = Pair(time_us)
-                self._tell(Happening.ENTER, cause, couple, time_us)
+                self._tell(EventType.ENTER, reason, couple, time_us)
             elif pair is not None and not stays:
-                self._exit(couple, time_us, cause)
-            elif pair is not None and cause is Cause.MOVED:
-                wish = self.subscriptions[couple[0]].what
-                assert isinstance(wish, NearSubscription)
-                if wish.inside:
-                    self._tell(Happening.INSIDE, cause, couple, time_us)
+                self._exit(couple, time_us, reason)
+            elif pair is not None and reason is EventReason.MOVED:
+                subscription = self.subscriptions[couple[0]].what
+                assert isinstance(subscription, NearSubscription)
+                if subscription.inside:
+                    self._tell(EventType.INSIDE, reason, couple, time_us)
 
     def _within(self, couple: tuple[str, str]) -> tuple[bool, bool]:
         """Whether a pair matches, and whether it goes on matching if it did."""
         sub, pub = self.subscriptions[couple[0]], self.publications[couple[1]]
-        wish, publication = sub.what, pub.what
-        assert isinstance(wish, NearSubscription)
+        subscription, publication = sub.what, pub.what
+        assert isinstance(subscription, NearSubscription)
         assert isinstance(publication, Publication)
-        if wish.topic != publication.topic:
+        if subscription.topic != publication.topic:
             return False, False
-        if not compile_filter(wish.where).matches(publication.values):
+        if not compile_filter(subscription.where).matches(publication.values):
             return False, False
         distance_m = self._distance_m(couple)
         if math.isinf(distance_m):
             return False, False
         own_m = publication.radius_m if self.rules.overlap else 0.0
-        if wish.polygon is None:
-            assert wish.radius_m is not None
-            reach_m = size_m = wish.radius_m + own_m
+        if subscription.polygon is None:
+            assert subscription.radius_m is not None
+            reach_m = size_m = subscription.radius_m + own_m
         else:
-            reach_m, size_m = own_m, self._size_m(wish) + own_m
-        hysteresis_m = self.rules.hysteresis_m if wish.hysteresis_m is None else wish.hysteresis_m
-        doubt_m = math.hypot(pub.accuracy_m, sub.accuracy_m if wish.polygon is None else 0.0)
+            reach_m, size_m = own_m, self._size_m(subscription) + own_m
+        hysteresis_m = (
+            self.rules.hysteresis_m
+            if subscription.hysteresis_m is None
+            else subscription.hysteresis_m
+        )
+        doubt_m = math.hypot(
+            pub.accuracy_m, sub.accuracy_m if subscription.polygon is None else 0.0
+        )
         slack_m = max(hysteresis_m, min(doubt_m, size_m))
         if min(abs(distance_m - reach_m), abs(distance_m - reach_m - slack_m)) < CLOSE_M:
             # Inside a polygon is as good as 0, on either side of its border is counted there.
-            self.close_calls += wish.polygon is None or distance_m > 0.0
+            self.close_calls += subscription.polygon is None or distance_m > 0.0
         return distance_m <= reach_m, distance_m <= reach_m + slack_m
 
     def _distance_m(self, couple: tuple[str, str]) -> float:
@@ -196,12 +204,12 @@ class Twin:
         return 0.0 if PreparedPolygon(sub.what.polygon).contains_point(*pub.place) else border_m
 
     @staticmethod
-    def _size_m(wish: NearSubscription) -> float:
+    def _size_m(subscription: NearSubscription) -> float:
         """The radius of a circle around a polygon: about the middle of the box of its corners."""
-        assert wish.polygon is not None
-        first = wish.polygon.exterior[0]
-        lons = [first.lon + _turned(p.lon - first.lon) for p in wish.polygon.exterior]
-        lats = [p.lat for p in wish.polygon.exterior]
+        assert subscription.polygon is not None
+        first = subscription.polygon.exterior[0]
+        lons = [first.lon + _turned(p.lon - first.lon) for p in subscription.polygon.exterior]
+        lats = [p.lat for p in subscription.polygon.exterior]
         lat, lon = (min(lats) + max(lats)) / 2, (min(lons) + max(lons)) / 2
         return max(
             float(haversine_m(lat, lon, corner_lat, corner_lon))
@@ -209,14 +217,14 @@ class Twin:
             for corner_lon in (min(lons), max(lons))
         )
 
-    def _exit(self, couple: tuple[str, str], time_us: int, cause: Cause) -> None:
-        self._tell(Happening.EXIT, cause, couple, time_us)
+    def _exit(self, couple: tuple[str, str], time_us: int, reason: EventReason) -> None:
+        self._tell(EventType.EXIT, reason, couple, time_us)
         del self.pairs[couple]
 
     def _tell(
-        self, happening: Happening, cause: Cause, couple: tuple[str, str], time_us: int
+        self, event_type: EventType, reason: EventReason, couple: tuple[str, str], time_us: int
     ) -> None:
-        self.told.append(Told(happening, cause, *couple, time_us, self._distance_m(couple)))
+        self.told.append(Told(event_type, reason, *couple, time_us, self._distance_m(couple)))
 
 
 def _kind(what: Publication | NearSubscription) -> bool:

@@ -133,7 +133,7 @@ def test_a_client_and_an_adapter_with_nothing_but_the_wire_between(tmp_path: Pat
             often = "[session]\ninit_retry_s = 0.2\ninit_retry_max_s = 0.4\n"
             (tmp_path / "mercury.toml").write_text(often)
             adapter = right.popen(
-                *mercury, "adapter", "--bus", "sqlite:bus.db", "--host", right.address,
+                *mercury, "adapter", "--bus", "embedded:bus.db", "--host", right.address,
                 cwd=tmp_path, stderr=subprocess.PIPE, text=True,
             )  # fmt: skip
             assert adapter.stderr is not None

@@ -11,7 +11,7 @@ import pytest
 from mercury.bus import open_bus
 from mercury.config.settings import PipelineSettings
 from mercury.model.errors import JobFailedError
-from mercury.pipeline.ledger_job import Entered
+from mercury.pipeline.ledger.job import Entered
 from mercury.pipeline.service import Pipeline
 
 

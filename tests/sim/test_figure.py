@@ -28,7 +28,7 @@ def outcome() -> Outcome:
     incident.at_alert = traffic
     incident.area = Area(Circle(Position(40.0, -111.0), 350.0))
     incident.inside = [0, 1, 2, 7]
-    incident.told_ms = {0: 1.0, 1: 1.0, 2: 1.2, 7: 1.5}
+    incident.notified_ms = {0: 1.0, 1: 1.0, 2: 1.2, 7: 1.5}
     return Outcome(experiment, incident, (5.1, 2.1, 3.5))
 
 

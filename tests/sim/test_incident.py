@@ -9,7 +9,7 @@ import numpy as np
 from mercury.model.area import Area, Circle, HeadingSector, Position
 from mercury.model.identity import new_id
 from mercury.model.message import Address, Event, Kind, Message
-from mercury.sim.frame import PlaneFrame
+from mercury.roads.plane_frame import PlaneFrame
 from mercury.sim.incident import Incident, Traffic
 
 FRAME = PlaneFrame(Position(40.76, -111.89))
@@ -43,26 +43,26 @@ def incident(streets: Traffic, *sensed: int, begun: float = 50.0) -> tuple[Incid
     return record, ids
 
 
-def test_who_was_inside_told_missed_late_and_wrongly_told() -> None:
+def test_who_was_inside_notified_missed_late_and_wrongly_notified() -> None:
     streets = traffic([0.0, 10.0, 50.0, 90.0, 150.0, 300.0])
     record, ids = incident(streets, 0, 1)
     first = alert(ids[1])
     assert record.caused(first)
     assert not record.caused(alert(new_id()))
-    record.told(0, first, 50.001, streets)
-    record.told(2, first, 50.003, streets)
+    record.notified(0, first, 50.001, streets)
+    record.notified(2, first, 50.003, streets)
     streets.x_m[4] = 99.0
     streets.lat[:], streets.lon[:] = FRAME.to_wgs84(streets.x_m, streets.y_m)
-    record.told(4, first, 51.5, streets)
-    record.told(5, first, 51.6, streets)
-    record.told(5, first, 51.7, streets)
-    record.told(0, alert(ids[0]), 51.8, streets)
+    record.notified(4, first, 51.5, streets)
+    record.notified(5, first, 51.6, streets)
+    record.notified(5, first, 51.7, streets)
+    record.notified(0, alert(ids[0]), 51.8, streets)
 
     assert record.inside == [0, 1, 2, 3]
-    assert record.told_inside == [0, 2]
+    assert record.notified_inside == [0, 2]
     assert record.missed == [1, 3]
-    assert record.told_on_entering == [4]
-    assert record.told_outside == [5]
+    assert record.notified_on_entering == [4]
+    assert record.notified_outside == [5]
     assert record.repeated == 1
     assert record.further_alerts == 1
     assert record.at_alert is not None
@@ -82,12 +82,12 @@ def test_who_was_inside_told_missed_late_and_wrongly_told() -> None:
     assert document["area"]["properties"]["radius_m"] == 100.0
 
 
-def test_all_inside_are_told() -> None:
+def test_all_inside_are_notified() -> None:
     streets = traffic([0.0, 10.0, 50.0, 200.0, 200.0, 200.0])
     record, ids = incident(streets, 0)
     the_alert = alert(ids[0])
     for vehicle in (0, 1, 2):
-        record.told(vehicle, the_alert, 50.002, streets)
+        record.notified(vehicle, the_alert, 50.002, streets)
     assert record.sentences(unit_m=100.0) == (
         "Emergency at (0, 0): 1 vehicle sensed it. 3 vehicles were within 100 m; all 3 were told,"
         " the first after 2.0 ms, half within 2.0 ms, the last after 2.0 ms."
@@ -99,9 +99,9 @@ def test_another_heading_is_outside() -> None:
     streets = traffic([0.0, 10.0], heading=270.0)
     streets.heading_deg[1] = 90.0
     record, ids = incident(streets, 0)
-    record.told(1, alert(ids[0], heading=HeadingSector(90.0, 45.0)), 50.002, streets)
+    record.notified(1, alert(ids[0], heading=HeadingSector(90.0, 45.0)), 50.002, streets)
     assert record.inside == [1]
-    assert record.told_outside == []
+    assert record.notified_outside == []
 
 
 def test_nobody_senses_and_nothing_comes() -> None:

@@ -133,13 +133,11 @@ def test_what_is_no_envelope_is_not_read(data: bytes) -> None:
         (0.0, -math.inf),
     ],
 )
-@pytest.mark.parametrize("place", ["telemetry", "event", "attributes", "circle", "polygon"])
-def test_a_place_that_is_not_on_earth_is_bad_coordinates(
-    place: str, lat: float, lon: float
-) -> None:
+@pytest.mark.parametrize("fix", ["telemetry", "event", "attributes", "circle", "polygon"])
+def test_a_place_that_is_not_on_earth_is_bad_coordinates(fix: str, lat: float, lon: float) -> None:
     envelope = parse(encode(PLAIN))
     area = envelope.destination.area
-    match place:
+    match fix:
         case "telemetry":
             envelope.telemetry.lat, envelope.telemetry.lon = lat, lon
         case "event":
@@ -151,7 +149,7 @@ def test_a_place_that_is_not_on_earth_is_bad_coordinates(
             area.circle.center.lat, area.circle.center.lon = lat, lon
         case "polygon":
             area.polygon.exterior.latlon.extend([0, 0, 0, 1, 1, 1, lat, lon])
-    if place not in ("circle", "polygon"):
+    if fix not in ("circle", "polygon"):
         envelope.destination.broker = "any"
     assert reason_of(envelope.SerializeToString()) == "bad-coordinates"
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from wire.strategies import TEXT, U64, values
-from wire.test_moving import publications, subscriptions
+from wire.test_match_frames import publications, subscriptions
 
+from mercury.model.declarations import Declaration, Matches, NearQuery, NumberedMatch, Withdrawal
 from mercury.model.errors import PacketError
-from mercury.model.meeting import Declaration, Matches, NumberedMatch, Question, Withdrawal
+from mercury.model.matching import EventReason, EventType, Match, Publication
 from mercury.model.message import Address, Kind, Message
-from mercury.model.moving import Cause, Happening, Match, Publication
 from mercury.wire import decode, encode, parse
 from mercury.wire import mercury_pb2 as pb
 from mercury.wire.declarations import publication_to_pb
@@ -24,8 +24,8 @@ rows = st.builds(
     U32,
     st.builds(
         Match,
-        st.sampled_from(Happening),
-        st.sampled_from(Cause),
+        st.sampled_from(EventType),
+        st.sampled_from(EventReason),
         TEXT,
         TEXT,
         TEXT,
@@ -39,7 +39,7 @@ rows = st.builds(
 payloads = st.one_of(
     st.builds(Declaration, publications | subscriptions()),
     st.builds(Withdrawal, st.sampled_from(["publication", "subscription"]), TEXT),
-    st.builds(Question, subscriptions(), U32),
+    st.builds(NearQuery, subscriptions(), U32),
     st.builds(Matches, st.lists(rows, max_size=8).map(tuple)),
 )
 
@@ -63,18 +63,20 @@ def reason_of(envelope: pb.Envelope) -> str:
 def test_what_makes_no_sense_has_a_reason() -> None:
     matches = pb.Matches(subscription=[0], publication=[0])
     assert reason_of(pb.Envelope(matches=matches)) == "malformed"  # columns that do not fit
-    whole = {"number": [1], "happening": [1], "cause": [1], "time_us": [1], "lat_e7": [1]}
+    whole = {"number": [1], "event_type": [1], "reason": [1], "time_us": [1], "lat_e7": [1]}
     matches.MergeFrom(pb.Matches(**whole, lon_e7=[1], distance_m=[1.0]))
     assert reason_of(pb.Envelope(matches=matches)) == "malformed"  # of nobody
-    matches.subscriptions.add(id="me", life=1)
+    matches.subscriptions.add(id="me", incarnation=1)
     matches.publications.add(id="cab")
     assert len(matches_from_pb(matches).rows) == 1
-    matches.happening[0] = 99
+    matches.event_type[0] = 99
     assert reason_of(pb.Envelope(matches=matches)) == "malformed"
     nameless = pb.Declaration(publication=pb.MovingPublication(topic="taxi"))
     assert reason_of(pb.Envelope(declaration=nameless)) == "bad-declaration"
-    wish = pb.NearSubscription(id="me", topic="taxi", radius_m=5.0, where="seats >")
-    assert reason_of(pb.Envelope(question=pb.Question(wish=wish))) == "bad-declaration"
+    subscription = pb.NearSubscription(id="me", topic="taxi", radius_m=5.0, where="seats >")
+    assert (
+        reason_of(pb.Envelope(query=pb.NearQuery(subscription=subscription))) == "bad-declaration"
+    )
     assert reason_of(pb.Envelope(declaration=pb.Declaration())) == "bad-declaration"
 
 
@@ -82,11 +84,11 @@ def test_what_makes_no_sense_has_a_reason() -> None:
 def test_packets_are_filled_and_no_fuller(met: list[tuple[int, Publication]]) -> None:
     packets = []
     writer = MatchesWriter(1000)
-    for wish, publication in met:
+    for subscription, publication in met:
         described = pb.MovingPublication()
         publication_to_pb(publication, described)
-        told = (2**32 - 1, 1, 1, 2**62, -1, -1, 1.0)
-        row = ((f"wish-{wish}", 2**60), described, told)
+        match_row = (2**32 - 1, 1, 1, 2**62, -1, -1, 1.0)
+        row = ((f"subscription-{subscription}", 2**60), described, match_row)
         if not writer.add(*row):
             packets.append(writer.finish())
             writer = MatchesWriter(1000)
@@ -97,4 +99,6 @@ def test_packets_are_filled_and_no_fuller(met: list[tuple[int, Publication]]) ->
         assert packet.ByteSize() <= 1000 or len(packet.number) == 1
     read = [row.match for packet in packets for row in matches_from_pb(packet).rows]
     assert [one.publication for one in read] == [publication.id for _, publication in met]
-    assert [one.subscription for one in read] == [f"wish-{wish}" for wish, _ in met]
+    assert [one.subscription for one in read] == [
+        f"subscription-{subscription}" for subscription, _ in met
+    ]

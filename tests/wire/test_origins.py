@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from mercury.model.errors import PacketError
-from mercury.wire.moving import FrameWriter, split_frame
+from mercury.wire.match_frames import FrameWriter, split_frame
 from mercury.wire.origins import Origin, SeenOrigins, origin_header, read_origin
-from mercury.wire.passing import (
+from mercury.wire.worker_frames import (
     SEEDS,
     STEPS,
     Step,

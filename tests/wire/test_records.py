@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 from mercury.model.area import Position
 from mercury.model.message import Telemetry
 from mercury.wire.records import (
+    Fix,
     Headers,
-    Place,
     Route,
+    fix_header,
     interests_header,
-    place_header,
+    read_fix,
     read_interests,
-    read_place,
     read_route,
     read_traffic,
     route_header,
-    telemetry_place,
+    telemetry_fix,
     traffic_header,
 )
 
@@ -32,12 +32,12 @@ def test_a_route_comes_back(kind: int, priority: int, expires_us: int) -> None:
 
 
 def test_what_is_unknown_of_a_place_is_nan_and_an_unknown_place_is_none() -> None:
-    place = read_place((telemetry_place(Telemetry(Position(40.0, -111.0), speed_mps=3.0)),))
-    assert place is not None
-    assert (place.lat, place.lon, place.speed_mps) == (40.0, -111.0, 3.0)
-    assert math.isnan(place.heading_deg)
-    assert read_place((place_header(1.0, 2.0, 3.0, 4.0),)) == Place(1.0, 2.0, 3.0, 4.0)
-    assert read_place((place_header(math.nan, 2.0, 3.0, 4.0),)) is None
+    fix = read_fix((telemetry_fix(Telemetry(Position(40.0, -111.0), speed_mps=3.0)),))
+    assert fix is not None
+    assert (fix.lat, fix.lon, fix.speed_mps) == (40.0, -111.0, 3.0)
+    assert math.isnan(fix.heading_deg)
+    assert read_fix((fix_header(1.0, 2.0, 3.0, 4.0),)) == Fix(1.0, 2.0, 3.0, 4.0)
+    assert read_fix((fix_header(math.nan, 2.0, 3.0, 4.0),)) is None
 
 
 def test_interests_and_traffic_come_back() -> None:
@@ -54,6 +54,6 @@ def test_missing_and_broken_headers_are_none() -> None:
     ]
     for headers in cases:
         assert read_route(headers) is None
-        assert read_place(headers) is None
+        assert read_fix(headers) is None
         assert read_traffic(headers) is None
         assert read_interests(headers) == []

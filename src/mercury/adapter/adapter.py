@@ -12,20 +12,20 @@ from numpy.typing import NDArray
 
 from mercury.adapter.addressing import LOOKBACK_US, Addressing
 from mercury.adapter.deliveries import Deliveries
-from mercury.adapter.figures import figures
 from mercury.adapter.interests import MAX_PER_CLIENT, Interests
-from mercury.adapter.meetings import HOLDS_US, Meetings
-from mercury.adapter.moving import MovingClients
-from mercury.adapter.onward import onward, traffic_speed
+from mercury.adapter.match_events import HOLDS_US, MatchEvents
+from mercury.adapter.moving_clients import MovingClients
 from mercury.adapter.outbound import FanOut, Outbound
+from mercury.adapter.routing import bus_route, traffic_speed
+from mercury.adapter.statistics import adapter_statistics
 from mercury.bus import Bus, Consumer, FromTime, Record, catch_up
 from mercury.config.mediator import MediatorSettings
 from mercury.config.settings import AdapterSettings
 from mercury.geo import contains, overlaps
 from mercury.model import topics
 from mercury.model.area import Area, Circle, Position
+from mercury.model.declarations import REQUESTS as ABOUT_MOVING
 from mercury.model.errors import AreaError, BusError, MessageError, PacketError
-from mercury.model.meeting import REQUESTS as ABOUT_MOVING
 from mercury.model.message import (
     Address,
     Attributes,
@@ -51,8 +51,8 @@ from mercury.wire.packet import MAX_PRIORITY, TOKEN_BYTES
 from mercury.wire.records import (
     Route,
     message_route,
+    read_fix,
     read_interests,
-    read_place,
     read_route,
 )
 
@@ -62,7 +62,7 @@ _HOUSEKEEPING_S = 0.1  # prune and heartbeats
 _RECEIPTS_S = 0.1  # what became of messages is told so often
 _INTEREST_REFRESH_S = 10.0
 _READ_BATCH = 512
-_LONGEST_TURN_S = 0.005
+_LONGEST_TICK_S = 0.005
 _COMPLAINT_S = 5.0
 _MOVING_S = 0.05  # what clients declared and asked is answered so often
 
@@ -107,7 +107,7 @@ class Adapter(Service):
             self.dropped,
             repeat_after_s=session.missed_reports * session.report_interval_s + 1.0,
         )
-        self._meetings = Meetings(
+        self._match_events = MatchEvents(
             self.address,
             self.moving,
             self.sessions.table,
@@ -129,7 +129,7 @@ class Adapter(Service):
         return self._endpoint.address[1]
 
     def statistics(self) -> Statistics:
-        return figures(self, self._outbound, self._endpoint, self._stalls)
+        return adapter_statistics(self, self._outbound, self._endpoint, self._stalls)
 
     async def _start(self) -> None:
         settings = self.settings
@@ -142,10 +142,10 @@ class Adapter(Service):
         self._warm_up()
         lookback = FromTime(now_us() - LOOKBACK_US)
         alerts = self.bus.subscribe(topics.ALERTS, start=lookback)
-        answers = self.bus.subscribe((topics.REPLIES, topics.MATCHES))
+        answers = self.bus.subscribe((topics.REPLIES, topics.MATCHED_CONTENT))
         ends = self.bus.subscribe((topics.DELIVERIES,), start=lookback)
-        meetings = self.bus.subscribe((topics.MEETINGS,))
-        self._consumers = [alerts, answers, ends, meetings]
+        match_events = self.bus.subscribe((topics.MATCHES,))
+        self._consumers = [alerts, answers, ends, match_events]
         # Every alert in force is known before the first client asks what it missed.
         for records in catch_up(alerts, _READ_BATCH):
             self._on_records(records)
@@ -154,7 +154,7 @@ class Adapter(Service):
         self.spawn(self._consume(alerts))
         self.spawn(self._consume(answers))
         self.spawn(self._consume(ends))
-        self.spawn(self._consume_meetings(meetings))
+        self.spawn(self._consume_matches(match_events))
         self.spawn(self._tend_moving())
         self.spawn(self._publish_receipts())
         self.spawn(self._confirm())
@@ -267,7 +267,7 @@ class Adapter(Service):
         # No route: a report goes nowhere from the bus.
         self.counters["reports"] += 1
         self.moving.report(session, envelope.telemetry)
-        self.bus.append(topics.REPORTS, body, session.key, (session.place_header,))
+        self.bus.append(topics.REPORTS, body, session.key, (session.fix_header,))
 
     def _on_received(self, event: Received) -> None:
         if not event.wants_receipt:
@@ -294,13 +294,13 @@ class Adapter(Service):
             return
         if kind == Kind.UNSUBSCRIBE:
             self.interests.remove(session, envelope.subscription.id)
-        to = onward(session, envelope, self.sessions.table, self.settings.traffic_radius_m)
+        to = bus_route(session, envelope, self.sessions.table, self.settings.traffic_radius_m)
         self.counters["messages"] += 1
         self.bus.append(to.topic, body, to.key, to.headers)
 
     def _subscribe(self, session: Session, envelope: mercury_pb2.Envelope) -> bool:
-        wish = envelope.subscription
-        if self.interests.is_full(session, wish.id):
+        wanted = envelope.subscription
+        if self.interests.is_full(session, wanted.id):
             reply = Message(
                 kind=Kind.REPLY,
                 source=self.address,
@@ -311,10 +311,10 @@ class Adapter(Service):
             self._send(session, reply.kind, reply.priority, encode(reply), 0)
             return False
         subscription = Subscription(
-            id=wish.id,
-            topic=wish.topic,
-            filter=wish.filter,
-            near_m=wish.near_m if wish.HasField("near_m") else None,
+            id=wanted.id,
+            topic=wanted.topic,
+            filter=wanted.filter,
+            near_m=wanted.near_m if wanted.HasField("near_m") else None,
         )
         self.interests.add(session, subscription)
         return True
@@ -334,7 +334,7 @@ class Adapter(Service):
                     raise PacketError("oversized")
                 if record.topic == topics.REPLIES:
                     self._on_reply(record)
-                elif record.topic == topics.MATCHES:
+                elif record.topic == topics.MATCHED_CONTENT:
                     self._on_match(record)
                 elif record.topic == topics.DELIVERIES:
                     self.deliveries.learn(record.value)
@@ -372,21 +372,21 @@ class Adapter(Service):
         route = read_route(record.headers)
         if route is None:
             raise PacketError("malformed")
-        place = read_place(record.headers)
+        fix = read_fix(record.headers)
         slots = self.interests.recipients(
-            read_interests(record.headers), Position(place.lat, place.lon) if place else None
+            read_interests(record.headers), Position(fix.lat, fix.lon) if fix else None
         )
         self._fan_out(slots, route.kind, route.priority, record.value, route.expires_us)
 
-    async def _consume_meetings(self, consumer: Consumer) -> None:
+    async def _consume_matches(self, consumer: Consumer) -> None:
         while True:
-            self._meetings.take(await consumer.read(_READ_BATCH))
+            self._match_events.take(await consumer.read(_READ_BATCH))
             self._ship()
 
-    def _tell_one(self, session: Session, envelope: mercury_pb2.Envelope, surely: bool) -> None:
+    def _tell_one(self, session: Session, envelope: mercury_pb2.Envelope, reliably: bool) -> None:
         """Send a message to one client; what is sent surely is repeated until it is answered."""
         body = envelope.SerializeToString()
-        if not surely:
+        if not reliably:
             self._send(session, envelope.kind, envelope.priority, body, envelope.expires_us)
             return
         until_us = envelope.expires_us or now_us() + HOLDS_US
@@ -418,7 +418,7 @@ class Adapter(Service):
             # Together, so that what is owed to somebody goes out in order of urgency.
             with self.deliveries.gathering():
                 for _ in self.addressing.tend():
-                    begun = await self._take_turns(begun)
+                    begun = await self._alternate(begun)
             self._ship()
 
     async def _tend_moving(self) -> None:
@@ -434,7 +434,7 @@ class Adapter(Service):
             begun = now()
             try:
                 for _ in self.deliveries.publish():
-                    begun = await self._take_turns(begun)
+                    begun = await self._alternate(begun)
             except BusError as error:
                 log.error("what became of messages is not written down: %s", error)
 
@@ -447,9 +447,9 @@ class Adapter(Service):
             except BusError as error:  # clients repeat what was not confirmed
                 log.error("the bus does not take what clients say: %s", error)
 
-    async def _take_turns(self, begun: float) -> float:
+    async def _alternate(self, begun: float) -> float:
         """Let others have the loop after a while of work; returns since when it is ours."""
-        if now() - begun <= _LONGEST_TURN_S:
+        if now() - begun <= _LONGEST_TICK_S:
             return begun
         assert self._outbound is not None
         self._outbound.kick()

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mercury.adapter.key_index import KeyIndex
-from mercury.model.moving import Side
+from mercury.model.matching import Side
 from mercury.session import Session
 from mercury.wire import mercury_pb2 as pb
 
@@ -21,17 +21,17 @@ Rows = NDArray[np.int64]
 class Entity:
     """One publication or subscription of a client."""
 
-    __slots__ = ("declaration", "id", "key", "life", "request", "row", "session", "side")
+    __slots__ = ("declaration", "id", "incarnation", "key", "request", "row", "session", "side")
 
     def __init__(
-        self, row: int, session: Session, side: Side, id: str, key: int, life: int
+        self, row: int, session: Session, side: Side, id: str, key: int, incarnation: int
     ) -> None:
         self.row = row  # index into the columns
         self.session = session
         self.side: Side = side
         self.id = id  # as the client says; on the bus the client's name stands before it
         self.key = key
-        self.life = life  # since when the client has had it, in microseconds
+        self.incarnation = incarnation  # since when the client has had it, in microseconds
         self.declaration = pb.Declaration()  # as it goes to the matchers
         self.request = b""  # id of the message that declared it last
 
@@ -43,7 +43,7 @@ class Entities:
         self.key: NDArray[np.uint64] = np.zeros(_FIRST_CAPACITY, np.uint64)
         self.slot: NDArray[np.int64] = np.full(_FIRST_CAPACITY, NONE, np.int64)  # of its session
         # What has been told of a subscription so far, but for `inside`.
-        self.told: NDArray[np.uint32] = np.zeros(_FIRST_CAPACITY, np.uint32)
+        self.last_number: NDArray[np.uint32] = np.zeros(_FIRST_CAPACITY, np.uint32)
         # Those that move with one client are a chain: from its slot to a row, from row to row.
         self._next: Rows = np.full(_FIRST_CAPACITY, NONE, np.int64)
         self._first: Rows = np.full(_FIRST_CAPACITY, NONE, np.int64)
@@ -81,7 +81,7 @@ class Entities:
         return slot < len(self._first) and self._first[slot] != NONE
 
     def add(
-        self, session: Session, side: Side, id: str, key: int, life: int, *, moves: bool
+        self, session: Session, side: Side, id: str, key: int, incarnation: int, *, moves: bool
     ) -> Entity:
         """Take an entity that is not there yet; what `moves` goes where its client goes."""
         if self._free:
@@ -91,12 +91,12 @@ class Entities:
             self._at.append(None)
             if row >= len(self.key):
                 self._grow()
-        entity = Entity(row, session, side, id, key, life)
+        entity = Entity(row, session, side, id, key, incarnation)
         self._at[row] = entity
         self._of.setdefault(session.slot, {})[side, id] = entity
         self.key[row] = key
         self.slot[row] = session.slot
-        self.told[row] = 0
+        self.last_number[row] = 0
         self._keys.add(key, row)
         if moves:
             self._link(entity)
@@ -180,6 +180,6 @@ class Entities:
         self._next[row] = NONE
 
     def _grow(self) -> None:
-        for name, fill in (("key", 0), ("slot", NONE), ("told", 0), ("_next", NONE)):
+        for name, fill in (("key", 0), ("slot", NONE), ("last_number", 0), ("_next", NONE)):
             column = getattr(self, name)
             setattr(self, name, np.concatenate([column, np.full_like(column, fill)]))

@@ -95,7 +95,7 @@ class Outbound:
     def kick(self) -> None:
         """Serve the queues now, unless a turn is already due."""
         if self.waiting and not self._scheduled:
-            self._turn()
+            self._tick()
 
     async def drained(self, timeout_s: float) -> None:
         """Wait until everything is sent, or the time is over."""
@@ -104,7 +104,7 @@ class Outbound:
             self.kick()
             await asyncio.sleep(0.001)
 
-    def _turn(self) -> None:
+    def _tick(self) -> None:
         self._scheduled = False
         budget, full = self._chunk, False
         now_us = self._now_us()
@@ -124,9 +124,9 @@ class Outbound:
         if self.waiting:
             self._scheduled = True
             if full:
-                self._endpoint.when_writable(self._turn)
+                self._endpoint.when_writable(self._tick)
             else:
-                self._loop.call_soon(self._turn)
+                self._loop.call_soon(self._tick)
 
     def _send_singles(
         self, queue: deque[FanOut | Single], budget: int, now_us: int

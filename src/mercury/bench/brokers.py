@@ -65,7 +65,7 @@ class Work:
         self._bus = bus
         self._filters = filters(interests)
         self._seed = seed
-        self._results: Consumer = bus.subscribe((topics.MATCHES,))
+        self._results: Consumer = bus.subscribe((topics.MATCHED_CONTENT,))
         self._refreshed_at = 0.0
 
     def run(self, count: int) -> dict[str, float]:

@@ -59,7 +59,7 @@ def draw(runs: list[Run], floors: list[Run], path: Path) -> None:
     axes.set_ylabel("round trip, ms (log scale)")
     axes.set_title("Round trip client → adapter → bus → broker → bus → adapter → client")
     axes.grid(axis="y", alpha=0.3)
-    axes.legend(loc="upper left", bbox_to_anchor=(0.12, 0.8), framealpha=0.95)
+    axes.legend(loc="upper left", bbox_to_reference=(0.12, 0.8), framealpha=0.95)
     figure.savefig(path, dpi=130)
     plt.close(figure)
 

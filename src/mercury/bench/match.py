@@ -1,4 +1,4 @@
-"""Location-based publish/subscribe from door to door, and the same work by Redis beside it.
+"""Location-based publish/subscribe from gateway to gateway, and the same work by Redis beside it.
 
 The load generator runs in this process, the matcher in another; both are on this machine.
 """
@@ -20,11 +20,11 @@ import numpy as np
 from mercury.bench import match_kernel, processes
 from mercury.load.drivers import open_driver
 from mercury.load.generator import Generator, Outcome
-from mercury.load.roads import CITY, open_roads
 from mercury.load.workload import Workload, WorkloadSettings
 from mercury.matching import Engine
 from mercury.model.errors import MercuryError
-from mercury.model.moving import Happening, Publication
+from mercury.model.matching import EventType, Publication
+from mercury.roads.network import CITY, open_roads
 
 ENTITIES = 200_000
 RADIUS_M = (50.0, 310.0)  # about 25,000 matches at 80,000 updates a second
@@ -57,9 +57,9 @@ def run(
     )
     with tempfile.TemporaryDirectory(prefix="mercury-bench-") as folder:
         port = processes.free_port(socket.SOCK_STREAM)
-        arguments = ["--bus", processes.bus_in(folder), "--door-port", str(port)]
+        arguments = ["--bus", processes.bus_in(folder), "--gateway-port", str(port)]
         with processes.part("matcher", arguments, start_s=_START_S):
-            rows = _through_the_door(workload, f"ws://127.0.0.1:{port}", seconds, say)
+            rows = _through_the_gateway(workload, f"ws://127.0.0.1:{port}", seconds, say)
     paper = [row for row in rows if row["rate"] == PAPER_RATE][-1]
     result = {
         "bench": "match",
@@ -89,7 +89,7 @@ def _kernel(entities: int, tenfold: bool, say: Say) -> list[dict[str, Any]]:
     return rows
 
 
-def _through_the_door(
+def _through_the_gateway(
     workload: Workload, uri: str, seconds: float, say: Say
 ) -> list[dict[str, Any]]:
     """The paper's rate first, then the highest that is kept up."""
@@ -117,7 +117,7 @@ def _row(
 ) -> dict[str, Any]:
     moving = workload.at_rate(rate / len(workload))
     found = _offer(moving, uri, seconds, say)
-    told = found.tally.matches_by_name()
+    notified = found.tally.matches_by_name()
     row: dict[str, Any] = {
         "rate": rate,
         "taken": found.tally.taken,
@@ -128,9 +128,9 @@ def _row(
         "generator_kept_up": found.kept_up,
     }
     if check:
-        say("what should have been told, by an engine without a door")
+        say("what should have been told, by an engine without a gateway")
         expected = expected_matches(moving, seconds)
-        row["events_missing"] = sum(abs(expected[name] - told[name]) for name in expected)
+        row["events_missing"] = sum(abs(expected[name] - notified[name]) for name in expected)
     return row
 
 
@@ -157,19 +157,19 @@ def expected_matches(workload: Workload, seconds: float) -> dict[str, int]:
             refs[number] = engine.subscribe(thing, 0)
     accuracy_m = round(workload.accuracy_m * 10.0) / 10.0
     schedule = workload.schedule()
-    counts = np.zeros(max(Happening) + 1, np.int64)
+    counts = np.zeros(max(EventType) + 1, np.int64)
     while True:
         due = schedule.take(_WARM_UP_S + seconds, _CHECKED_AT_ONCE)
         if not len(due):
-            return {what.name.lower(): int(counts[what]) for what in Happening}
+            return {what.name.lower(): int(counts[what]) for what in EventType}
         lats, lons = workload.movement.positions(due.entities, due.times_s)
         times_us = np.rint(due.times_s * 1e6).astype(np.int64)
-        # As exact as the door's rows are.
+        # As exact as the gateway's rows are.
         lats, lons = np.rint(lats * 1e7) / 1e7, np.rint(lons * 1e7) / 1e7
         engine.move(refs[due.entities], lats, lons, times_us, accuracy_m)
         events = engine.take()
         counted = events.time_us >= round(_WARM_UP_S * 1e6)
-        counts += np.bincount(events.happening[counted], minlength=len(counts))
+        counts += np.bincount(events.event_type[counted], minlength=len(counts))
 
 
 def _redis(workload: Workload, seconds: float, say: Say) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mercury.geo.arrays import FloatArray
 from mercury.matching import Engine
-from mercury.model.moving import NearSubscription, Publication
+from mercury.model.matching import NearSubscription, Publication
 
 BATCH = 1024
 TOPICS = 32
@@ -24,7 +24,7 @@ _SOUTH, _WEST = 47.9, 11.2
 _HIGHEST_PRICE = 100
 _HOT_SHARE, _HOT_M = 0.2, 1_000.0
 _TICK_UPDATES = 8_192  # about a tenth of a second at 80,000 updates a second
-_WARM_UP_ROUNDS = 8  # until cells and leeways fit
+_WARM_UP_ROUNDS = 8  # until cells and skins fit
 _FEWEST_ROUNDS = 4  # who set out together looks around together for a while
 
 
@@ -87,7 +87,7 @@ class _World:
         limits = (10 * dice.integers(1, 11, plane.subscriptions)).tolist()
         radii = dice.uniform(*plane.radius_m, plane.subscriptions).tolist()
         for number, (limit, radius_m) in enumerate(zip(limits, radii, strict=True)):
-            wish = NearSubscription(
+            subscription = NearSubscription(
                 f"s{number}",
                 f"t{number % TOPICS}",
                 radius_m=radius_m,
@@ -95,7 +95,7 @@ class _World:
                 inside=True,
                 ttl_s=1e5,
             )
-            refs[plane.publications + number] = engine.subscribe(wish, 0)
+            refs[plane.publications + number] = engine.subscribe(subscription, 0)
         return refs
 
     def round(self) -> tuple[float, int, int]:
@@ -133,8 +133,8 @@ def measure(plane: Plane, *, updates: int = 2_000_000) -> dict[str, Any]:
         world.round()
     spent_s, done, events = 0.0, 0, 0
     while done < max(updates, _FEWEST_ROUNDS * count):
-        round_s, moved, told = world.round()
-        spent_s, done, events = spent_s + round_s, done + moved, events + told
+        round_s, moved, notified = world.round()
+        spent_s, done, events = spent_s + round_s, done + moved, events + notified
     return {
         "entities": count,
         "updates_per_s": round(done / spent_s),

@@ -13,13 +13,13 @@ import numpy as np
 
 from mercury.bench import processes
 from mercury.bus import Bus, Consumer, open_bus
-from mercury.bus.record_reader import RecordReader
+from mercury.bus.embedded.record_reader import RecordReader
 from mercury.model import topics
 from mercury.model.area import Position
 from mercury.model.errors import MercuryError
 from mercury.model.message import Address, Event, Kind, Message, Telemetry
 from mercury.wire import encode
-from mercury.wire.records import telemetry_place
+from mercury.wire.records import telemetry_fix
 
 Say = Callable[[str], None]
 
@@ -35,7 +35,7 @@ validity_s = 60.0
 """
 _PATIENCE_S = 30.0
 _VEHICLES = 20_000
-_TURN_S = 0.02
+_TICK_S = 0.02
 
 
 @contextmanager
@@ -125,7 +125,7 @@ def _offer(bus: Bus, uri: str, port: int, rate: int, seconds: float) -> dict[str
             position = (processes.health(port) or {}).get("congestion_position")
             if position:
                 lags.append((elapsed, reader.ends([topics.REPORTS])[topics.REPORTS] - position))
-        time.sleep(_TURN_S)
+        time.sleep(_TICK_S)
     offered_per_s = sent / (time.perf_counter() - begun)
     reader.close()
     # The first third is the warm-up; then the lag must not grow.
@@ -148,4 +148,4 @@ def _report(number: int, rng: np.random.Generator) -> tuple[bytes, tuple[str, by
         destination=Address.adapter("any"),
         payload=telemetry,
     )
-    return f"car-{number}".encode(), telemetry_place(telemetry), encode(message)
+    return f"car-{number}".encode(), telemetry_fix(telemetry), encode(message)

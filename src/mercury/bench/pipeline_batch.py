@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mercury.detection import Grid
-from mercury.detection.grid import ROW
-from mercury.pipeline.session import start_session
-from mercury.pipeline.transforms import cell_statistics
+from mercury.geo.grid import ROW
+from mercury.pipeline.detection.transforms import cell_statistics
+from mercury.pipeline.spark.session import start_session
 
 ROUNDS = 3
 _FILES = 4

@@ -17,8 +17,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from mercury.bus import Bus, Consumer, open_bus
 from mercury.model.errors import MercuryError
-from mercury.pipeline.session import start_session
-from mercury.pipeline.sources import read_stream, spark_settings
+from mercury.pipeline.spark.session import start_session
+from mercury.pipeline.spark.sources import read_stream, spark_settings
 
 _EVENTS, _FOUND = "events.realtime", "found"
 _SETTINGS = {

@@ -95,7 +95,7 @@ def broker(bus: str, environment: dict[str, str] | None = None) -> Iterator[int]
 
 def bus_in(folder: str | Path) -> str:
     """The URI of a fresh embedded bus."""
-    return f"sqlite:{Path(folder) / 'bench.db'}"
+    return f"embedded:{Path(folder) / 'bench.db'}"
 
 
 def fresh_bus(uri: str | None, folder: str | Path) -> str:

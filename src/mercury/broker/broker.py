@@ -35,10 +35,10 @@ from mercury.wire import MAX_BODY_BYTES, decode, encode, from_envelope, mercury_
 from mercury.wire.areas import area_from_pb
 from mercury.wire.records import (
     envelope_route,
+    fix_header,
     interests_header,
     message_route,
-    place_header,
-    read_place,
+    read_fix,
     read_traffic,
     route_header,
 )
@@ -55,7 +55,7 @@ _CONDITIONS_LOOKBACK_S = 24 * 3600.0
 _INTERESTS_LOOKBACK_S = 120.0  # adapters repeat them; more than they live, if clocks differ
 _NEWS_BATCH = 4096
 _LARGEST_BATCH = 512
-_TURN_S = 0.05  # what is read at once takes about so long: an emergency waits no longer for it
+_TICK_S = 0.05  # what is read at once takes about so long: an emergency waits no longer for it
 _HOUSEKEEPING_S = 1.0
 _UNKNOWN = float("nan")
 _BRIEF = "Emergency ahead"
@@ -136,7 +136,7 @@ class Broker(Service):
                 if records:
                     work.commit()
             # Who is deaf for seconds would also be taken for dead, and its work be done again.
-            within = int(_TURN_S / max(now() - begun, 1e-6) * len(records))
+            within = int(_TICK_S / max(now() - begun, 1e-6) * len(records))
             batch = max(1, min(2 * batch, within, _LARGEST_BATCH))
 
     def _handle(self, record: Record, *, informed: bool) -> bool:
@@ -167,7 +167,7 @@ class Broker(Service):
         kind = int(envelope.kind)
         if kind == Kind.REQUEST and envelope.topic == ECHO:
             self.counters["echoes"] += 1
-            reply = self._turn_round(envelope)
+            reply = self._round_robin(envelope)
         elif kind == Kind.SUBSCRIBE:
             reply = self._answer(envelope, self._subscribe(envelope))
         elif kind == Kind.UNSUBSCRIBE:
@@ -208,7 +208,7 @@ class Broker(Service):
         reply.destination.client = envelope.source.client
         return reply
 
-    def _turn_round(self, envelope: mercury_pb2.Envelope) -> mercury_pb2.Envelope:
+    def _round_robin(self, envelope: mercury_pb2.Envelope) -> mercury_pb2.Envelope:
         """Make the reply out of the request itself, with whatever it carries."""
         client = envelope.source.client
         time_us = now_us()
@@ -230,20 +230,20 @@ class Broker(Service):
         return reply
 
     def _subscribe(self, envelope: mercury_pb2.Envelope) -> dict[str, Value]:
-        wish = envelope.subscription
-        if not topics.valid_name(wish.topic):
-            return {"error": f"{wish.topic!r} is no name for a topic"}
-        if wish.HasField("near_m") and not wish.near_m > 0:
-            return {"error": f"near_m must be more than 0, not {wish.near_m:g}"}
+        subscription = envelope.subscription
+        if not topics.valid_name(subscription.topic):
+            return {"error": f"{subscription.topic!r} is no name for a topic"}
+        if subscription.HasField("near_m") and not subscription.near_m > 0:
+            return {"error": f"near_m must be more than 0, not {subscription.near_m:g}"}
         try:
-            interest = self.interests.add(wish.topic, wish.filter, now())
+            interest = self.interests.add(subscription.topic, subscription.filter, now())
         except FilterError as error:
             return {"error": f"the filter does not parse: {error}"}
         message = Message(
             kind=Kind.SUBSCRIBE,
             source=self.address,
             destination=Address.broker(),
-            payload=Subscription(interest, wish.topic, wish.filter),
+            payload=Subscription(interest, subscription.topic, subscription.filter),
         )
         self.bus.append(topics.SUBSCRIPTIONS, encode(message), interest, (message_route(message),))
         return {"ok": True}
@@ -263,10 +263,10 @@ class Broker(Service):
     def _on_emergency(self, record: Record) -> None:
         message = decode(record.value)
         event = message.event
-        place = read_place(record.headers)
+        fix = read_fix(record.headers)
         position = event.position if event else None
-        if position is None and place is not None:
-            position = Position(place.lat, place.lon)
+        if position is None and fix is not None:
+            position = Position(fix.lat, fix.lon)
         if event is None or position is None:
             raise PacketError("malformed")
         time_us = now_us()
@@ -322,8 +322,8 @@ class Broker(Service):
         headers = [envelope_route(envelope), interests_header(matched)]
         if attributes.HasField("position"):
             position = attributes.position
-            headers.append(place_header(position.lat, position.lon, _UNKNOWN, _UNKNOWN))
-        self.bus.append(topics.MATCHES, record.value, record.key, tuple(headers))
+            headers.append(fix_header(position.lat, position.lon, _UNKNOWN, _UNKNOWN))
+        self.bus.append(topics.MATCHED_CONTENT, record.value, record.key, tuple(headers))
 
     # What every broker must know
 
@@ -345,10 +345,10 @@ class Broker(Service):
             try:
                 message = from_envelope(parse(record.value))
                 if record.topic == topics.SUBSCRIPTIONS:
-                    wish = message.payload
-                    if isinstance(wish, Subscription):
+                    subscription = message.payload
+                    if isinstance(subscription, Subscription):
                         age_s = (now_us() - record.timestamp_us) / 1e6
-                        self.interests.add(wish.topic, wish.filter, now() - age_s)
+                        self.interests.add(subscription.topic, subscription.filter, now() - age_s)
                 else:
                     self._note_condition(message)
             except (PacketError, FilterError):

@@ -34,10 +34,10 @@ class Emergencies:
     def is_new(self, position: Position, now: float) -> bool:
         """Whether nobody has reported this emergency lately; if so, takes note of it."""
         self._recent = [
-            (at, place) for at, place in self._recent if now - at < self.rule.merge_window_s
+            (at, fix) for at, fix in self._recent if now - at < self.rule.merge_window_s
         ]
-        for _, place in self._recent:
-            distance = haversine_m(position.lat, position.lon, place.lat, place.lon)
+        for _, fix in self._recent:
+            distance = haversine_m(position.lat, position.lon, fix.lat, fix.lon)
             if float(distance) <= self.rule.merge_distance_m:
                 return False
         self._recent.append((now, position))

@@ -10,7 +10,7 @@ from mercury.bus.api import (
     Retention,
     Start,
 )
-from mercury.bus.catching_up import catch_up
+from mercury.bus.catch_up import catch_up
 from mercury.bus.registry import open_bus
 
 __all__ = [

@@ -71,7 +71,7 @@ class Consumer(Protocol):
         than the mark that it was consumed.
         """
 
-    def shares(self) -> Mapping[tuple[str, int], int]:
+    def assignments(self) -> Mapping[tuple[str, int], int]:
         """The partitions this consumer had when it last returned records.
 
         A number stands beside each topic and partition: the same as long as reading went on
@@ -92,7 +92,7 @@ class Bus(Protocol):
     def append(self, topic: str, value: bytes, key: bytes = b"", headers: Headers = ()) -> None:
         """Buffer a record; it is appended with the next flush.
 
-        Inside a running event loop a flush happens by itself at the next turn of the loop.
+        Inside a running event loop a flush happens by itself at the next event-loop iteration.
         """
 
     def flush_now(self) -> None:

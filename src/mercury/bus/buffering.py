@@ -1,4 +1,4 @@
-"""Group commit: what is appended within one turn of the event loop is written together."""
+"""Group commit: what is appended within one event-loop iteration is written together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mercury.bus.grouping import check_topic
 from mercury.model.errors import BusError, BusFullError, BusUnavailableError
 
 if TYPE_CHECKING:
-    from mercury.bus.consumer import GroupConsumer
+    from mercury.bus.group_consumer import GroupConsumer
 
 # One transaction holds at most about this much, so that no writer keeps the others waiting long.
 BATCH_RECORDS = 8192
@@ -30,7 +30,7 @@ Batch = dict[str, list[Pending]]
 
 
 class BufferedBus(ABC):
-    """Buffers records and marks, and flushes them once per turn of the event loop."""
+    """Buffers records and marks, and flushes them once per event-loop iteration."""
 
     _NO_HEADERS: Headers | bytes = ()
 
@@ -41,15 +41,15 @@ class BufferedBus(ABC):
         self._batch: Batch = {}
         self._batch_records = 0
         self._batch_bytes = 0
-        self._marking: set[GroupConsumer] = set()  # consumers with marks to write
+        self._committing: set[GroupConsumer] = set()  # consumers with marks to write
         self._scheduled_in: asyncio.AbstractEventLoop | None = None
         self._waiting: list[asyncio.Future[None]] = []  # flush() calls
         self._later_in: asyncio.AbstractEventLoop | None = None  # has a timer to flush
-        self._marks_due = False  # marks have waited long enough
+        self._commits_due = False  # marks have waited long enough
         self._failure: BusError | None = None  # of a flush that nobody waited for
 
     @abstractmethod
-    def _write(self, batch: Batch, marking: set[GroupConsumer]) -> None:
+    def _write(self, batch: Batch, committing: set[GroupConsumer]) -> None:
         """Make records, then marks, durable.
 
         A topic whose records are written is taken out of the batch, so that after a failure only
@@ -96,7 +96,7 @@ class BufferedBus(ABC):
         with self.mutex:
             self._check_open()
             self._failure = None  # what failed is tried again, and raises here
-            if not self._batch and not self._marking:
+            if not self._batch and not self._committing:
                 return
             loop = asyncio.get_running_loop()
             done: asyncio.Future[None] = loop.create_future()
@@ -107,19 +107,19 @@ class BufferedBus(ABC):
                 self._schedule()
         await done
 
-    def mark(self, consumer: GroupConsumer) -> None:
+    def enqueue_commit(self, consumer: GroupConsumer) -> None:
         """Write the marks of a consumer with the next flush that is asked for, or a little later.
 
         A mark costs as much as a batch of records, and losing one means no more than reading
         again: many batches share one.
         """
         with self.mutex:
-            self._marking.add(consumer)
+            self._committing.add(consumer)
             self._schedule_later(MARK_DELAY_S)
 
     def unmark(self, consumer: GroupConsumer) -> None:
         with self.mutex:
-            self._marking.discard(consumer)
+            self._committing.discard(consumer)
 
     def _schedule(self) -> None:
         try:
@@ -127,17 +127,17 @@ class BufferedBus(ABC):
         except RuntimeError:
             return  # no loop: the caller flushes, or the batch grows full
         self._scheduled_in = loop
-        loop.call_soon(self._turn)
+        loop.call_soon(self._tick)
 
-    def _turn(self) -> None:
-        """Flush on behalf of everybody who appended during the last turn of the loop."""
+    def _tick(self) -> None:
+        """Flush on behalf of everybody who appended during the last event-loop iteration."""
         with self.mutex:
             self._scheduled_in = None
             waiting, self._waiting = self._waiting, []
             failure: BusError | None = None
             if not self.closed:
                 try:
-                    self._flush(marks=bool(waiting) or self._marks_due)
+                    self._flush(commits=bool(waiting) or self._commits_due)
                     self._failure = None
                 except BusError as error:
                     failure = error
@@ -160,8 +160,8 @@ class BufferedBus(ABC):
 
     def _later(self) -> None:
         self._later_in = None
-        self._marks_due = True
-        if self._scheduled_in is None and (self._batch or self._marking) and not self.closed:
+        self._commits_due = True
+        if self._scheduled_in is None and (self._batch or self._committing) and not self.closed:
             self._schedule()
 
     def _flush_full_batch(self) -> None:
@@ -171,20 +171,20 @@ class BufferedBus(ABC):
             # The record itself is kept; the next call hears of it.
             self._failure = error
 
-    def _flush(self, *, marks: bool = True) -> None:
-        marking = self._marking if marks else set()
-        if not self._batch and not marking:
+    def _flush(self, *, commits: bool = True) -> None:
+        committing = self._committing if commits else set()
+        if not self._batch and not committing:
             return
         try:
-            self._write(self._batch, marking)
+            self._write(self._batch, committing)
         finally:
             left = [one for records in self._batch.values() for one in records]
             self._batch_records = len(left)
             self._batch_bytes = sum([len(one[0]) + len(one[2]) for one in left])
             self._batch_bytes += RECORD_OVERHEAD_BYTES * len(left)
-        if marks:
-            self._marking = set()
-            self._marks_due = False
+        if commits:
+            self._committing = set()
+            self._commits_due = False
 
     def _raise_failure(self) -> None:
         failure, self._failure = self._failure, None

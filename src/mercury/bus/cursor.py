@@ -15,7 +15,15 @@ class TopicCursor:
     """How far one consumer has read one topic."""
 
     __slots__ = (
-        "ahead", "arrived", "delivered", "dirty", "marked", "owned", "position", "taken", "topic",
+        "ahead",
+        "arrived",
+        "committed",
+        "delivered",
+        "dirty",
+        "owned",
+        "position",
+        "taken",
+        "topic",
     )  # fmt: skip
 
     def __init__(self, topic: Topic, position: int) -> None:
@@ -25,7 +33,7 @@ class TopicCursor:
         self.taken: dict[int, int] = {}  # partition -> which taking of partitions it came with
         self.ahead: dict[int, int] = {}  # partitions that begin beyond `position`
         self.delivered: dict[int, int] = {}  # partition -> last offset, since the last mark
-        self.marked = position
+        self.committed = position
         self.dirty = True  # something may be there to read
         self.arrived: list[Record] = []  # came by itself, follows `position` without a gap
 
@@ -35,9 +43,9 @@ class TopicCursor:
         return frozenset(range(self.topic.partitions)) if self.owned is None else self.owned
 
     @property
-    def holds_unmarked(self) -> bool:
+    def holds_uncommitted(self) -> bool:
         """Whether something was delivered since the last mark."""
-        return bool(self.delivered) or (self.owned is None and self.position != self.marked)
+        return bool(self.delivered) or (self.owned is None and self.position != self.committed)
 
     def can_take(self, first: int) -> bool:
         """Whether records from this offset on continue what is there."""
@@ -68,7 +76,7 @@ class TopicCursor:
         """Go on at the given position in each owned partition."""
         self.position = min(positions.values(), default=self.position)
         self.ahead = {part: at for part, at in positions.items() if at > self.position}
-        self.marked = self.position
+        self.committed = self.position
         self.delivered = {}
         self.owned = None if len(positions) == self.topic.partitions else frozenset(positions)
         self.dirty = True
@@ -84,18 +92,18 @@ class TopicCursor:
                 self.delivered[one.partition] = one.offset
         return found
 
-    def take_marks(self) -> dict[int, int]:
+    def take_commits(self) -> dict[int, int]:
         """Positions to commit for everything delivered since the last call."""
-        marks, self.delivered = self.delivered, {}
-        if self.owned is None and self.position != self.marked:
-            marks[ALL_PARTITIONS] = self.marked = self.position
-        return marks
+        commits, self.delivered = self.delivered, {}
+        if self.owned is None and self.position != self.committed:
+            commits[ALL_PARTITIONS] = self.committed = self.position
+        return commits
 
-    def unmarked(self, share: frozenset[int]) -> dict[int, int]:
+    def uncommitted(self, assignment: frozenset[int]) -> dict[int, int]:
         """Positions that were delivered but not yet marked, of some partitions."""
-        if self.owned is None and self.position != self.marked:
-            return {part: self.position_in(part) for part in share}
-        return {part: at for part, at in self.delivered.items() if part in share}
+        if self.owned is None and self.position != self.committed:
+            return {part: self.position_in(part) for part in assignment}
+        return {part: at for part, at in self.delivered.items() if part in assignment}
 
 
 def committed_position(committed: Mapping[int, int], partition: int) -> int:

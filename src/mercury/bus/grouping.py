@@ -73,7 +73,7 @@ def partition_of(key: bytes, partitions: int) -> int:
     return zlib.crc32(key) % partitions
 
 
-def share_of(member: str, members: Iterable[str], partitions: int) -> frozenset[int]:
+def assignment_of(member: str, members: Iterable[str], partitions: int) -> frozenset[int]:
     """Partitions that belong to one member; each partition belongs to exactly one of `members`."""
     ordered = sorted(members)
     if member not in ordered:
@@ -115,7 +115,7 @@ class Registry:
     def members(self, group: str) -> tuple[Listener, ...]:
         return tuple(one for one in self.listeners if one.group == group)
 
-    def share(self, listener_id: str, group: str, topic: Topic) -> frozenset[int]:
+    def assignment(self, listener_id: str, group: str, topic: Topic) -> frozenset[int]:
         """Partitions of a topic that a member owns; only members that want the topic count."""
         wanting = (one.id for one in self.audience(topic.name) if one.group == group)
-        return share_of(listener_id, wanting, topic.partitions)
+        return assignment_of(listener_id, wanting, topic.partitions)

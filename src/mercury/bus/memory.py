@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from mercury.bus.api import FromOffset, FromTime, Headers, Record, Retention, Start
 from mercury.bus.buffering import RECORD_OVERHEAD_BYTES, Batch, BufferedBus
-from mercury.bus.consumer import GroupConsumer
 from mercury.bus.cursor import ALL_PARTITIONS, TopicCursor
+from mercury.bus.group_consumer import GroupConsumer
 from mercury.bus.grouping import (
     Listener,
     Registry,
@@ -100,7 +100,7 @@ class MemoryBus(BufferedBus):
     def _pack_headers(self, headers: Headers) -> Headers:
         return check_headers(headers)
 
-    def _write(self, batch: Batch, marking: set[GroupConsumer]) -> None:
+    def _write(self, batch: Batch, committing: set[GroupConsumer]) -> None:
         now_us = time.time_ns() // 1000
         touched: dict[MemoryConsumer, None] = {}
         for name in list(batch):
@@ -117,21 +117,21 @@ class MemoryBus(BufferedBus):
                 log.next_offset += 1
             for listener in self.log.registry.audience(name):
                 consumer = self.log.consumers[listener.id]
-                consumer.nudge(log.topic.id)
+                consumer.wake_up(log.topic.id)
                 touched[consumer] = None
-        for marked in marking:
-            self.write_marks(marked)
+        for committed in committing:
+            self.write_commits(committed)
         for consumer in touched:
             consumer.wake()
 
-    def write_marks(self, consumer: GroupConsumer) -> None:
+    def write_commits(self, consumer: GroupConsumer) -> None:
         consumer.follow(self.log.registry)
-        for topic_id, marks in consumer.pending_marks.items():
+        for topic_id, commits in consumer.pending_commits.items():
             assert consumer.group is not None
             committed = self.log.committed.setdefault((consumer.group, topic_id), {})
-            for part, offset in marks.items():
+            for part, offset in commits.items():
                 committed[part] = max(committed.get(part, 0), offset)
-        consumer.pending_marks.clear()
+        consumer.pending_commits.clear()
 
     def subscribe(
         self, topics: Sequence[str], *, group: str | None = None, start: Start = "latest"
@@ -240,7 +240,7 @@ class MemoryConsumer(GroupConsumer):
     def _leave(self) -> None:
         log = self._log
         self._bus.flush_now()
-        self._bus.write_marks(self)
+        self._bus.write_commits(self)
         log.consumers.pop(self.id, None)
         self._bus.forget(self)
         others = tuple(one for one in log.registry.listeners if one.id != self.id)
@@ -251,10 +251,10 @@ class MemoryConsumer(GroupConsumer):
         if self.group is not None:
             for member in self._log.registry.members(self.group):
                 consumer = self._log.consumers[member.id]
-                consumer.nudge(None)
+                consumer.wake_up(None)
                 consumer.wake()
 
-    def nudge(self, topic_id: int | None) -> None:
+    def wake_up(self, topic_id: int | None) -> None:
         cursor = None if topic_id is None else self._cursor_of.get(topic_id)
         if cursor is None:
             self._unchecked = True

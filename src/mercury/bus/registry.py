@@ -28,14 +28,14 @@ def _open_memory(name: str, retention: Retention, partitions: int) -> Bus:
 
 
 def _open_sqlite(path: str, retention: Retention, partitions: int) -> Bus:
-    from mercury.bus.sqlite import SqliteBus
+    from mercury.bus.embedded.bus import EmbeddedBus
 
-    return SqliteBus(path, retention=retention, partitions=partitions)
+    return EmbeddedBus(path, retention=retention, partitions=partitions)
 
 
 def _open_kafka(rest: str, retention: Retention, partitions: int) -> Bus:
     try:
-        from mercury.bus.kafka import KafkaBus
+        from mercury.bus.kafka.bus import KafkaBus
     except ModuleNotFoundError as error:
         if error.name != "confluent_kafka":
             raise
@@ -63,7 +63,7 @@ def open_bus(
 ) -> Bus:
     """Open a bus; topics that it makes have so many partitions.
 
-    `memory:`, `memory:NAME` (shared within the process), `sqlite:PATH` (shared by the processes
+    `memory:`, `memory:NAME` (shared within the process), `embedded:PATH` (shared by the processes
     of a machine) or `kafka://HOST:PORT[,HOST:PORT...][/PREFIX]`.
     """
     scheme, colon, rest = uri.partition(":")

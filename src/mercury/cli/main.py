@@ -8,29 +8,12 @@ import sys
 import typer
 
 from mercury import __version__
-from mercury.cli import (
-    adapter,
-    bench,
-    broker,
-    client,
-    config,
-    dev,
-    doctor,
-    history,
-    import_,
-    load,
-    matcher,
-    moos,
-    pipeline,
-    replay,
-    report,
-    send,
-    sim,
-    tail,
-    up,
-    why,
-)
-from mercury.cli.frame import fail
+from mercury.cli.check import config, doctor
+from mercury.cli.common.command import fail
+from mercury.cli.data import history, import_, replay
+from mercury.cli.lab import bench, dev, load, sim
+from mercury.cli.messages import report, send, tail, why
+from mercury.cli.run import adapter, broker, client, matcher, moos, pipeline, up
 from mercury.model.errors import MercuryError
 
 app = typer.Typer(

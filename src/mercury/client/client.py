@@ -13,16 +13,16 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from mercury.client.asking import Asking
-from mercury.client.composing import Place, as_position
+from mercury.client.composing import PositionLike, as_position
 from mercury.client.inbox import Inbox
 from mercury.client.mediation import Mediation
-from mercury.client.moving import Moving
+from mercury.client.moving_entities import Moving
 from mercury.client.reception import Reception
 from mercury.client.relay import Relay
+from mercury.client.subscribing import Subscribing
 from mercury.client.subscriptions import Handler
 from mercury.client.uplink import open_uplink
 from mercury.client.verbs import Verbs
-from mercury.client.wishes import Wishes
 from mercury.config.mediator import MediatorSettings
 from mercury.model.area import Position
 from mercury.model.errors import NotConnectedError, SessionRefusedError
@@ -65,7 +65,7 @@ class Client(Verbs):
         uri: str,
         *,
         identity: str,
-        position: Place | None,
+        position: PositionLike | None,
         heading_deg: float | None = None,
         speed_mps: float | None = None,
         settings: SessionSettings | None = None,
@@ -108,7 +108,7 @@ class Client(Verbs):
             self.session, self.mediation, self.counters, self.dropped, self.run
         )
         self._asking = Asking(self.send, self.reception.replies)
-        self._wishes = Wishes(
+        self._subscriptions = Subscribing(
             identity, self.reception.streams, self._asking, self._compose, self.run
         )
         self.moving = Moving(
@@ -247,10 +247,10 @@ class Client(Verbs):
         )
         self.after_session()
 
-    def forget(self, wish: Subscription) -> None:
-        """Tell the adapter that a wish is no more; without a session it knows of none."""
+    def forget(self, subscription: Subscription) -> None:
+        """Tell the adapter that a subscription is no more; without a session it knows of none."""
         if self.session.state is SessionState.ESTABLISHED:
-            self.session.send(self._compose(Kind.UNSUBSCRIBE, wish.topic, wish))
+            self.session.send(self._compose(Kind.UNSUBSCRIBE, subscription.topic, subscription))
             self.after_session()
 
     def say_again(self, messages: Iterable[Message]) -> None:
@@ -280,7 +280,7 @@ class Client(Verbs):
                     self._refusal = None
                     self.mediation.connected()
                     self._established.set()
-                    self._wishes.renew(self.relay.wishes() if self.relay else ())
+                    self._subscriptions.renew(self.relay.subscriptions() if self.relay else ())
                     self.moving.connected()
                     self.say_again(self.relay.declarations() if self.relay else ())
                 case Lost():

@@ -8,10 +8,10 @@ from mercury.model.identity import new_id
 from mercury.model.message import Address, Kind, Message, Payload, Priority
 from mercury.service.clock import now_us
 
-Place = Position | tuple[float, float]
+PositionLike = Position | tuple[float, float]
 
 
-def as_position(place: Place) -> Position:
+def as_position(place: PositionLike) -> Position:
     """Accept a Position or a (lat, lon) pair."""
     return place if isinstance(place, Position) else Position(*place)
 

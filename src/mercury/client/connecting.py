@@ -1,11 +1,11 @@
-"""The front door: a client by its adapter's address."""
+"""The front gateway: a client by its adapter's address."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from mercury.client.client import Client
-from mercury.client.composing import Place
+from mercury.client.composing import PositionLike
 from mercury.config.mediator import MediatorSettings
 from mercury.net import Link
 from mercury.session import SessionSettings
@@ -15,7 +15,7 @@ def connect(
     uri: str,
     *,
     identity: str,
-    position: Place | None = None,
+    position: PositionLike | None = None,
     heading_deg: float | None = None,
     speed_mps: float | None = None,
     settings: SessionSettings | None = None,

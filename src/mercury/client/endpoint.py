@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from mercury.bus import Bus, Start, open_bus
-from mercury.client.composing import Place, as_position
+from mercury.client.composing import PositionLike, as_position
 from mercury.model import topics
 from mercury.model.area import Area, Circle
 from mercury.model.errors import MessageTooLargeError, PacketError
@@ -23,7 +23,7 @@ from mercury.model.message import (
 )
 from mercury.service.clock import now_us
 from mercury.wire import MAX_BODY_BYTES, decode, encode
-from mercury.wire.records import Headers, message_route, place_header
+from mercury.wire.records import Headers, fix_header, message_route
 
 _UNKNOWN = float("nan")
 
@@ -56,7 +56,7 @@ class ServiceEndpoint:
         topic: str,
         values: Values,
         *,
-        position: Place | None = None,
+        position: PositionLike | None = None,
         priority: int = Priority.CONTENT,
         expires_in_s: float | None = None,
     ) -> Message:
@@ -75,13 +75,13 @@ class ServiceEndpoint:
         )
         headers: Headers = (message_route(message),)
         if place is not None:
-            headers = (*headers, place_header(place.lat, place.lon, _UNKNOWN, _UNKNOWN))
+            headers = (*headers, fix_header(place.lat, place.lon, _UNKNOWN, _UNKNOWN))
         await self._append(topics.content_topic(topic), message, self.name.encode(), headers)
         return message
 
     async def alert(
         self,
-        to: Area | Address | Place,
+        to: Area | Address | PositionLike,
         *,
         kind: str = "notice",
         text: str = "",

@@ -50,7 +50,7 @@ class Mediation:
         self._adapter = self.outgoing.peers.number(_ADAPTER)
         self._outcomes: OrderedDict[bytes, DeliveryState] = OrderedDict()  # of late
         self._taken: dict[bytes, asyncio.Future[DeliveryState]] = {}
-        session.riders = self._riders
+        session.piggybacked = self._piggybacked
 
     # To the adapter
 
@@ -160,7 +160,7 @@ class Mediation:
         if waiter is not None and not waiter.done():
             waiter.set_result(state)
 
-    def _riders(self) -> bytes:
+    def _piggybacked(self) -> bytes:
         answers = self.incoming.take_answers(_ADAPTER)
         return self._encoded(answers) if answers else b""
 

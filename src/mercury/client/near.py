@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mercury.client.pairs import Pairs
+from mercury.model.declarations import NumberedMatch
 from mercury.model.errors import MercuryError, NotConnectedError
-from mercury.model.meeting import NumberedMatch
+from mercury.model.matching import EventType, Match, NearSubscription, Publication
 from mercury.model.message import Values
-from mercury.model.moving import Happening, Match, NearSubscription, Publication
 
 if TYPE_CHECKING:
-    from mercury.client.moving import Moving
+    from mercury.client.moving_entities import Moving
 
 MatchHandler = Callable[[Match], Awaitable[None] | None]
 
@@ -147,7 +147,7 @@ class MatchStream(Declared):
         if len(self._queue) >= _LIMIT:
             self.lost += 1
             # What comes and goes matters more than where it is in the meantime.
-            details = (one for one in self._queue if one.happening is Happening.INSIDE)
+            details = (one for one in self._queue if one.event_type is EventType.INSIDE)
             self._queue.remove(next(details, self._queue[0]))
         self._queue.append(match)
         self._changed.set()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from mercury.model.meeting import NumberedMatch
-from mercury.model.moving import Cause, Happening, Match
+from mercury.model.declarations import NumberedMatch
+from mercury.model.matching import EventReason, EventType, Match
 
 _HELD = 10_000  # matches kept while an earlier one is missing
 
@@ -21,7 +21,7 @@ class Pairs:
 
     def __init__(self, dropped: Counter[str]) -> None:
         self.inside: dict[str, Match] = {}  # by publication: what was told of it last
-        self.life = 0
+        self.incarnation = 0
         self._dropped = dropped
         self._next = 1  # the number that is due
         self._held: dict[int, Match] = {}
@@ -40,13 +40,13 @@ class Pairs:
 
     def take(self, numbered: NumberedMatch) -> list[Match]:
         """Take what came; returns what is to be told now, in order."""
-        life, number, match = numbered
-        if life < self.life:
-            self._dropped["match-of-earlier-life"] += 1
+        incarnation, number, match = numbered
+        if incarnation < self.incarnation:
+            self._dropped["match-of-earlier-incarnation"] += 1
             return []
-        if life > self.life:
-            self._begin(life)
-        if match.happening is Happening.INSIDE:
+        if incarnation > self.incarnation:
+            self._begin(incarnation)
+        if match.event_type is EventType.INSIDE:
             return self._still_inside(number, match)
         if number < self._next or number in self._held:
             self._dropped["match-repeated"] += 1
@@ -74,13 +74,13 @@ class Pairs:
         self._dwelled.difference_update(gone)
         return [
             self.inside.pop(publication)._replace(
-                happening=Happening.EXIT, cause=Cause.EXPIRED, time_us=time_us
+                event_type=EventType.EXIT, reason=EventReason.EXPIRED, time_us=time_us
             )
             for publication in gone
         ]
 
-    def _begin(self, life: int) -> None:
-        self.life = life
+    def _begin(self, incarnation: int) -> None:
+        self.incarnation = incarnation
         self._next = 1
         self._held.clear()
         self.doubt()
@@ -97,12 +97,12 @@ class Pairs:
     def _apply(self, match: Match) -> Match | None:
         publication = match.publication
         is_inside = publication in self.inside
-        if match.happening is Happening.ENTER:
+        if match.event_type is EventType.ENTER:
             self.inside[publication] = match
             if not is_inside:
                 return match
             self._unsure.discard(publication)
-        elif match.happening is Happening.EXIT:
+        elif match.event_type is EventType.EXIT:
             # To begin a new life the subscription was withdrawn: that is nobody's going out.
             if is_inside and publication not in self._unsure:
                 del self.inside[publication]

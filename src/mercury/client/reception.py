@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Any
 
 from mercury.client.inbox import Inbox
 from mercury.client.mediation import Mediation
+from mercury.client.receipts import Receipts
 from mercury.client.subscriptions import ContentStream, Handler, satisfies
-from mercury.client.told import Told
 from mercury.geo import contains_point
 from mercury.mediator import Arrival
+from mercury.model.declarations import Matches
 from mercury.model.delivery import Deliveries
-from mercury.model.meeting import Matches
 from mercury.model.message import AddressKind, Kind, Message
 from mercury.session import ClientSession, Delivered
 
 if TYPE_CHECKING:
     import asyncio
 
-    from mercury.client.moving import Moving
+    from mercury.client.moving_entities import Moving
     from mercury.client.relay import Relay
 
 log = logging.getLogger(__name__)
 
 _KEPT_ALERTS = 256
-_REMEMBERED_TOLD = 4096
+_REMEMBERED_RECEIPTS = 4096
 
 
 class Reception:
@@ -47,7 +47,7 @@ class Reception:
         self.streams: dict[bytes, ContentStream] = {}  # by subscription
         self.replies: dict[bytes, asyncio.Future[Message]] = {}  # by request
         self.moving: Moving | None = None
-        self._told: OrderedDict[bytes, Told] = OrderedDict()
+        self._receipts: OrderedDict[bytes, Receipts] = OrderedDict()
         self._elsewhere: list[Delivered] = []  # alerts for an area that we are not in
         self._session = session
         self._mediation = mediation
@@ -55,11 +55,11 @@ class Reception:
         self._dropped = dropped
         self._run = run
 
-    def expect(self, told: Told) -> None:
+    def expect(self, receipts: Receipts) -> None:
         """What becomes of a message is to be noted in it."""
-        self._told[told.message.id] = told
-        if len(self._told) > _REMEMBERED_TOLD:
-            self._told.popitem(last=False)
+        self._receipts[receipts.message.id] = receipts
+        if len(self._receipts) > _REMEMBERED_RECEIPTS:
+            self._receipts.popitem(last=False)
 
     def deliver(self, delivered: Delivered, time_us: int) -> None:
         """Take a message that came."""
@@ -107,12 +107,12 @@ class Reception:
         return contains_point(area, here.lat, here.lon, telemetry.heading_deg, time_us)
 
     def _hand_over(self, message: Message, body: bytes) -> None:
-        told = None
+        receipts = None
         if isinstance(message.payload, Deliveries):
-            told = self._told.get(message.payload.message)
-            if told is not None:
-                told.update(message.payload.rows)
-        if self.relay is not None and told is None:
+            receipts = self._receipts.get(message.payload.message)
+            if receipts is not None:
+                receipts.update(message.payload.rows)
+        if self.relay is not None and receipts is None:
             self.relay.deliver(message, body)
         if message.kind is Kind.RECEIPT:
             return
@@ -139,7 +139,7 @@ class Reception:
         telemetry = self._session.telemetry
         here = telemetry.position if telemetry else None
         for stream in self.streams.values():
-            if satisfies(message, stream.wish, stream.filter, here):
+            if satisfies(message, stream.subscription, stream.filter, here):
                 if stream.handler is not None:
                     self.call(stream.handler, message)
                 else:

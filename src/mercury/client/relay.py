@@ -1,4 +1,4 @@
-"""A client's door for applications on the same device (Mercury §4.6).
+"""A client's gateway for applications on the same device (Mercury §4.6).
 
 Applications speak to the client over loopback what the client speaks to the adapter over the
 network, so `connect` opens either. What they publish goes out in the client's name; alerts reach
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from mercury.client.relayed import RelayedDeclarations
 from mercury.client.subscriptions import satisfies
 from mercury.mediator import Arrival, Incoming
+from mercury.model.declarations import Matches
 from mercury.model.delivery import Deliveries, DeliveryState
 from mercury.model.errors import (
     FilterError,
@@ -28,7 +29,6 @@ from mercury.model.errors import (
     PacketError,
 )
 from mercury.model.filter import Filter, compile_filter
-from mercury.model.meeting import Matches
 from mercury.model.message import AddressKind, Kind, Message, Priority, Subscription
 from mercury.net import Packets, UdpEndpoint, bind_udp
 from mercury.service.clock import epoch_us, now
@@ -60,7 +60,7 @@ class Relay:
         self._timer: asyncio.TimerHandle | None = None
         # message id -> the application that waits for the reply
         self._requests: OrderedDict[bytes, str] = OrderedDict()
-        self._wishes: dict[str, dict[bytes, tuple[Subscription, Filter]]] = {}
+        self._subscriptions: dict[str, dict[bytes, tuple[Subscription, Filter]]] = {}
         self._groups: dict[str, set[str]] = {}  # that the applications want the client to be in
         self._incoming = Incoming()
         self._moving = RelayedDeclarations(client.address)
@@ -84,9 +84,13 @@ class Relay:
             self._endpoint.close()
             self._endpoint = None
 
-    def wishes(self) -> list[Subscription]:
+    def subscriptions(self) -> list[Subscription]:
         """What the applications have subscribed to."""
-        return [wish for wishes in self._wishes.values() for wish, _ in wishes.values()]
+        return [
+            subscription
+            for subscriptions in self._subscriptions.values()
+            for subscription, _ in subscriptions.values()
+        ]
 
     def declarations(self) -> Iterable[Message]:
         """What the applications have declared that moves, to be said to a new adapter."""
@@ -111,8 +115,11 @@ class Relay:
             here = self._client.position
             sessions = [
                 table.by_identity.get(app)
-                for app, wishes in self._wishes.items()
-                if any(satisfies(message, wish, wanted, here) for wish, wanted in wishes.values())
+                for app, subscriptions in self._subscriptions.items()
+                if any(
+                    satisfies(message, subscription, wanted, here)
+                    for subscription, wanted in subscriptions.values()
+                )
             ]
         else:
             sessions = list(table)
@@ -187,13 +194,13 @@ class Relay:
             self._requests[message.id] = app
             if len(self._requests) > _MAX_OPEN_REQUESTS:
                 self._requests.popitem(last=False)
-        wish = message.payload
-        if isinstance(wish, Subscription):
-            wishes = self._wishes.setdefault(app, {})
+        subscription = message.payload
+        if isinstance(subscription, Subscription):
+            subscriptions = self._subscriptions.setdefault(app, {})
             if message.kind is Kind.UNSUBSCRIBE:
-                wishes.pop(wish.id, None)
+                subscriptions.pop(subscription.id, None)
             else:
-                wishes[wish.id] = (wish, compile_filter(wish.filter))
+                subscriptions[subscription.id] = (subscription, compile_filter(subscription.filter))
         message = self._moving.outward(app, message)
         # The adapter knows the client, not the application behind it.
         mine = replace(message, source=self._client.address, session=b"")
@@ -204,8 +211,8 @@ class Relay:
 
     def _forget(self, app: str) -> None:
         self._set_groups(app, ())
-        for wish, _ in self._wishes.pop(app, {}).values():
-            self._client.forget(wish)
+        for subscription, _ in self._subscriptions.pop(app, {}).values():
+            self._client.forget(subscription)
         self._client.say_again(self._moving.forget(app))
 
     def _tick(self) -> None:

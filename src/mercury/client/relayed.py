@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from mercury.model.declarations import WITHDRAW, Declaration, Matches, Withdrawal
 from mercury.model.identity import new_id
-from mercury.model.meeting import WITHDRAW, Declaration, Matches, Withdrawal
+from mercury.model.matching import Publication, Side
 from mercury.model.message import Address, Kind, Message
-from mercury.model.moving import Publication, Side
 
 Declared = dict[tuple[Side, str], Message]
 

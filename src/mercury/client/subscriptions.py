@@ -1,4 +1,4 @@
-"""A client's wishes for content, and which message satisfies which."""
+"""A client's subscriptions for content, and which message satisfies which."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ Handler = Callable[[Message], Awaitable[None] | None]
 
 
 def satisfies(
-    message: Message, wish: Subscription, content_filter: Filter, here: Position | None
+    message: Message, subscription: Subscription, content_filter: Filter, here: Position | None
 ) -> bool:
     """Whether a content message is what a subscription asks for."""
-    if message.topic != wish.topic or not content_filter.matches(message.values):
+    if message.topic != subscription.topic or not content_filter.matches(message.values):
         return False
-    if wish.near_m is None or here is None:
+    if subscription.near_m is None or here is None:
         return True
     place = message.payload.position if isinstance(message.payload, Attributes) else None
     if place is None:
         return False
-    return float(geodesic_m(here.lat, here.lon, place.lat, place.lon)) <= wish.near_m
+    return float(geodesic_m(here.lat, here.lon, place.lat, place.lon)) <= subscription.near_m
 
 
 class ContentStream:
@@ -32,12 +32,12 @@ class ContentStream:
 
     def __init__(
         self,
-        wish: Subscription,
+        subscription: Subscription,
         content_filter: Filter,
         cancel: Callable[[Subscription], Awaitable[None]],
         handler: Handler | None = None,
     ) -> None:
-        self.wish = wish
+        self.subscription = subscription
         self.filter = content_filter
         self.handler = handler
         self.inbox = Inbox()
@@ -49,4 +49,4 @@ class ContentStream:
     async def cancel(self) -> None:
         """Want no more of it."""
         self.inbox.close()
-        await self._cancel(self.wish)
+        await self._cancel(self.subscription)

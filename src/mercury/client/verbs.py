@@ -11,19 +11,20 @@ from dataclasses import replace
 from typing import Any, Literal, overload
 
 from mercury.client.asking import Asking
-from mercury.client.composing import Place, as_position, compose, to_whom
+from mercury.client.composing import PositionLike, as_position, compose, to_whom
 from mercury.client.mediation import Mediation
-from mercury.client.moving import Moving, wish_of
+from mercury.client.moving_entities import Moving, query_subscription
 from mercury.client.near import MatchHandler, MatchStream, MovingPublication
+from mercury.client.receipts import Receipts
 from mercury.client.reception import Reception
+from mercury.client.subscribing import Subscribing
 from mercury.client.subscriptions import ContentStream, Handler
-from mercury.client.told import Told
-from mercury.client.wishes import Wishes
 from mercury.config.mediator import PolicyName as Policy
 from mercury.mediator import NAMES
 from mercury.model.area import Area, Circle, Polygon, Position
 from mercury.model.delivery import DeliveryState
 from mercury.model.errors import MessageError
+from mercury.model.matching import Match
 from mercury.model.message import (
     Address,
     Attributes,
@@ -35,7 +36,6 @@ from mercury.model.message import (
     Subscription,
     Values,
 )
-from mercury.model.moving import Match
 from mercury.service.clock import now
 from mercury.session import ClientSession
 
@@ -50,7 +50,7 @@ class Verbs(ABC):
     reception: Reception
     moving: Moving
     _asking: Asking
-    _wishes: Wishes
+    _subscriptions: Subscribing
 
     @property
     def position(self) -> Position | None:
@@ -67,7 +67,7 @@ class Verbs(ABC):
         values: Values,
         *,
         moving: Literal[False] = False,
-        position: Place | None = None,
+        position: PositionLike | None = None,
         priority: int = Priority.CONTENT,
         expires_in_s: float | None = None,
         policy: Policy = "fire-and-forget",
@@ -91,7 +91,7 @@ class Verbs(ABC):
         values: Values,
         *,
         moving: bool = False,
-        position: Place | None = None,
+        position: PositionLike | None = None,
         priority: int = Priority.CONTENT,
         expires_in_s: float | None = None,
         policy: Policy = "fire-and-forget",
@@ -122,7 +122,7 @@ class Verbs(ABC):
         self,
         kind: str,
         *,
-        position: Place | None = None,
+        position: PositionLike | None = None,
         radius_m: float | None = None,
         text: str = "",
         values: Values | None = None,
@@ -149,7 +149,7 @@ class Verbs(ABC):
         priority: int = Priority.NORMAL,
         expires_in_s: float = 600.0,
         ordered: bool = False,
-    ) -> Told:
+    ) -> Receipts:
         """Tell other clients: one by name, a group, those in an area, or all `within_m` of here.
 
         What becomes of it is reported, client by client: `await told.settled()`.
@@ -163,10 +163,10 @@ class Verbs(ABC):
             policy=NAMES[policy],
             ordered=ordered,
         )
-        told = Told(message)
-        self.reception.expect(told)
+        receipts = Receipts(message)
+        self.reception.expect(receipts)
         await self._say(message)
-        return told
+        return receipts
 
     async def taken(self, message: Message, timeout_s: float | None = None) -> DeliveryState:
         """Wait until the adapter has a message for sure, or it is certain that it never will.
@@ -197,7 +197,7 @@ class Verbs(ABC):
 
         Raises FilterError for a filter that does not parse and RequestError when refused.
         """
-        return await self._wishes.subscribe(
+        return await self._subscriptions.subscribe(
             topic, where, near_m, handler, self._unsubscribe, timeout_s
         )
 
@@ -209,7 +209,7 @@ class Verbs(ABC):
         where: str = "",
         inside: bool = False,
         dwell_s: float | None = None,
-        polygon: Polygon | Sequence[Place] | None = None,
+        polygon: Polygon | Sequence[PositionLike] | None = None,
         hysteresis_m: float | None = None,
         name: str | None = None,
         handler: MatchHandler | None = None,
@@ -244,16 +244,16 @@ class Verbs(ABC):
         *,
         radius_m: float | None = None,
         where: str = "",
-        polygon: Polygon | Sequence[Place] | None = None,
+        polygon: Polygon | Sequence[PositionLike] | None = None,
         limit: int = 20,
         timeout_s: float = 5.0,
     ) -> list[Match]:
         """Ask once what is near, or in a polygon: the nearest first."""
-        wish = wish_of(topic, radius_m, polygon, where)
-        return await self.moving.ask(wish, limit, timeout_s)
+        subscription = query_subscription(topic, radius_m, polygon, where)
+        return await self.moving.ask(subscription, limit, timeout_s)
 
     async def query(
-        self, place: Area | Place, radius_m: float = 1000.0, timeout_s: float = 5.0
+        self, place: Area | PositionLike, radius_m: float = 1000.0, timeout_s: float = 5.0
     ) -> list[dict[str, Any]]:
         """Ask what is going on in an area, or around a place."""
         area = place if isinstance(place, Area) else Area(Circle(as_position(place), radius_m))
@@ -296,9 +296,9 @@ class Verbs(ABC):
     ) -> Message:
         return compose(self.address, kind, topic, payload, priority, expires_in_s)
 
-    async def _unsubscribe(self, wish: Subscription) -> None:
-        if self.reception.streams.pop(wish.id, None):
-            self.forget(wish)
+    async def _unsubscribe(self, subscription: Subscription) -> None:
+        if self.reception.streams.pop(subscription.id, None):
+            self.forget(subscription)
 
     @abstractmethod
     async def send(self, message: Message) -> None:
@@ -309,8 +309,8 @@ class Verbs(ABC):
         """Change the groups the client is in."""
 
     @abstractmethod
-    def forget(self, wish: Subscription) -> None:
-        """Tell the adapter that a wish is no more."""
+    def forget(self, subscription: Subscription) -> None:
+        """Tell the adapter that a subscription is no more."""
 
     @abstractmethod
     def after_session(self) -> None:

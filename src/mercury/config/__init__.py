@@ -1,7 +1,7 @@
 """Configuration: one TOML file, environment over it, flags over that."""
 
 from mercury.config.detection import CongestionSettings, DetectionSettings, KindSettings
-from mercury.config.door import DoorSettings
+from mercury.config.gateway import GatewaySettings
 from mercury.config.loading import load_settings
 from mercury.config.matcher import MatcherSettings
 from mercury.config.moos import MoosSettings
@@ -25,7 +25,7 @@ __all__ = [
     "ClientSettings",
     "CongestionSettings",
     "DetectionSettings",
-    "DoorSettings",
+    "GatewaySettings",
     "KindSettings",
     "LogSettings",
     "MatcherSettings",

@@ -6,7 +6,7 @@ from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 
 from mercury.config.section import Section
-from mercury.model.moving import MAX_RADIUS_M, MAX_TTL_S
+from mercury.model.matching import MAX_RADIUS_M, MAX_TTL_S
 from mercury.model.topics import valid_name
 
 
@@ -20,7 +20,7 @@ class MatcherSettings(Section):
         default=False,
         description="Share the work with other matchers over the bus",
     )
-    door: bool = Field(default=True, description="Whether the web door is open; see [door]")
+    gateway: bool = Field(default=True, description="Whether the gateway is open; see [gateway]")
     overlap: bool = Field(
         default=False,
         description="Whether scopes that overlap match, not a publication's centre alone",

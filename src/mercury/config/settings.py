@@ -9,7 +9,7 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from mercury.config.detection import DetectionSettings
-from mercury.config.door import DoorSettings
+from mercury.config.gateway import GatewaySettings
 from mercury.config.matcher import MatcherSettings
 from mercury.config.mediator import MediatorSettings
 from mercury.config.moos import MoosSettings
@@ -23,9 +23,9 @@ GIB = 1024**3
 
 class BusSettings(Section):
     uri: str = Field(
-        default="sqlite:mercury.db",
+        default="embedded:mercury.db",
         min_length=1,
-        description="Where the topics are kept: sqlite:PATH, kafka://HOST:PORT[/PREFIX] or memory:",
+        description="Where the topics are kept: embedded:PATH, kafka://HOST:PORT[/PREFIX] or memory:",
     )
     retention_age_s: float | None = Field(
         default=86400.0,
@@ -279,8 +279,8 @@ class Settings(BaseSettings):
     matcher: MatcherSettings = Field(
         default_factory=MatcherSettings, description="What moves finds what is near it"
     )
-    door: DoorSettings = Field(
-        default_factory=DoorSettings, description="Matching over HTTP and websockets"
+    gateway: GatewaySettings = Field(
+        default_factory=GatewaySettings, description="Matching over HTTP and websockets"
     )
     log: LogSettings = Field(default_factory=LogSettings, description="What is written to stderr")
 

@@ -5,10 +5,10 @@ from mercury.detection.bins import Counters, KindBins
 from mercury.detection.bins_state import restore_bins, snapshot_bins
 from mercury.detection.congestion import CellSpeed, Congestion, CongestionCounters
 from mercury.detection.congestion_state import restore_congestion, snapshot_congestion
-from mercury.detection.grid import Grid, sector_of
 from mercury.detection.rules import DEFAULT_RULES, KindRule
 from mercury.detection.slowdown import CongestionRule
 from mercury.detection.verdict import Condition, Finding, Verdict
+from mercury.geo.grid import Grid, sector_of
 
 __all__ = [
     "DEFAULT_RULES",

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mercury.detection.places import Placed, Places
+from mercury.detection.spatial_index import Located, SpatialIndex
 from mercury.geo.space import Point
 
 
-class Alert(Placed):
+class Alert(Located):
     """An alert in force; its place follows what it told of."""
 
     __slots__ = ("incident_id", "until_us")
 
     def __init__(
-        self, place: Point, rank: tuple[int, bytes], until_us: int, incident_id: bytes
+        self, point: Point, rank: tuple[int, bytes], until_us: int, incident_id: bytes
     ) -> None:
-        super().__init__(place, rank)
+        super().__init__(point, rank)
         self.until_us = until_us
         self.incident_id = incident_id
 
@@ -27,7 +27,7 @@ class AlertsInForce:
     def __init__(self, reach_m: float, max_alerts: int) -> None:
         self._max_alerts = max_alerts
         self._alerts: dict[Alert, None] = {}  # all hold equally long: the first to expire first
-        self._places: Places[Alert] = Places(reach_m)
+        self._index: SpatialIndex[Alert] = SpatialIndex(reach_m)
 
     def __len__(self) -> int:
         return len(self._alerts)
@@ -41,16 +41,16 @@ class AlertsInForce:
         if not fits:
             self._remove(next(iter(self._alerts)))
         self._alerts[alert] = None
-        self._places.put(alert)
+        self._index.put(alert)
         return fits
 
-    def holding(self, place: Point, now_us: int) -> Alert | None:
+    def holding(self, point: Point, now_us: int) -> Alert | None:
         """The nearest alert within reach that holds now; its place becomes this one."""
         self.expire(now_us)
-        alert = self._places.nearest(place)
+        alert = self._index.nearest(point)
         if alert is not None:
-            alert.place = place
-            self._places.put(alert)
+            alert.point = point
+            self._index.put(alert)
         return alert
 
     def expire(self, now_us: int) -> None:
@@ -63,9 +63,9 @@ class AlertsInForce:
 
     def validate(self) -> None:
         """Check what must always hold; for tests."""
-        assert set(self._alerts) == set(self._places)
+        assert set(self._alerts) == set(self._index)
         assert len(self._alerts) <= self._max_alerts
 
     def _remove(self, alert: Alert) -> None:
         del self._alerts[alert]
-        self._places.remove(alert)
+        self._index.remove(alert)

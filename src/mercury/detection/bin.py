@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from mercury.detection.places import Placed
+from mercury.detection.spatial_index import Located
 from mercury.geo.space import Point, from_space
 from mercury.model.filter import Value
 from mercury.model.identity import derived_id
@@ -31,25 +31,25 @@ class Member(NamedTuple):
 
     time_us: int
     id: bytes
-    place: Point
+    point: Point
     speed_mps: float
     heading_deg: float
 
 
-class Bin(Placed):
+class Bin(Located):
     """Reporters near one place, and where the middle of them is."""
 
-    __slots__ = ("_total", "heard_us", "incident_id", "last_us", "members", "reports", "told")
+    __slots__ = ("_total", "alerted", "heard_us", "incident_id", "last_us", "members", "reports")
 
     def __init__(self, reporter: str, member: Member) -> None:
-        super().__init__(member.place, (member.time_us, member.id))  # the first is its rank
+        super().__init__(member.point, (member.time_us, member.id))  # the first is its rank
         self.members = {reporter: member}
         self.reports = 1
         self.last_us = member.time_us  # time of the newest observation
         self.heard_us = member.time_us  # when the last one came; a straggler comes after its time
         self.incident_id = b""  # of the alert that told of it, if any did
-        self.told = 0  # alerts given
-        self._total = member.place
+        self.alerted = 0  # alerts given
+        self._total = member.point
 
     @property
     def since_us(self) -> int:
@@ -78,7 +78,7 @@ class Bin(Placed):
         self.reports += other.reports
         self.last_us = max(self.last_us, other.last_us)
         self.heard_us = max(self.heard_us, other.heard_us)
-        self.told = max(self.told, other.told)
+        self.alerted = max(self.alerted, other.alerted)
         self.incident_id = self.incident_id or other.incident_id
         return dropped
 
@@ -88,21 +88,21 @@ class Bin(Placed):
         if before is not None:
             if member[:2] < before[:2]:
                 return
-            u, v, w = before.place
+            u, v, w = before.point
             x, y, z = x - u, y - v, z - w
-        u, v, w = member.place
+        u, v, w = member.point
         self.members[reporter] = member
         self._total = x, y, z = x + u, y + v, z + w
         size = len(self.members)
-        self.place = (x / size, y / size, z / size)
+        self.point = (x / size, y / size, z / size)
 
     def radius_m(self) -> float:
         """How far the farthest reporter is from the middle."""
-        place = self.place
-        return max(math.dist(place, member.place) for member in self.members.values())
+        point = self.point
+        return max(math.dist(point, member.point) for member in self.members.values())
 
     def position(self) -> tuple[float, float]:
-        return from_space(self.place)
+        return from_space(self.point)
 
     def measures(self, names: Iterable[str]) -> dict[str, Value]:
         """Those of the named measures that there are: without a single speed there is no mean."""
@@ -133,9 +133,9 @@ class Bin(Placed):
         bin.members = members
         bin.rank = rank
         bin._total = total
-        bin.place = (total[0] / len(members), total[1] / len(members), total[2] / len(members))
+        bin.point = (total[0] / len(members), total[1] / len(members), total[2] / len(members))
         bin.last_us, bin.heard_us = times_us
-        bin.reports, bin.told = counts
+        bin.reports, bin.alerted = counts
         bin.incident_id = incident_id
         return bin
 

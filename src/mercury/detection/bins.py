@@ -13,8 +13,8 @@ from itertools import pairwise
 
 from mercury.detection.alerts_in_force import Alert, AlertsInForce
 from mercury.detection.bin import MEASURES, Bin, Member, Observation
-from mercury.detection.places import Places
 from mercury.detection.rules import KindRule, in_us
+from mercury.detection.spatial_index import SpatialIndex
 from mercury.detection.verdict import Condition, FindingFields, Verdict, area_until
 from mercury.geo.space import to_space
 from mercury.model.area import LAST_INSTANT_US, Circle, Position
@@ -35,7 +35,7 @@ class Counters:
     repeated: int = 0  # a vehicle that was counted in the bin already
     merged: int = 0  # bins that became part of another
     judged: int = 0  # times a predicate was asked
-    told: int = 0  # true, and an alert was due
+    alerted: int = 0  # true, and an alert was due
     continued: int = 0  # true, and an alert of it still held
     dropped: int = 0  # reporters for which there was no room
     forgotten: int = 0  # alerts in force that had to be forgotten for want of room
@@ -59,7 +59,7 @@ class KindBins:
         self.waiting: list[Observation] = []  # a heap: older ones may still come
         self.bins: dict[Bin, None] = {}  # the longest silent first
         self.alerts = AlertsInForce(rule.reach_m, max_bins)
-        self._bin_places: Places[Bin] = Places(rule.reach_m)
+        self._bin_index: SpatialIndex[Bin] = SpatialIndex(rule.reach_m)
         self._every_us = rule.every_us
         self._memory_us = in_us(rule.memory_s)
         self._lateness_us = in_us(rule.lateness_s)
@@ -116,18 +116,18 @@ class KindBins:
         """Take in a bin, as the one heard last."""
         self.bins.pop(bin, None)
         self.bins[bin] = None
-        self._bin_places.put(bin)
+        self._bin_index.put(bin)
 
     def validate(self) -> None:
         """Check what must always hold; for tests."""
-        assert set(self.bins) == set(self._bin_places)
+        assert set(self.bins) == set(self._bin_index)
         assert len(self.bins) <= self.max_bins
         self.alerts.validate()
         for bin in self.bins:
             assert 0 < len(bin.members) <= min(bin.reports, self.max_reporters)
             assert bin.since_us <= bin.last_us <= bin.heard_us
             assert bin.radius_m() < 100 * self.rule.reach_m
-            assert self._bin_places.nearest(bin.place, besides=bin) is None, "two that are one"
+            assert self._bin_index.nearest(bin.point, besides=bin) is None, "two that are one"
             if self._every_us:
                 assert self.closed_us <= bin.since_us <= bin.last_us
                 assert bin.last_us < self.closed_us + self._every_us
@@ -139,7 +139,7 @@ class KindBins:
             assert all(a.heard_us <= b.heard_us for a, b in pairwise(self.bins))
         c = self.counters
         assert c.observed >= c.malformed + c.late + c.duplicate + c.repeated
-        assert c.judged >= c.told + c.continued
+        assert c.judged >= c.alerted + c.continued
 
     # every_s = 0: each observation is judged as it comes.
 
@@ -187,15 +187,15 @@ class KindBins:
         bins = sorted(self.bins, key=lambda bin: bin.rank)
         verdicts = [verdict for bin in bins if (verdict := self._judge(bin, at_us))]
         self.bins.clear()
-        self._bin_places.clear()
+        self._bin_index.clear()
         return verdicts
 
     # Where an observation belongs.
 
     def _take(self, one: Observation, now_us: int) -> Bin | None:
-        place = to_space(one.lat, one.lon)
-        member = Member(one.time_us, one.id, place, one.speed_mps, one.heading_deg)
-        bin = self._bin_places.nearest(place)
+        point = to_space(one.lat, one.lon)
+        member = Member(one.time_us, one.id, point, one.speed_mps, one.heading_deg)
+        bin = self._bin_index.nearest(point)
         if bin is None:
             if len(self.bins) >= self.max_bins:
                 self.counters.dropped += 1
@@ -220,7 +220,7 @@ class KindBins:
 
     def _merge(self, bin: Bin) -> Bin:
         """Make one of bins whose centres have come within reach, so that order does not decide."""
-        while (other := self._bin_places.nearest(bin.place, besides=bin)) is not None:
+        while (other := self._bin_index.nearest(bin.point, besides=bin)) is not None:
             older, younger = (bin, other) if bin.rank < other.rank else (other, bin)
             self._remove(younger)
             self.counters.dropped += older.absorb(younger, self.max_reporters)
@@ -231,7 +231,7 @@ class KindBins:
 
     def _remove(self, bin: Bin) -> None:
         del self.bins[bin]
-        self._bin_places.remove(bin)
+        self._bin_index.remove(bin)
 
     # What is told of it.
 
@@ -239,17 +239,17 @@ class KindBins:
         self.counters.judged += 1
         if not self.rule.holds(bin):
             return None
-        alert = self.alerts.holding(bin.place, at_us)
+        alert = self.alerts.holding(bin.point, at_us)
         if alert is not None:
             self.counters.continued += 1
             bin.incident_id = alert.incident_id
             return None
-        self.counters.told += 1
-        bin.told += 1
+        self.counters.alerted += 1
+        bin.alerted += 1
         bin.incident_id = bin.incident
         verdict = self._verdict(bin, at_us)
         rank = (at_us, verdict.alert_id)
-        alert = Alert(bin.place, rank, verdict.until_us, bin.incident_id)
+        alert = Alert(bin.point, rank, verdict.until_us, bin.incident_id)
         self.counters.forgotten += not self.alerts.put(alert)
         return verdict
 
@@ -258,7 +258,7 @@ class KindBins:
         return Verdict(
             *self._finding(bin, at_us, at_us + in_us(rule.validity_s)),
             # A bin that outlives its alert tells again, and that is another alert.
-            alert_id=derived_id(bin.rank[1], f"alert {bin.told}"),
+            alert_id=derived_id(bin.rank[1], f"alert {bin.alerted}"),
             priority=rule.priority,
             text=rule.text,
         )

@@ -40,13 +40,13 @@ def snapshot_bins(state: KindBins) -> bytes:
     members = [member for bin in bins for member in bin.members.values()]
     packer.ints([member.time_us for member in members])
     packer.blobs([member.id for member in members])
-    packer.floats([n for m in members for n in (*m.place, m.speed_mps, m.heading_deg)])
+    packer.floats([n for m in members for n in (*m.point, m.speed_mps, m.heading_deg)])
 
     alerts = list(state.alerts)
     packer.ints([number for alert in alerts for number in (alert.rank[0], alert.until_us)])
     packer.blobs([alert.rank[1] for alert in alerts])
     packer.blobs([alert.incident_id for alert in alerts])
-    packer.floats([number for alert in alerts for number in alert.place])
+    packer.floats([number for alert in alerts for number in alert.point])
     return packer.finish()
 
 
@@ -78,7 +78,7 @@ def restore_bins(
 
 
 def _numbers(bin: Bin) -> tuple[int, ...]:
-    return (bin.since_us, bin.last_us, bin.heard_us, bin.reports, bin.told, len(bin.members))
+    return (bin.since_us, bin.last_us, bin.heard_us, bin.reports, bin.alerted, len(bin.members))
 
 
 def _read_waiting(unpacker: Unpacker) -> list[Observation]:
@@ -102,14 +102,14 @@ def _read_bins(unpacker: Unpacker) -> list[Bin]:
     members = iter(_read_members(unpacker, sum(numbers[5::6])))
     bins = []
     for i in range(size):
-        since_us, last_us, heard_us, reports, told, count = numbers[6 * i : 6 * i + 6]
+        since_us, last_us, heard_us, reports, alerted, count = numbers[6 * i : 6 * i + 6]
         own = dict(islice(members, count))
         if len(own) != count or not own:
             raise SnapshotError("the snapshot is damaged: a bin has no or doubled reporters")
         total: Point = (totals[3 * i], totals[3 * i + 1], totals[3 * i + 2])
         rank = (since_us, firsts[i])
         bins.append(
-            Bin.restored(own, total, rank, (last_us, heard_us), (reports, told), incidents[i])
+            Bin.restored(own, total, rank, (last_us, heard_us), (reports, alerted), incidents[i])
         )
     return bins
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass, fields
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from mercury.detection.grid import SECTORS, Grid
 from mercury.detection.jams import Jam, Key, components, extent_of
 from mercury.detection.rules import in_us
 from mercury.detection.slowdown import CongestionRule, Pace, Slowdown
 from mercury.detection.verdict import Condition, FindingFields, Verdict, area_until
+from mercury.geo.grid import SECTORS, Grid
 from mercury.model.area import LAST_INSTANT_US
 from mercury.model.filter import Value
 from mercury.model.identity import derived_id
@@ -51,7 +51,7 @@ class CongestionCounters:
     begun: int = 0  # jams
     merged: int = 0  # jams that became part of an older one
     ended: int = 0
-    told: int = 0  # alerts
+    alerted: int = 0  # alerts
     dropped: int = 0  # cells forgotten for want of room
 
     def values(self) -> list[int]:
@@ -203,21 +203,21 @@ class Congestion:
         part_of = [old for old in self.jams if not old.keys.isdisjoint(group)]
         if part_of:
             jam.until_us = max(old.until_us for old in part_of)
-            jam.told_cells = frozenset().union(*(old.told_cells for old in part_of))
+            jam.alerted_cells = frozenset().union(*(old.alerted_cells for old in part_of))
         return jam
 
     def _is_due(self, jam: Jam, at_us: int) -> bool:
-        grown_m = len(jam.cells - jam.told_cells) * self.rule.cell_m
+        grown_m = len(jam.cells - jam.alerted_cells) * self.rule.cell_m
         return jam.until_us <= at_us or grown_m >= self.rule.grown_m
 
     def _tell(self, jam: Jam, at_us: int) -> Verdict:
-        self.counters.told += 1
-        jam.told += 1
+        self.counters.alerted += 1
+        jam.alerted += 1
         jam.until_us = at_us + in_us(self.rule.validity_s)
-        jam.told_cells = jam.cells
+        jam.alerted_cells = jam.cells
         return Verdict(
             *self._finding(jam, at_us, jam.until_us),
-            alert_id=derived_id(jam.id, f"alert {jam.told}"),
+            alert_id=derived_id(jam.id, f"alert {jam.alerted}"),
             priority=self.rule.priority,
             text=self.rule.text,
         )

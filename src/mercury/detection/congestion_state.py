@@ -35,10 +35,14 @@ def snapshot_congestion(state: Congestion) -> bytes:
     jams = state.jams
     packer.blobs([jam.id for jam in jams])
     packer.ints(
-        [n for j in jams for n in (j.since_us, j.told, j.until_us, len(j.keys), len(j.told_cells))]
+        [
+            n
+            for j in jams
+            for n in (j.since_us, j.alerted, j.until_us, len(j.keys), len(j.alerted_cells))
+        ]
     )
     packer.ints([number for jam in jams for key in sorted(jam.keys) for number in key])
-    packer.ints([cell for jam in jams for cell in sorted(jam.told_cells)])
+    packer.ints([cell for jam in jams for cell in sorted(jam.alerted_cells)])
     return packer.finish()
 
 
@@ -77,13 +81,15 @@ def _read_jams(unpacker: Unpacker) -> list[Jam]:
     ids = unpacker.blobs()
     numbers = unpacker.ints(5 * len(ids))
     keys = iter(_keys(unpacker.ints(2 * sum(numbers[3::5]))))
-    told_cells = iter(unpacker.ints(sum(numbers[4::5])))
+    alerted_cells = iter(unpacker.ints(sum(numbers[4::5])))
     jams = []
     for i, id in enumerate(ids):
-        since_us, told, until_us, size, told_size = numbers[5 * i : 5 * i + 5]
+        since_us, alerted, until_us, size, alerted_size = numbers[5 * i : 5 * i + 5]
         own = frozenset(islice(keys, size))
         jams.append(
-            Jam(id, since_us, own, told, until_us, frozenset(islice(told_cells, told_size)))
+            Jam(
+                id, since_us, own, alerted, until_us, frozenset(islice(alerted_cells, alerted_size))
+            )
         )
     return jams
 

@@ -9,10 +9,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from mercury.detection.grid import SECTOR_DEG, SECTORS, Grid
 from mercury.geo import destination
 from mercury.geo.arrays import FloatArray
-from mercury.geo.frame import LocalFrame
+from mercury.geo.grid import SECTOR_DEG, SECTORS, Grid
+from mercury.geo.local_frame import LocalFrame
 from mercury.geo.space import from_space, to_space
 from mercury.model.area import Circle, Corridor, HeadingSector, Position, Shape
 
@@ -33,9 +33,9 @@ class Jam:
     id: bytes
     since_us: int
     keys: frozenset[Key]
-    told: int = 0  # alerts given
+    alerted: int = 0  # alerts given
     until_us: int = 0  # the last of them holds so long
-    told_cells: frozenset[int] = field(default_factory=frozenset)  # and was about these
+    alerted_cells: frozenset[int] = field(default_factory=frozenset)  # and was about these
 
     @property
     def rank(self) -> tuple[int, bytes]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from mercury.detection.grid import Grid
 from mercury.detection.rules import MAX_SPAN_S, check_number, in_us
+from mercury.geo.grid import Grid
 from mercury.model.area import HALF_MERIDIAN_M
 from mercury.model.errors import DetectionError
 from mercury.model.message import EventKind, Priority

@@ -10,8 +10,8 @@ import numpy as np
 from mercury.geo.arrays import BoolArray, FloatArray
 from mercury.geo.box import Box
 from mercury.geo.distance import WGS84, geodesic_m
-from mercury.geo.flat import FlatFrame
-from mercury.geo.frame import EDGE_M, LocalFrame, chord_limits_squared
+from mercury.geo.flat_frame import FlatFrame
+from mercury.geo.local_frame import EDGE_M, LocalFrame, chord_limits_squared
 from mercury.model.area import Circle
 
 

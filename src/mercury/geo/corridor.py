@@ -21,8 +21,8 @@ from mercury.geo.distance import (
     geodesic_inverse,
     geodesic_m,
 )
-from mercury.geo.flat import FlatFrame
-from mercury.geo.frame import EDGE_M, LocalFrame, chord_limits_squared
+from mercury.geo.flat_frame import FlatFrame
+from mercury.geo.local_frame import EDGE_M, LocalFrame, chord_limits_squared
 from mercury.model.area import Corridor
 
 PIECE_M = 20_000.0

@@ -9,8 +9,8 @@ import numpy as np
 from mercury.geo.arrays import BoolArray, FloatArray
 from mercury.geo.box import Box
 from mercury.geo.distance import MEAN_RADIUS_M, WGS84, geodesic_inverse
-from mercury.geo.flat import FlatFrame
-from mercury.geo.frame import EDGE_M, LocalFrame, chord_limits_squared
+from mercury.geo.flat_frame import FlatFrame
+from mercury.geo.local_frame import EDGE_M, LocalFrame, chord_limits_squared
 from mercury.model.area import Ellipse
 
 # Up to here the chord's direction stands for the geodesic's azimuth within the margin below.

@@ -19,7 +19,7 @@ from mercury.geo.boundary import Boundary, boundary
 from mercury.geo.box import Box
 from mercury.geo.containment import contains_point
 from mercury.geo.distance import WGS84, geodesic_inverse
-from mercury.geo.frame import EDGE_M
+from mercury.geo.local_frame import EDGE_M
 from mercury.geo.outline import bounding_circle
 from mercury.geo.prepared import prepare
 from mercury.model.area import Area, Circle, Corridor, Ellipse, Polygon, Position, Rectangle, Shape

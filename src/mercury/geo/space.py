@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from mercury.geo.frame import ECCENTRICITY_SQUARED, SEMI_MAJOR_M
+from mercury.geo.local_frame import ECCENTRICITY_SQUARED, SEMI_MAJOR_M
 
 Point = tuple[float, float, float]
 

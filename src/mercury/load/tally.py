@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mercury.load.histogram import TimeHistogram
-from mercury.model.moving import Cause, Happening
+from mercury.model.matching import EventReason, EventType
 
-_HAPPENINGS = max(Happening) + 1
+_EVENT_TYPES = max(EventType) + 1
 
 
 @dataclass(slots=True)
@@ -21,27 +21,27 @@ class Tally:
     unsent: int = 0  # there was no room for them any more: the other side takes too few
     taken: int | None = None  # the other side says so
     dropped: int | None = None  # it took them and could not use them
-    matches: NDArray[np.int64] = field(default_factory=lambda: np.zeros(_HAPPENINGS, np.int64))
+    matches: NDArray[np.int64] = field(default_factory=lambda: np.zeros(_EVENT_TYPES, np.int64))
     latency: TimeHistogram = field(default_factory=TimeHistogram)
     count_from_us: int = 0  # what updates before this time bring about is not counted
     notes: list[str] = field(default_factory=list)
 
     def tell(
         self,
-        happenings: NDArray[np.uint8],
-        causes: NDArray[np.uint8],
+        event_types: NDArray[np.uint8],
+        reasons: NDArray[np.uint8],
         times_us: NDArray[np.int64],
         now_us: int | NDArray[np.int64],
     ) -> None:
         """Count events that have just come; latency is that of updates, from when they were due."""
-        self.count(happenings, times_us)
-        timed = (times_us >= self.count_from_us) & (causes == Cause.MOVED)
+        self.count(event_types, times_us)
+        timed = (times_us >= self.count_from_us) & (reasons == EventReason.MOVED)
         self.latency.add((now_us - times_us)[timed])
 
-    def count(self, happenings: NDArray[np.uint8], times_us: NDArray[np.int64]) -> None:
+    def count(self, event_types: NDArray[np.uint8], times_us: NDArray[np.int64]) -> None:
         """Count events of which nobody knows when their update was due."""
-        counted = np.minimum(happenings[times_us >= self.count_from_us], _HAPPENINGS - 1)
-        self.matches += np.bincount(counted, minlength=_HAPPENINGS)
+        counted = np.minimum(event_types[times_us >= self.count_from_us], _EVENT_TYPES - 1)
+        self.matches += np.bincount(counted, minlength=_EVENT_TYPES)
 
     def note(self, sentence: str) -> None:
         """Something that readers of the result should know; once."""
@@ -55,4 +55,4 @@ class Tally:
 
     def matches_by_name(self) -> dict[str, int]:
         """By what happened."""
-        return {what.name.lower(): int(self.matches[what]) for what in Happening}
+        return {what.name.lower(): int(self.matches[what]) for what in EventType}

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mercury.geo.arrays import FloatArray
-from mercury.load.movement import Movement
-from mercury.load.roads import RoadNetwork
 from mercury.load.schedule import Schedule
-from mercury.load.trips import TripSettings, plan
 from mercury.model.errors import LoadError
-from mercury.model.moving import MAX_RADIUS_M, MAX_TTL_S, NearSubscription, Publication, Side
+from mercury.model.matching import MAX_RADIUS_M, MAX_TTL_S, NearSubscription, Publication, Side
+from mercury.roads.movement import Movement
+from mercury.roads.network import RoadNetwork
+from mercury.roads.trips import TripSettings, plan
 
 HIGHEST_PRICE = 100
 _FILTERS = 10  # different ones, as a form with a slider would make them

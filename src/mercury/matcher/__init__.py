@@ -1,4 +1,4 @@
-"""The matcher: one engine of matching, and the doors through which the world reaches it."""
+"""The matcher: one engine of matching, and the gateways through which the world reaches it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bus as a door: what is declared and moves on `moving`, and whom `meetings` tell."""
+"""The bus as a gateway: what is declared and moves on `moving`, and whom `matches` tell."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from mercury.bus import Record
 from mercury.matcher.hub import SLOT_MASK, Hub
 from mercury.matching import Events
 from mercury.model.errors import AreaError, FilterError, MatchingError, PacketError
-from mercury.model.moving import Happening, Publication, entity_key
+from mercury.model.matching import EventType, Publication, entity_key
 from mercury.wire.declarations import Declaration, Refusal, refusal
-from mercury.wire.moving import (
+from mercury.wire.match_frames import (
     BUCKETS,
     EVENTS,
     WITHDRAWN_BEFORE_US,
@@ -30,7 +30,7 @@ from mercury.wire.moving import (
     to_e7,
 )
 
-Tell = Callable[[bytes, bytes], None]  # key and value of a record on `meetings`
+Tell = Callable[[bytes, bytes], None]  # key and value of a record on `matches`
 
 
 class BusListener:
@@ -43,12 +43,12 @@ class BusListener:
         self.silent = False  # while we catch up with what was told before
         self._tell = tell
         self._refs: dict[int, int] = {}  # key -> reference
-        self._wishes: dict[int, int] = {}  # reference of a subscription -> key
+        self._subscriptions: dict[int, int] = {}  # reference of a subscription -> key
         # By slot: which publication it was when last told of, and its key; and by bucket of who
         # was told: its edition.
         self._pub_refs = np.full(1024, -1, np.int64)
         self._pub_keys = np.zeros(1024, np.uint64)
-        self._editions = np.zeros((1024, BUCKETS), np.int64)
+        self._revisions = np.zeros((1024, BUCKETS), np.int64)
 
     # From the bus
 
@@ -104,7 +104,7 @@ class BusListener:
                 ref = self.hub.publish(what, declaration.time_us)
             else:
                 ref = self.hub.subscribe(what, self, declaration.time_us)
-                self._wishes[ref] = key
+                self._subscriptions[ref] = key
         except (MatchingError, FilterError, AreaError) as error:
             return refusal(key, error)
         self._refs[key] = ref
@@ -125,8 +125,8 @@ class BusListener:
         """Rows of our subscriptions, in order."""
         if self.silent:
             return
-        wishes = self._wishes
-        keys = [wishes.get(ref) for ref in events.subscription.tolist()]
+        subscriptions = self._subscriptions
+        keys = [subscriptions.get(ref) for ref in events.subscription.tolist()]
         if None in keys:  # of a subscription that we have forgotten already
             known = np.array([key is not None for key in keys])
             events, keys = events.take(known), [key for key in keys if key is not None]
@@ -137,13 +137,15 @@ class BusListener:
         rows["publication"] = self._publications(events)
         rows["time_us"], rows["distance_m"] = events.time_us, events.distance_m
         rows["lat_e7"], rows["lon_e7"] = to_e7(events.lat), to_e7(events.lon)
-        rows["happening"], rows["cause"] = events.happening, events.cause
-        self.counters["meetings"] += len(rows)
+        rows["event_type"], rows["reason"] = events.event_type, events.reason
+        self.counters["matches"] += len(rows)
         buckets = buckets_of(rows["subscription"])
         slots = events.publication & SLOT_MASK
-        editions = self.hub.editions(slots)
-        news = (self._editions[slots, buckets] != editions) | (events.happening == Happening.ENTER)
-        self._editions[slots, buckets] = editions
+        revisions = self.hub.revisions(slots)
+        news = (self._revisions[slots, buckets] != revisions) | (
+            events.event_type == EventType.ENTER
+        )
+        self._revisions[slots, buckets] = revisions
         for bucket in np.unique(buckets).tolist():
             here = buckets == bucket
             writer = FrameWriter()
@@ -160,7 +162,7 @@ class BusListener:
             self._pub_refs = np.append(self._pub_refs, np.full(more, -1, np.int64))
             self._pub_keys = np.append(self._pub_keys, np.zeros(more, np.uint64))
             new = np.zeros((more, BUCKETS), np.int64)
-            self._editions = np.concatenate([self._editions, new])
+            self._revisions = np.concatenate([self._revisions, new])
         keys = self._pub_keys[slots]
         for row in np.flatnonzero(self._pub_refs[slots] != events.publication).tolist():
             ref = int(events.publication[row])
@@ -182,14 +184,16 @@ class BusListener:
     def forget(self) -> None:
         """Let go of what the engine has let go of."""
         engine = self.hub.engine
-        self._wishes = {
-            ref: key for ref, key in self._wishes.items() if engine.subscription(ref) is not None
+        self._subscriptions = {
+            ref: key
+            for ref, key in self._subscriptions.items()
+            if engine.subscription(ref) is not None
         }
-        wishes = self._wishes
+        subscriptions = self._subscriptions
         self._refs = {
             key: ref
             for key, ref in self._refs.items()
-            if ref in wishes or engine.publication(ref) is not None
+            if ref in subscriptions or engine.publication(ref) is not None
         }
 
     def withdraw_all(self) -> None:

@@ -18,18 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mercury.bus import Bus, Consumer
+from mercury.matcher.backend import Participant
 from mercury.matcher.front_frames import FrontFrames
 from mercury.matcher.front_leases import LONG_LAG_US, Leases
 from mercury.matcher.front_meetings import FrontMeetings, exits_of
 from mercury.matcher.front_things import Slots, Things
-from mercury.matcher.hub import SLOT_MASK, WITHDRAWN_A_TURN
-from mercury.matcher.matchmaker import Guest
-from mercury.matcher.question import TTL_S, Question
+from mercury.matcher.hub import SLOT_MASK, WITHDRAWN_AT_ONCE
+from mercury.matcher.one_shot_query import TTL_S, OneShotQuery
 from mercury.matcher.shared.routing import reach_of
 from mercury.matching import Events, Found, MatchingRules
 from mercury.model import topics
 from mercury.model.errors import BusError, MatchingError
-from mercury.model.moving import Cause, NearSubscription, Publication, Side, entity_key
+from mercury.model.matching import EventReason, NearSubscription, Publication, Side, entity_key
 from mercury.service.clock import now_us
 from mercury.service.statistics import Statistics
 from mercury.wire.declarations import Refusal
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 TICK_S = 0.25
 MAX_QUESTIONS = 1000  # at once
 _LAST_NEWS_US = 10_000_000  # so long after its end a subscription's last events may come
-_TURN_S = 0.005  # what is said meanwhile goes out together
+_TICK_S = 0.005  # what is said meanwhile goes out together
 # So near to its end a thing is declared anew when it moves: matchers may have let go of it.
 _NEAR_END_US = 2_000_000
 _BATCH = 512
@@ -61,23 +61,26 @@ class Front:
         self._leases = Leases(self.things, rules.ttl_s)
         self._heard = FrontMeetings(self.things, self._tell, self._refused)
         self._meetings: Consumer | None = None
-        self._turn_is_planned = False
+        self._flush_is_planned = False
         self._is_closed = False
-        self._questions: set[Question] = set()
+        self._questions: set[OneShotQuery] = set()
         self._asked = itertools.count(1)
         self._token = secrets.token_hex(4)
 
     # What the door says
 
     def publish(
-        self, publication: Publication, time_us: int | None = None, guest: Guest | None = None
+        self,
+        publication: Publication,
+        time_us: int | None = None,
+        participant: Participant | None = None,
     ) -> int:
         """Declare or change a publication; its reference. Without a guest it lives by its TTL."""
         self.rules.check(publication.topic, publication.radius_m, publication=True)
-        return self._declare("publication", publication, time_us, guest)
+        return self._declare("publication", publication, time_us, participant)
 
     def subscribe(
-        self, subscription: NearSubscription, listener: Guest, time_us: int | None = None
+        self, subscription: NearSubscription, listener: Participant, time_us: int | None = None
     ) -> int:
         """Declare or change a subscription, whose events go to the listener; its reference."""
         reach_of(subscription, self.rules)  # refuses what the workers would
@@ -87,7 +90,7 @@ class Front:
         """End something that was declared here; unknown ones are ignored."""
         slot = self.things.slot_of(ref)
         if slot is not None and self.things.own[slot]:
-            self._end(slot, Cause.WITHDRAWN)
+            self._end(slot, EventReason.WITHDRAWN)
 
     def move(
         self,
@@ -120,7 +123,7 @@ class Front:
         things.placed[slots] = things.touched[slots] = True
         self._frames.move(things.key[slots], lats, lons, times_us, accuracy_m)
         self.counters["moves"] += len(slots)
-        self._plan_turn()
+        self._plan_flush()
 
     def move_one(
         self, ref: int, lat: float, lon: float, time_us: int | None = None, accuracy_m: float = 0.0
@@ -136,29 +139,29 @@ class Front:
         )
 
     def ask(
-        self, wish: NearSubscription, lat: float | None, lon: float | None, limit: int
+        self, subscription: NearSubscription, lat: float | None, lon: float | None, limit: int
     ) -> asyncio.Future[list[Found]]:
         """What is found within half a second, nearest first."""
         if len(self._questions) >= MAX_QUESTIONS:
             raise MatchingError(f"at most {MAX_QUESTIONS} questions are answered at once", "count")
         name = f"ask-{self._token}-{next(self._asked)}"
-        wish = replace(wish, id=name, inside=False, dwell_s=None, ttl_s=TTL_S)
-        reach_of(wish, self.rules)
-        question = Question(limit, self.publication, self._answered)
+        subscription = replace(subscription, id=name, inside=False, dwell_s=None, ttl_s=TTL_S)
+        reach_of(subscription, self.rules)
+        question = OneShotQuery(limit, self.publication, self._answered)
         self._questions.add(question)
         self.counters["questions"] += 1
-        ref = self.subscribe(wish, question)
-        if lat is not None and lon is not None and wish.polygon is None:
+        ref = self.subscribe(subscription, question)
+        if lat is not None and lon is not None and subscription.polygon is None:
             self.move_one(ref, lat, lon)
         return question.answer
 
-    def forget(self, listener: Guest) -> None:
+    def forget(self, listener: Participant) -> None:
         """Withdraw its subscriptions without a word, some at each turn of the loop."""
         things = self.things
-        wishes = [slot for slot in things.of.get(listener, ()) if slot in things.inside]
-        for slot in wishes[:WITHDRAWN_A_TURN]:
+        subscriptions = [slot for slot in things.of.get(listener, ()) if slot in things.inside]
+        for slot in subscriptions[:WITHDRAWN_AT_ONCE]:
             self._end(slot, None)
-        if len(wishes) > WITHDRAWN_A_TURN:
+        if len(subscriptions) > WITHDRAWN_AT_ONCE:
             asyncio.get_running_loop().call_soon(self.forget, listener)
 
     # What the door asks
@@ -176,9 +179,9 @@ class Front:
         slot = self.things.slot_of(ref)
         return None if slot is None else self.things.known.get(slot)
 
-    def editions(self, refs: NDArray[np.int64]) -> NDArray[np.int64]:
+    def revisions(self, refs: NDArray[np.int64]) -> NDArray[np.int64]:
         """A number for each publication that is another once its values are."""
-        return np.take(self.things.edition, refs & SLOT_MASK, mode="clip")
+        return np.take(self.things.revision, refs & SLOT_MASK, mode="clip")
 
     def topics(self) -> list[dict[str, str | int]]:
         """The topics that something was declared for here, and how much of each side."""
@@ -208,7 +211,7 @@ class Front:
 
     def open(self) -> None:
         """Listen; before anything is declared, so that nothing is missed."""
-        self._meetings = self._bus.subscribe((topics.MEETINGS,))
+        self._meetings = self._bus.subscribe((topics.MATCHES,))
 
     async def listen(self) -> None:
         """Tell guests what happened, until cancelled."""
@@ -236,19 +239,19 @@ class Front:
             if slot not in self.things.inside:
                 self.things.disown(slot)  # the workers tell of it
             elif int(self.things.time_us[slot] + self.things.ttl_us[slot]) + _LAST_NEWS_US <= now:
-                self._part(slot, Cause.EXPIRED)
+                self._part(slot, EventReason.EXPIRED)
         if self._frames:
-            self._plan_turn()
+            self._plan_flush()
 
-    def turn(self) -> None:
+    def flush(self) -> None:
         """Put on the bus what was collected."""
-        self._turn_is_planned = False
+        self._flush_is_planned = False
         if self._is_closed or not self._frames:
             return
         self.things.touched[:] = False
         for record in self._frames.take():
             try:
-                self._bus.append(topics.MOVING, record.value, record.key)
+                self._bus.append(topics.ENTITIES, record.value, record.key)
             except BusError as error:
                 self.dropped["bus"] += record.rows + len(record.declared)
                 for key in record.declared:
@@ -258,10 +261,10 @@ class Front:
         """Withdraw what is some guest's, and say no more."""
         for question in list(self._questions):
             question.finish()
-        for slot in list(self.things.guest):
-            if slot in self.things.guest:
+        for slot in list(self.things.participant):
+            if slot in self.things.participant:
                 self._end(slot, None)
-        self.turn()
+        self.flush()
         self._is_closed = True
         if self._meetings is not None:
             self._meetings.close()
@@ -273,14 +276,14 @@ class Front:
         side: Side,
         what: Publication | NearSubscription,
         time_us: int | None,
-        guest: Guest | None,
+        participant: Participant | None,
     ) -> int:
         things, now = self.things, self.clock()
         time_us = now if time_us is None else time_us
         key = entity_key(side, what.id)
         slot = things.take(side, key)
         if things.touched[slot]:
-            self.turn()  # what was said of it holds in its order
+            self.flush()  # what was said of it holds in its order
         if not things.own[slot]:
             things.own[slot], things.placed[slot], things.time_us[slot] = True, False, time_us
         things.touched[slot] = True
@@ -289,11 +292,11 @@ class Front:
             things.describe(slot, what)
         things.time_us[slot] = max(int(things.time_us[slot]), time_us)
         things.heard_us[slot] = now
-        things.give(slot, guest)
+        things.give(slot, participant)
         self._leases.begin(slot, now)
         self._frames.declare(key, self._leases.as_said(slot, time_us), time_us)
         self.counters["declarations"] += 1
-        self._plan_turn()
+        self._plan_flush()
         return int(things.ref[slot])
 
     def _say_again(self, slot: int, time_us: int) -> None:
@@ -302,38 +305,39 @@ class Front:
             self._frames.declare(key, self._leases.as_said(slot, time_us), time_us)
             self.counters["renewals"] += 1
 
-    def _end(self, slot: int, cause: Cause | None) -> None:
+    def _end(self, slot: int, reason: EventReason | None) -> None:
         """Withdraw something; without a cause its guest is not told what parts."""
         if self.things.touched[slot]:
-            self.turn()
+            self.flush()
         self._say_withdrawn(slot)
-        self._part(slot, cause)
+        self._part(slot, reason)
 
     def _say_withdrawn(self, slot: int) -> None:
         # Not before what was said of it last, which may bear any time.
         time_us = max(self.clock(), int(self.things.time_us[slot]))
         self._frames.withdraw(int(self.things.key[slot]), time_us)
-        self._plan_turn()
+        self._plan_flush()
 
-    def _part(self, slot: int, cause: Cause | None) -> None:
+    def _part(self, slot: int, reason: EventReason | None) -> None:
         things = self.things
-        if cause is not None and things.inside.get(slot):
-            events = exits_of(things, slot, cause, self.clock())
+        if reason is not None and things.inside.get(slot):
+            events = exits_of(things, slot, reason, self.clock())
             self._tell(np.full(len(events), slot), events)
         things.disown(slot)
 
     def _tell(self, slots: Slots, events: Events) -> None:
         several, which = np.unique(slots, return_inverse=True)
-        guests: dict[Guest, int] = {}
+        participants: dict[Participant, int] = {}
         whose = [
-            guests.setdefault(self.things.guest[slot], len(guests)) for slot in several.tolist()
+            participants.setdefault(self.things.participant[slot], len(participants))
+            for slot in several.tolist()
         ]
         owners = np.array(whose, np.int64)[which]
         order = np.argsort(owners, kind="stable")
         ends = np.cumsum(np.bincount(owners))
-        for guest, rows in zip(guests, np.split(order, ends[:-1]), strict=True):
+        for participant, rows in zip(participants, np.split(order, ends[:-1]), strict=True):
             try:
-                guest.tell(events if len(guests) == 1 else events.take(rows))
+                participant.tell(events if len(participants) == 1 else events.take(rows))
             except Exception:  # the others must not suffer from it
                 self.counters["listeners_failed"] += 1
                 log.exception("a listener failed")
@@ -345,21 +349,21 @@ class Front:
         if slot is None or not self.things.own[slot]:
             return
         self.dropped["refused"] += 1
-        guest, ref = self.things.guest.get(slot), int(self.things.ref[slot])
+        participant, ref = self.things.participant.get(slot), int(self.things.ref[slot])
         # What it was before may still be known to them.
         self._say_withdrawn(slot)
-        self._part(slot, Cause.CHANGED)
-        if guest is not None:
-            guest.refuse(ref, refusal)
+        self._part(slot, EventReason.CHANGED)
+        if participant is not None:
+            participant.refuse(ref, refusal)
 
-    def _answered(self, question: Question) -> None:
+    def _answered(self, question: OneShotQuery) -> None:
         self._questions.discard(question)
         self.forget(question)
 
-    def _plan_turn(self) -> None:
-        if not self._turn_is_planned and not self._is_closed:
-            self._turn_is_planned = True
-            asyncio.get_running_loop().call_later(_TURN_S, self.turn)
+    def _plan_flush(self) -> None:
+        if not self._flush_is_planned and not self._is_closed:
+            self._flush_is_planned = True
+            asyncio.get_running_loop().call_later(_TICK_S, self.flush)
 
 
 _COUNTED = ("declarations", "renewals", "moves", "questions", "events", "listeners_failed")

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mercury.model.moving import NearSubscription, Publication
-from mercury.wire.moving import (
+from mercury.model.matching import NearSubscription, Publication
+from mercury.wire.match_frames import (
     MOVES,
     WITHDRAWALS,
     FrameWriter,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from mercury.matcher.front_things import NEVER_US, Things
-from mercury.model.moving import NearSubscription, Publication
+from mercury.model.matching import NearSubscription, Publication
 
 LEASE_US = 120_000_000  # what may live longer is said to live so long, and said again
 RENEW_US = 40_000_000
@@ -33,7 +33,7 @@ class Leases:
         ttl_us = round((self._ttl_s if what.ttl_s is None else what.ttl_s) * 1e6)
         things.ttl_us[slot] = ttl_us
         lag_us = now - int(things.time_us[slot])
-        owned = slot in things.guest
+        owned = slot in things.participant
         leased = owned and ttl_us > LEASE_US and lag_us <= LONG_LAG_US
         things.leased[slot] = leased
         again = leased or (owned and isinstance(what, Publication))

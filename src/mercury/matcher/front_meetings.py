@@ -13,16 +13,16 @@ from mercury.bus import Record
 from mercury.matcher.front_things import NONE, Slots, Things
 from mercury.matching import Events
 from mercury.model.errors import MatchingError, PacketError
-from mercury.model.moving import Cause, Happening
+from mercury.model.matching import EventReason, EventType
 from mercury.wire import mercury_pb2 as pb
 from mercury.wire.declarations import Refusal, publication_from_pb
-from mercury.wire.moving import EVENTS, Rows, from_e7, rows_of, split_frame
+from mercury.wire.match_frames import EVENTS, Rows, from_e7, rows_of, split_frame
 from mercury.wire.origins import SeenOrigins
 
-_ENTER, _EXIT = int(Happening.ENTER), int(Happening.EXIT)
+_ENTER, _EXIT = int(EventType.ENTER), int(EventType.EXIT)
 _SEEN = ("lat_e7", "lon_e7", "distance_m")
-_HAPPENINGS = (int(min(Happening)), int(max(Happening)))
-_CAUSES = (int(min(Cause)), int(max(Cause)))
+_EVENT_TYPES = (int(min(EventType)), int(max(EventType)))
+_REASONS = (int(min(EventReason)), int(max(EventReason)))
 
 
 class FrontMeetings:
@@ -72,8 +72,10 @@ class FrontMeetings:
     def _ours(self, events: Rows) -> tuple[Rows, Slots]:
         slots = self._things.slots_of(events["subscription"])
         ours = slots != NONE
-        ours &= (events["happening"] >= _HAPPENINGS[0]) & (events["happening"] <= _HAPPENINGS[1])
-        ours &= (events["cause"] >= _CAUSES[0]) & (events["cause"] <= _CAUSES[1])
+        ours &= (events["event_type"] >= _EVENT_TYPES[0]) & (
+            events["event_type"] <= _EVENT_TYPES[1]
+        )
+        ours &= (events["reason"] >= _REASONS[0]) & (events["reason"] <= _REASONS[1])
         return events[ours], slots[ours]
 
     def _learn(self, data: memoryview, met: set[int]) -> None:
@@ -97,16 +99,16 @@ class FrontMeetings:
         publications: list[int] = []
         columns = (
             slots.tolist(),
-            *(events[name].tolist() for name in ("publication", "happening", *_SEEN)),
+            *(events[name].tolist() for name in ("publication", "event_type", *_SEEN)),
         )
-        for row, (slot, key, happening, lat_e7, lon_e7, distance_m) in enumerate(
+        for row, (slot, key, event_type, lat_e7, lon_e7, distance_m) in enumerate(
             zip(*columns, strict=True)
         ):
             inside = things.inside.get(slot)
             if inside is None:
                 continue  # the key of a publication: damaged, or made up
             stay = inside.get(key)
-            if happening == _ENTER:
+            if event_type == _ENTER:
                 if stay is not None:
                     continue
                 publication = things.slot_of_key(key)
@@ -119,7 +121,7 @@ class FrontMeetings:
                 continue
             else:
                 publication = stay[0]
-            if happening == _EXIT:
+            if event_type == _EXIT:
                 things.part(slot, key)
             else:
                 inside[key] = (publication, lat_e7, lon_e7, distance_m)
@@ -134,8 +136,8 @@ class FrontMeetings:
 def events_of(things: Things, rows: Rows, subscriptions: Slots, publications: Slots) -> Events:
     """Rows of EVENTS as listeners are told them."""
     return Events(
-        happening=rows["happening"].copy(),
-        cause=rows["cause"].copy(),
+        event_type=rows["event_type"].copy(),
+        reason=rows["reason"].copy(),
         publication=things.ref[publications],
         subscription=things.ref[subscriptions],
         time_us=rows["time_us"].astype(np.int64),
@@ -146,13 +148,13 @@ def events_of(things: Things, rows: Rows, subscriptions: Slots, publications: Sl
     )
 
 
-def exits_of(things: Things, slot: int, cause: Cause, time_us: int) -> Events:
+def exits_of(things: Things, slot: int, reason: EventReason, time_us: int) -> Events:
     """What parts when a subscription ends here; something must be inside."""
     publications, *seen = zip(*things.inside[slot].values(), strict=True)
     rows = np.zeros(len(publications), EVENTS)
     for name, column in zip(_SEEN, seen, strict=True):
         rows[name] = column
-    rows["time_us"], rows["happening"], rows["cause"] = time_us, Happening.EXIT, cause
+    rows["time_us"], rows["event_type"], rows["reason"] = time_us, EventType.EXIT, reason
     return events_of(
         things, rows, np.full(len(rows), slot, np.int64), np.array(publications, np.int64)
     )

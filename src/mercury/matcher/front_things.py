@@ -7,9 +7,9 @@ from collections import OrderedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from mercury.matcher.backend import Participant
 from mercury.matcher.hub import SLOT_MASK
-from mercury.matcher.matchmaker import Guest
-from mercury.model.moving import NearSubscription, Publication, Side, entity_key
+from mercury.model.matching import NearSubscription, Publication, Side, entity_key
 
 NONE = -1
 NEVER_US = 1 << 62
@@ -40,18 +40,18 @@ class Things:
         self.placed: NDArray[np.bool_] = np.zeros(1024, np.bool_)
         self.touched: NDArray[np.bool_] = np.zeros(1024, np.bool_)  # since the last turn
         self.place: NDArray[np.float64] = np.zeros((1024, 3))  # latitude, longitude, accuracy_m
-        self.edition: Slots = np.zeros(1024, np.int64)  # of a publication
+        self.revision: Slots = np.zeros(1024, np.int64)  # of a publication
         self.declared: dict[int, Publication | NearSubscription] = {}  # here
         self.known: dict[int, Publication] = {}  # as matchers described it
-        self.guest: dict[int, Guest] = {}
-        self.of: dict[Guest, set[int]] = {}
+        self.participant: dict[int, Participant] = {}
+        self.of: dict[Participant, set[int]] = {}
         self.inside: dict[int, dict[int, Stay]] = {}  # of a subscription, by key
         self._near: dict[int, int] = {}  # of a publication: how many subscriptions it is inside of
         self._slots: dict[int, int] = {}  # by key; those of both sides are different
         self._idle: OrderedDict[int, None] = OrderedDict()
         self._free: list[int] = []
         self._used = 0
-        self._edition = 0
+        self._revision = 0
 
     def find(self, side: Side, entity_id: str) -> int | None:
         """The slot of something that we know of."""
@@ -108,18 +108,18 @@ class Things:
         """What a publication is; another edition if it was another before."""
         before = self.known.get(slot)
         if before != publication:
-            self._edition += 1
-            self.edition[slot] = self._edition
+            self._revision += 1
+            self.revision[slot] = self._revision
             self.known[slot] = publication
 
-    def give(self, slot: int, guest: Guest | None) -> None:
+    def give(self, slot: int, participant: Participant | None) -> None:
         """Say whose a thing is that is declared here."""
-        before = self.guest.pop(slot, None)
+        before = self.participant.pop(slot, None)
         if before is not None:
             self._take_from(before, slot)
-        if guest is not None:
-            self.guest[slot] = guest
-            self.of.setdefault(guest, set()).add(slot)
+        if participant is not None:
+            self.participant[slot] = participant
+            self.of.setdefault(participant, set()).add(slot)
 
     def disown(self, slot: int) -> None:
         """It is not declared here any more; a publication may still be near somebody."""
@@ -155,7 +155,7 @@ class Things:
                 near[publication] = near.get(publication, 0) + 1
         assert near == self._near
         assert not set(self._idle) & (set(near) | set(self.declared))
-        assert {slot for some in self.of.values() for slot in some} == set(self.guest)
+        assert {slot for some in self.of.values() for slot in some} == set(self.participant)
         assert len(self._slots) + len(self._free) == self._used
 
     def _part(self, publication: int) -> None:
@@ -178,11 +178,11 @@ class Things:
         self.ref[slot] = NONE
         self._free.append(slot)
 
-    def _take_from(self, guest: Guest, slot: int) -> None:
-        theirs = self.of[guest]
+    def _take_from(self, participant: Participant, slot: int) -> None:
+        theirs = self.of[participant]
         theirs.discard(slot)
         if not theirs:
-            del self.of[guest]
+            del self.of[participant]
 
     def _grow(self) -> None:
         for name, column in list(vars(self).items()):

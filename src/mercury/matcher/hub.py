@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mercury.matching import Engine, Events, Found, MatchingRules, layout
 from mercury.model.area import Polygon, Position
-from mercury.model.moving import NearSubscription, Publication, Side
+from mercury.model.matching import NearSubscription, Publication, Side
 from mercury.service.clock import now_us
 from mercury.service.statistics import Statistics
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 TICK_S = 0.1
 AT_ONCE_ROWS = 1024  # so many updates are worth a call of their own
-WITHDRAWN_A_TURN = 500  # of a listener that left, so that the others do not wait for it
+WITHDRAWN_AT_ONCE = 500  # of a listener that left, so that the others do not wait for it
 NOBODY = -1
 SLOT_MASK = 0xFFFF_FFFF  # a reference's slot; above it stands which life of the slot is meant
 
@@ -54,7 +54,7 @@ class Hub:
         self.failures = 0  # of listeners
         self._moves: list[Moves] = []
         self._rows = 0  # in them
-        self._turn_is_planned = False
+        self._flush_is_planned = False
         self._listeners: list[Listener | None] = []  # by number
         self._numbers: dict[Listener, int] = {}
         self._free_numbers: list[int] = []
@@ -63,11 +63,11 @@ class Hub:
         self._refs = np.full(1024, NOBODY, np.int64)
         # Whose a subscription was whose slot was given away before its last events were told.
         self._former: dict[int, int] = {}
-        self._editions = np.zeros(1024, np.int64)  # of publications, by slot
-        self._edition = 0
+        self._revisions = np.zeros(1024, np.int64)  # of publications, by slot
+        self._revision = 0
 
     def publish(
-        self, publication: Publication, time_us: int | None = None, guest: object = None
+        self, publication: Publication, time_us: int | None = None, participant: object = None
     ) -> int:
         """Declare or change a publication; its reference. What is refused is refused at once."""
         self._hand_over()
@@ -76,11 +76,11 @@ class Hub:
         ref = self.engine.publish(publication, self.clock() if time_us is None else time_us)
         if before != publication or known != ref:
             slot = ref & SLOT_MASK
-            if slot >= len(self._editions):
-                self._editions = _grown(self._editions, slot, 0)
-            self._edition += 1
-            self._editions[slot] = self._edition
-        self._plan_turn()
+            if slot >= len(self._revisions):
+                self._revisions = _grown(self._revisions, slot, 0)
+            self._revision += 1
+            self._revisions[slot] = self._revision
+        self._plan_flush()
         return ref
 
     def subscribe(
@@ -97,14 +97,14 @@ class Hub:
             self._former[int(self._refs[slot])] = int(self._owners[slot])
         self._owners[slot] = self._number(listener)
         self._refs[slot] = ref
-        self._plan_turn()
+        self._plan_flush()
         return ref
 
     def withdraw(self, ref: int) -> None:
         """End a publication or a subscription; unknown ones are ignored."""
         self._hand_over()
         self.engine.withdraw(ref, self.clock())
-        self._plan_turn()
+        self._plan_flush()
 
     def move(
         self,
@@ -119,7 +119,7 @@ class Hub:
         self._rows += len(refs)
         if self._rows > AT_ONCE_ROWS:
             self._hand_over()
-        self._plan_turn()
+        self._plan_flush()
 
     def heard_us(self, ref: int) -> int:
         """The time of the last word of something that lives."""
@@ -140,26 +140,26 @@ class Hub:
         )
 
     def near(
-        self, wish: NearSubscription, lat: float | None, lon: float | None, limit: int
+        self, subscription: NearSubscription, lat: float | None, lon: float | None, limit: int
     ) -> list[Found]:
         """What a subscription would be told of now, nearest first."""
         self._hand_over()
         return self.engine.near(
-            wish.topic,
+            subscription.topic,
             lat=lat,
             lon=lon,
-            radius_m=wish.radius_m,
-            polygon=wish.polygon,
-            where=wish.where,
+            radius_m=subscription.radius_m,
+            polygon=subscription.polygon,
+            where=subscription.where,
             limit=limit,
         )
 
     def ask(
-        self, wish: NearSubscription, lat: float | None, lon: float | None, limit: int
+        self, subscription: NearSubscription, lat: float | None, lon: float | None, limit: int
     ) -> asyncio.Future[list[Found]]:
-        """The same, as the door asks: here the answer is there already."""
+        """The same, as the gateway asks: here the answer is there already."""
         answer: asyncio.Future[list[Found]] = asyncio.get_running_loop().create_future()
-        answer.set_result(self.near(wish, lat, lon, limit))
+        answer.set_result(self.near(subscription, lat, lon, limit))
         return answer
 
     def find(self, side: Side, entity_id: str) -> int | None:
@@ -177,12 +177,12 @@ class Hub:
             for topic, (publications, subscriptions) in sorted(self.engine.topics().items())
         ]
 
-    def editions(self, refs: NDArray[np.int64]) -> NDArray[np.int64]:
+    def revisions(self, refs: NDArray[np.int64]) -> NDArray[np.int64]:
         """A number for each publication that is another once its values are."""
-        return np.take(self._editions, refs & SLOT_MASK, mode="clip")
+        return np.take(self._revisions, refs & SLOT_MASK, mode="clip")
 
     def forget(self, listener: Listener) -> None:
-        """Tell it nothing more and withdraw its subscriptions, some at each turn of the loop."""
+        """Tell it nothing more and withdraw its subscriptions, some at each event-loop iteration."""
         number = self._numbers.pop(listener, None)
         if number is not None:
             self._listeners[number] = None
@@ -200,9 +200,9 @@ class Hub:
         self.engine.tick(self.clock())
         self._tell()
 
-    def turn(self) -> None:
+    def flush(self) -> None:
         """Hand over what was collected and tell what happened."""
-        self._turn_is_planned = False
+        self._flush_is_planned = False
         self._hand_over()
         self._tell()
 
@@ -225,10 +225,10 @@ class Hub:
 
     # Inside
 
-    def _plan_turn(self) -> None:
-        if not self._turn_is_planned:
-            self._turn_is_planned = True
-            asyncio.get_running_loop().call_soon(self.turn)
+    def _plan_flush(self) -> None:
+        if not self._flush_is_planned:
+            self._flush_is_planned = True
+            asyncio.get_running_loop().call_soon(self.flush)
 
     def _hand_over(self) -> None:
         """Give the engine what was collected; whatever else it is told comes after that."""
@@ -288,10 +288,10 @@ class Hub:
         self._hand_over()
         slots = np.flatnonzero(self._owners == number)
         now = self.clock()
-        for slot in slots[:WITHDRAWN_A_TURN]:
+        for slot in slots[:WITHDRAWN_AT_ONCE]:
             self.engine.withdraw(int(self._refs[slot]), now, silently=True)
-        self._owners[slots[:WITHDRAWN_A_TURN]] = NOBODY
-        if len(slots) > WITHDRAWN_A_TURN:
+        self._owners[slots[:WITHDRAWN_AT_ONCE]] = NOBODY
+        if len(slots) > WITHDRAWN_AT_ONCE:
             asyncio.get_running_loop().call_soon(self._withdraw_all, number)
         else:
             self._former = {ref: who for ref, who in self._former.items() if who != number}

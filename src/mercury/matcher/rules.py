@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mercury.config import MatcherSettings
 from mercury.matching import Engine, MatchingRules
-from mercury.model.moving import NearSubscription, Publication
+from mercury.model.matching import NearSubscription, Publication
 
 
 def rules_of(settings: MatcherSettings) -> MatchingRules:

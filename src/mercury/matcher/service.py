@@ -1,4 +1,4 @@
-"""The matcher: one engine, its doors, and the bus (`moving` in, `meetings` out)."""
+"""The matcher: one engine, its gateways, and the bus (`moving` in, `matches` out)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import time
 from collections import Counter
 
 from mercury.bus import Bus, Consumer, FromTime, Record
-from mercury.config import DoorSettings, MatcherSettings
+from mercury.config import GatewaySettings, MatcherSettings
 from mercury.matcher.bus_listener import BusListener
+from mercury.matcher.gateway import Gateway
 from mercury.matcher.hub import Hub
 from mercury.matcher.rules import rules_of, warm_up
-from mercury.matcher.web import Door
 from mercury.model import topics
 from mercury.model.errors import BusFullError
 from mercury.model.message import Address
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 _BATCH = 512
 _MARK_S = 1.0
 _FORGET_S = 30.0
-_TOLD = "told"
+_NOTIFIED = "notified"
 _TIME = struct.Struct("<q")
 
 
@@ -38,29 +38,29 @@ class Matcher(Service):
     part = "matcher"
 
     def __init__(
-        self, bus: Bus, settings: MatcherSettings, door: DoorSettings | None = None
+        self, bus: Bus, settings: MatcherSettings, gateway: GatewaySettings | None = None
     ) -> None:
         address = Address.service(settings.id)
         super().__init__(bus, address, metrics_port=settings.metrics_port)
         self.settings = settings
         self.hub = Hub(rules_of(settings))
-        self.door = None if door is None else Door(self.hub, door)
+        self.gateway = None if gateway is None else Gateway(self.hub, gateway)
         self.listener = BusListener(self.hub, self._append)
         self.dropped: Counter[str] = Counter()
         self._moving: Consumer | None = None
-        self._told_us = 0  # time of the newest record that all is told of
+        self._notified_us = 0  # time of the newest record that all is told of
 
     def statistics(self) -> Statistics:
         hub = self.hub.statistics()
-        door = Statistics() if self.door is None else self.door.statistics()
+        gateway = Statistics() if self.gateway is None else self.gateway.statistics()
         listener = self.listener
         dropped: Counter[str] = Counter(self.dropped)
-        for one in (hub.dropped, door.dropped, listener.dropped):
+        for one in (hub.dropped, gateway.dropped, listener.dropped):
             dropped.update(one)
         return Statistics(
-            gauges={**door.gauges, **hub.gauges},
+            gauges={**gateway.gauges, **hub.gauges},
             counters={
-                **door.counters,
+                **gateway.counters,
                 **hub.counters,
                 **listener.counters,
                 "cpu_s": time.process_time(),
@@ -71,39 +71,41 @@ class Matcher(Service):
     async def _start(self) -> None:
         await asyncio.to_thread(warm_up)
         await self._catch_up()
-        if self.door is not None:
-            await self.door.start()
-            log.info("the web door is open at port %d", self.door.port)
+        if self.gateway is not None:
+            await self.gateway.start()
+            log.info("the gateway is open at port %d", self.gateway.port)
         self.spawn(self._serve())
         self.spawn(self.hub.run())
         self.spawn(self._keep_house())
 
     async def _stop(self) -> None:
-        if self.door is not None:
-            await self.door.stop()
+        if self.gateway is not None:
+            await self.gateway.stop()
         if self._moving is not None:
             self._moving.close()
-            self.hub.turn()
+            self.hub.flush()
             self._mark()
 
     async def _catch_up(self) -> None:
         """Learn anew who is where, without telling again what was told."""
         lookback_us = int((self.settings.ttl_s + 5.0) * 1e6)
-        told_us = await self._last_told_us(lookback_us)
-        self._moving = self.bus.subscribe((topics.MOVING,), start=FromTime(now_us() - lookback_us))
-        self.listener.silent = told_us > 0
+        notified_us = await self._last_notified_us(lookback_us)
+        self._moving = self.bus.subscribe(
+            (topics.ENTITIES,), start=FromTime(now_us() - lookback_us)
+        )
+        self.listener.silent = notified_us > 0
         while records := await self._moving.read_now(_BATCH):
-            self._take(records, told_us)
+            self._take(records, notified_us)
         self._take([], 0)
-        self.hub.turn()
+        self.hub.flush()
 
-    async def _last_told_us(self, lookback_us: int) -> int:
+    async def _last_notified_us(self, lookback_us: int) -> int:
         marks = await self._read((topics.MATCHER_STATES,), now_us() - lookback_us)
-        told_us = max([0, *map(self._told_in, marks)])
-        if told_us:
-            meetings = await self._read((topics.MEETINGS,), told_us)
-            told_us = max([told_us, *map(self._told_in, meetings)])
-        return told_us
+        notified_us = max([0, *map(self._notified_in, marks)])
+        if notified_us:
+            meetings = await self._read((topics.MATCHES,), notified_us)
+            notified_us = max([notified_us, *map(self._notified_in, meetings)])
+        return notified_us
 
     async def _read(self, names: tuple[str, ...], since_us: int) -> list[Record]:
         consumer = self.bus.subscribe(names, start=FromTime(since_us))
@@ -116,9 +118,9 @@ class Matcher(Service):
         return found
 
     @staticmethod
-    def _told_in(record: Record) -> int:
+    def _notified_in(record: Record) -> int:
         for name, value in record.headers:
-            if name == _TOLD and len(value) == _TIME.size:
+            if name == _NOTIFIED and len(value) == _TIME.size:
                 return int(_TIME.unpack(value)[0])
         return 0
 
@@ -131,18 +133,18 @@ class Matcher(Service):
         listener = self.listener
         for record in records:
             if listener.silent and record.timestamp_us > silent_until_us:
-                self.hub.turn()
+                self.hub.flush()
                 listener.silent = False
-            self._told_us = max(self._told_us, record.timestamp_us)
+            self._notified_us = max(self._notified_us, record.timestamp_us)
             listener.take(record)
         if not records and listener.silent:
-            self.hub.turn()
+            self.hub.flush()
             listener.silent = False
 
     def _append(self, key: bytes, value: bytes) -> None:
         try:
-            told = ((_TOLD, _TIME.pack(self._told_us)),)
-            self.bus.append(topics.MEETINGS, value, key, told)
+            notified = ((_NOTIFIED, _TIME.pack(self._notified_us)),)
+            self.bus.append(topics.MATCHES, value, key, notified)
         except BusFullError:
             self.dropped["bus-full"] += 1
 
@@ -151,15 +153,15 @@ class Matcher(Service):
             topics.MATCHER_STATES,
             b"",
             self.settings.id.encode(),
-            ((_TOLD, _TIME.pack(self._told_us)),),
+            ((_NOTIFIED, _TIME.pack(self._notified_us)),),
         )
 
     async def _keep_house(self) -> None:
         marked_us = forgotten_at = 0.0
         while True:
             await asyncio.sleep(_MARK_S)
-            if self._told_us > marked_us:
-                marked_us = self._told_us
+            if self._notified_us > marked_us:
+                marked_us = self._notified_us
                 try:
                     self._mark()
                 except BusFullError as error:

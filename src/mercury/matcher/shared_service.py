@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Mapping
 
 from mercury.bus import Bus
-from mercury.config import DoorSettings, MatcherSettings
+from mercury.config import GatewaySettings, MatcherSettings
 from mercury.matcher.front import Front
+from mercury.matcher.gateway import Gateway
 from mercury.matcher.rules import rules_of, warm_up
 from mercury.matcher.shared.lanes import Lanes
 from mercury.matcher.shared.meetings import Meetings
@@ -18,7 +19,6 @@ from mercury.matcher.shared.roster import Roster
 from mercury.matcher.shared.runner import StageRunner
 from mercury.matcher.shared.stage import StageNumber
 from mercury.matcher.shared.state_log import StateLog
-from mercury.matcher.web import Door
 from mercury.model import topics
 from mercury.model.message import Address
 from mercury.service import Service, Statistics, now_us
@@ -32,15 +32,17 @@ class SharedMatcher(Service):
     part = "matcher"
 
     def __init__(
-        self, bus: Bus, settings: MatcherSettings, door: DoorSettings | None = None
+        self, bus: Bus, settings: MatcherSettings, gateway: GatewaySettings | None = None
     ) -> None:
         address = Address.service(settings.id)
         super().__init__(bus, address, metrics_port=settings.metrics_port)
         rules = rules_of(settings)
         self.settings = settings
         # What comes in by the door is for all workers, over the bus.
-        self.front = None if door is None else Front(bus, rules)
-        self.door = None if self.front is None or door is None else Door(self.front, door)
+        self.front = None if gateway is None else Front(bus, rules)
+        self.gateway = (
+            None if self.front is None or gateway is None else Gateway(self.front, gateway)
+        )
         self._states = StateLog(bus, now_us)
         self.runners = [
             StageRunner(
@@ -50,7 +52,7 @@ class SharedMatcher(Service):
             for number, topic, make in (
                 (
                     StageNumber.ROSTER,
-                    topics.MOVING,
+                    topics.ENTITIES,
                     lambda part: Roster(part, rules, settings.tile_m, settings.split_above),
                 ),
                 (StageNumber.LANES, topics.TILES, lambda part: Lanes(part, rules)),
@@ -71,16 +73,16 @@ class SharedMatcher(Service):
                 dropped.update(unit.stage.dropped)
         gauges = ("publications", "subscriptions", "pairs", "publications_matched", "pairs_matched")
         front = Statistics() if self.front is None else self.front.statistics()
-        door = Statistics() if self.door is None else self.door.statistics()
-        dropped.update(door.dropped)
+        gateway = Statistics() if self.gateway is None else self.gateway.statistics()
+        dropped.update(gateway.dropped)
         dropped.update({f"front.{reason}": count for reason, count in front.dropped.items()})
         return Statistics(
-            gauges={**_named_front(front.gauges), **door.gauges,
+            gauges={**_named_front(front.gauges), **gateway.gauges,
                     **{name: value for name, value in numbers.items() if name in gauges
                     or name.endswith("_partitions")}},
             counters={
                 **_named_front(front.counters),
-                **door.counters,
+                **gateway.counters,
                 **{name: value for name, value in numbers.items() if name not in gauges
                    and not name.endswith("_partitions")},
                 "cpu_s": time.process_time(),
@@ -95,16 +97,16 @@ class SharedMatcher(Service):
         for runner in self.runners:
             runner.join()
             self.spawn(runner.run())
-        if self.front is not None and self.door is not None:
+        if self.front is not None and self.gateway is not None:
             self.front.open()
-            await self.door.start()
-            log.info("the web door is open at port %d", self.door.port)
+            await self.gateway.start()
+            log.info("the web door is open at port %d", self.gateway.port)
             self.spawn(self.front.listen())
             self.spawn(self.front.run())
 
     async def _stop(self) -> None:
-        if self.front is not None and self.door is not None:
-            await self.door.stop()
+        if self.front is not None and self.gateway is not None:
+            await self.gateway.stop()
             self.front.close()
         for runner in self.runners:
             await runner.leave()

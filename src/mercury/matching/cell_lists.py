@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from mercury.matching import layout as at
-from mercury.matching.anchors import PARTS, leeway_m, pull_in, size_m
 from mercury.matching.cells import DEGREE_M, column_of, columns_in, key_of, row_of
 from mercury.matching.compiling import compiled, inlined
+from mercury.matching.references import PARTS, pull_in, size_m, skin_m
 
 _SPREAD = -7046029254386353131  # the golden ratio in 64 bits: spreads neighbouring cells
 
@@ -137,12 +137,12 @@ def settle(
     slot: int, counters: Any, numbers: Any, clocks: Any, states: Any, table: Any,
     records: Any, singles: Any, wholes: Any, columns: Any, levels: Any, widest: Any, inhabited: Any,
 ) -> None:
-    """See to it that an entity stands in the cell of its anchor, which is where it is itself."""
+    """See to it that an entity stands in the cell of its reference position, which is where it is itself."""
     topic = states[slot * 16 + at.TOPIC]
     side = 0 if states[slot * 16 + at.KIND] == at.PUBLICATION else 1
     level = level_for(slot, numbers, states, levels)
     entry = (topic * 2 + side) * 16 + level
-    size = size_m(slot, numbers, states) + leeway_m(slot, clocks)
+    size = size_m(slot, numbers, states) + skin_m(slot, clocks)
     if states[slot * 16 + at.RECORD] >= 0 and states[slot * 16 + at.LEVEL] != level:
         unsettle(slot, counters, clocks, states, table, records, wholes, widest, inhabited)
     if states[slot * 16 + at.RECORD] < 0:
@@ -163,7 +163,7 @@ def settle(
         put_record(slot, key, counters, clocks, states, table, wholes)
     record = states[slot * 16 + at.RECORD]
     for axis in range(3):
-        records[4 * record + axis] = states[slot * 16 + at.ANCHOR + axis] * (1.0 / PARTS)
+        records[4 * record + axis] = states[slot * 16 + at.REFERENCE + axis] * (1.0 / PARTS)
     singles[8 * record + at.SINGLE_RADIUS] = size * 1.000001 + 0.001  # never rounded down
 
 

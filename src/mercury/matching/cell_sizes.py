@@ -14,7 +14,7 @@ from mercury.matching.store import Store
 
 _FEWEST_QUERIES = 2048  # before it is worth a thought
 _CROWDED = 20.0  # entities compared in a query
-_A_TURN = 500_000  # entities looked at, so that a turn stays short: a few milliseconds
+_PER_TICK = 500_000  # entities looked at, so that a turn stays short: a few milliseconds
 _MANY_CELLS = 30.0  # cells opened in a query
 
 
@@ -36,7 +36,7 @@ def fit(store: Store, used: int) -> int:
             store.levels[2 * topic : 2 * topic + 2] = wanted
             store.resettle(topic, used)
             changed += 1
-            if changed * used >= _A_TURN:
+            if changed * used >= _PER_TICK:
                 break
     return changed
 

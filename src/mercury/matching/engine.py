@@ -20,7 +20,7 @@ from mercury.matching.snapshot import pack, thing_from_json, thing_to_json, unpa
 from mercury.matching.store import Store, Updates
 from mercury.model.area import Polygon
 from mercury.model.errors import MatchingError
-from mercury.model.moving import Cause, NearSubscription, Publication, Side
+from mercury.model.matching import EventReason, NearSubscription, Publication, Side
 
 _SLOT = (1 << 32) - 1
 _NEVER_US = 1 << 62
@@ -164,7 +164,7 @@ class Engine:
                 np.empty((3, count)),
                 _column(times_us, np.int64, count),
                 _column(accuracy_m, np.float64, count),
-                _MOVED[:count] if few else np.full(count, Cause.MOVED, np.uint8),
+                _MOVED[:count] if few else np.full(count, EventReason.MOVED, np.uint8),
             )
         )
 
@@ -172,7 +172,9 @@ class Engine:
         """Let an entity go; its pairs part, silently if somebody else goes on with them."""
         slot = reference & _SLOT
         if slot in self._things and self._reference(slot) == reference:
-            self._remove(np.array([slot]), np.array([time_us]), Cause.WITHDRAWN, silently=silently)
+            self._remove(
+                np.array([slot]), np.array([time_us]), EventReason.WITHDRAWN, silently=silently
+            )
 
     def tick(self, time_us: int) -> None:
         """Let time pass: pairs last, entities that were not heard of for too long go."""
@@ -188,7 +190,7 @@ class Engine:
         late = np.flatnonzero((kinds != at.FREE) & (expires <= time_us))
         if len(late):  # in the order in which it happened
             late = late[np.argsort(expires[late], kind="stable")]
-            self._remove(late, expires[late], Cause.EXPIRED)
+            self._remove(late, expires[late], EventReason.EXPIRED)
         # Whoever moves lives longer, so nobody goes before the first of those who are here now.
         alive = expires[kinds != at.FREE]
         self._next_expiry_us = int(alive.min()) if len(alive) else _NEVER_US
@@ -214,11 +216,11 @@ class Engine:
     ) -> list[Found]:
         """Which publications a subscription would match now, the nearest first."""
         self._events.append(self.store.take_events())
-        wish = NearSubscription(_ASKED_ONCE, topic, radius_m, polygon, where, ttl_s=1.0)
+        subscription = NearSubscription(_ASKED_ONCE, topic, radius_m, polygon, where, ttl_s=1.0)
         if topic not in self._topics:  # a question makes no topic
             self.rules.check(topic, radius_m or 0.0, publication=False)
             return []
-        reference = self.subscribe(wish, 0)
+        reference = self.subscribe(subscription, 0)
         if polygon is None:
             self.move(reference, np.nan if lat is None else lat, np.nan if lon is None else lon, 0)
         found = self.store.take_events()
@@ -340,7 +342,7 @@ class Engine:
             if states[at.KIND] != at.POLYGON and kind != at.POLYGON:
                 position = self.store.numbers[slot * 8 : slot * 8 + 8].copy()
             last_us = int(self.store.clocks[slot * 8 + at.TIME])
-            self._remove(np.array([slot]), np.array([time_us]), Cause.CHANGED)
+            self._remove(np.array([slot]), np.array([time_us]), EventReason.CHANGED)
         slot = self._free.pop() if self._free else self._used
         if slot == self._used:
             self._used += 1
@@ -380,19 +382,19 @@ class Engine:
         clocks[at.TTL] = round((self.rules.ttl_s if thing.ttl_s is None else thing.ttl_s) * 1e6)
         self._keep_alive(slot, time_us)
         if not math.isnan(self.store.numbers[slot * 8 + at.LAT]):
-            self._operate(np.array([slot]), np.array([time_us]), at.JUDGE, Cause.CHANGED)
+            self._operate(np.array([slot]), np.array([time_us]), at.JUDGE, EventReason.CHANGED)
         return self._reference(slot)
 
     def _remove(
         self,
         slots: NDArray[np.int64],
         times_us: NDArray[np.int64],
-        cause: Cause,
+        reason: EventReason,
         *,
         silently: bool = False,
     ) -> None:
         store = self.store
-        self._operate(slots, times_us, at.REMOVE_SILENTLY if silently else at.REMOVE, cause)
+        self._operate(slots, times_us, at.REMOVE_SILENTLY if silently else at.REMOVE, reason)
         for slot in slots.tolist():
             thing = self._things.pop(slot)
             self._going[self._reference(slot)] = thing
@@ -412,7 +414,7 @@ class Engine:
         slots: NDArray[np.int64],
         times_us: NDArray[np.int64],
         operation: int,
-        cause: Cause,
+        reason: EventReason,
     ) -> None:
         count = len(slots)
         nowhere = np.zeros(count)
@@ -427,7 +429,7 @@ class Engine:
                 np.empty((3, count)),
                 times_us.astype(np.int64),
                 nowhere,
-                np.full(count, cause, np.uint8),
+                np.full(count, reason, np.uint8),
             )
         )
 
@@ -449,7 +451,7 @@ class Engine:
 
 # Columns of what most batches are, made once.
 _MOVES = np.full(4096, at.MOVE, np.uint8)
-_MOVED = np.full(4096, Cause.MOVED, np.uint8)
+_MOVED = np.full(4096, EventReason.MOVED, np.uint8)
 
 # The rows of an entity that has just come.
 _NOWHERE = np.zeros(at.NUMBERS)

@@ -17,8 +17,8 @@ class Events:
     Entities are given as references, as `Engine.publish` and `Engine.subscribe` return them.
     """
 
-    happening: NDArray[np.uint8]
-    cause: NDArray[np.uint8]
+    event_type: NDArray[np.uint8]
+    reason: NDArray[np.uint8]
     publication: NDArray[np.int64]
     subscription: NDArray[np.int64]
     time_us: NDArray[np.int64]
@@ -28,7 +28,7 @@ class Events:
     update: NDArray[np.int64]  # which of those that were applied with it it follows from
 
     def __len__(self) -> int:
-        return len(self.happening)
+        return len(self.event_type)
 
     def take(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Self:
         """Some of them."""

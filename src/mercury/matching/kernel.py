@@ -1,6 +1,6 @@
 """The kernel: applies updates one after the other to the index, and says what happened to pairs.
 
-An update looks at its own pairs, then, if it has left its leeway, at the cells of the other side
+An update looks at its own pairs, then, if it has left its skin, at the cells of the other side
 that it can reach. What lies in memory at random places is asked for some updates before it is
 needed.
 
@@ -14,22 +14,22 @@ import math
 from typing import Any
 
 from mercury.matching import layout as at
-from mercury.matching.anchors import (
-    PARTS,
-    ROUNDING_M,
-    coming_leeway,
-    drop_anchor,
-    leeway_m,
-    next_leeway,
-    size_m,
-    strayed_squared,
-)
 from mercury.matching.cell_lists import settle, slot_of, spread, unsettle
 from mercury.matching.cells import columns_in, key_of, reach_deg, row_of
 from mercury.matching.compiling import called, compiled, inlined, prefetch
 from mercury.matching.pairs import distance_m, enter, judge_pairs, link, reach_m, tell, verdict_on
+from mercury.matching.references import (
+    PARTS,
+    ROUNDING_M,
+    coming_skin,
+    next_skin,
+    set_reference,
+    size_m,
+    skin_m,
+    strayed_squared,
+)
 
-_DWELL = 4  # Happening
+_DWELL = 4  # EventType
 NEVER_US = 1 << 62
 _TIME = 5  # Cause
 _AHEAD, _CLOSER, _CLOSE = 28, 18, 9  # updates
@@ -42,16 +42,16 @@ _NOTE = _FIRST + _CELLS
 
 @inlined
 def meet_in_cell(
-    chunk: int, slot: int, cause: int, time_us: int, stamp: int, counters: Any, numbers: Any,
+    chunk: int, slot: int, reason: int, time_us: int, stamp: int, counters: Any, numbers: Any,
     clocks: Any, states: Any, records: Any, singles: Any, wholes: Any, pairs: Any, since: Any,
     edges: Any, verdicts: Any, out_marks: Any, out_wholes: Any, out_numbers: Any,
 ) -> int:
     """Let an entity meet those of a cell; DONE or what is wanted."""
     kind = states[slot * 16 + at.KIND]
-    x = states[slot * 16 + at.ANCHOR] * (1.0 / PARTS)
-    y = states[slot * 16 + at.ANCHOR + 1] * (1.0 / PARTS)
-    z = states[slot * 16 + at.ANCHOR + 2] * (1.0 / PARTS)
-    own = size_m(slot, numbers, states) + leeway_m(slot, clocks) + ROUNDING_M
+    x = states[slot * 16 + at.REFERENCE] * (1.0 / PARTS)
+    y = states[slot * 16 + at.REFERENCE + 1] * (1.0 / PARTS)
+    z = states[slot * 16 + at.REFERENCE + 2] * (1.0 / PARTS)
+    own = size_m(slot, numbers, states) + skin_m(slot, clocks) + ROUNDING_M
     while chunk >= 0:
         first = chunk * at.CHUNK_ROWS + 1
         for record in range(first, first + wholes[64 * chunk + at.COUNT]):
@@ -88,7 +88,7 @@ def meet_in_cell(
             distance = distance_m(pub, sub, numbers, states, edges)
             if distance <= reach_m(pub, sub, numbers, states):
                 enter(
-                    pair, cause, pub, sub, time_us, distance, counters, numbers, clocks, states,
+                    pair, reason, pub, sub, time_us, distance, counters, numbers, clocks, states,
                     pairs, since, out_marks, out_wholes, out_numbers,
                 )
         counters[at.COMPARED] += wholes[64 * chunk + at.COUNT]
@@ -111,7 +111,7 @@ def window(
 
 @called
 def look_around(
-    slot: int, cause: int, time_us: int, stamp: int, counters: Any, numbers: Any, clocks: Any,
+    slot: int, reason: int, time_us: int, stamp: int, counters: Any, numbers: Any, clocks: Any,
     states: Any, table: Any, records: Any, singles: Any, wholes: Any, pairs: Any, since: Any,
     edges: Any, verdicts: Any, columns: Any, widest: Any, inhabited: Any, out_marks: Any,
     out_wholes: Any, out_numbers: Any,
@@ -121,7 +121,7 @@ def look_around(
     topic = states[slot * 16 + at.TOPIC]
     other_side = 1 if kind == at.PUBLICATION else 0
     lat, lon = numbers[slot * 8 + at.LAT], numbers[slot * 8 + at.LON]
-    own = size_m(slot, numbers, states) + leeway_m(slot, clocks) + ROUNDING_M
+    own = size_m(slot, numbers, states) + skin_m(slot, clocks) + ROUNDING_M
     left = inhabited[topic * 2 + other_side] << 1
     level = -1
     while left > 1:
@@ -151,7 +151,7 @@ def look_around(
                 if table[2 * place] == 0:
                     continue
                 wanted = meet_in_cell(
-                    table[2 * place + 1], slot, cause, time_us, stamp, counters, numbers, clocks,
+                    table[2 * place + 1], slot, reason, time_us, stamp, counters, numbers, clocks,
                     states, records, singles, wholes, pairs, since, edges, verdicts, out_marks,
                     out_wholes, out_numbers,
                 )
@@ -161,14 +161,14 @@ def look_around(
 
 
 @inlined
-def foresee(
+def prefetch_window(
     row: int, slots: Any, operations: Any, lats: Any, lons: Any, places: Any, counters: Any,
     numbers: Any, clocks: Any, states: Any, table: Any, records: Any, pairs: Any, columns: Any,
-    widest: Any, inhabited: Any, foreseen: Any,
+    widest: Any, inhabited: Any, prefetched: Any,
 ) -> None:
     """Note which cells an update will look at, if any, and begin to load where they are."""
     ring = (row & (_RING - 1)) * _NOTE
-    foreseen[ring] = -1
+    prefetched[ring] = -1
     slot = slots[row]
     lat, lon = lats[row], lons[row]
     if (
@@ -180,16 +180,16 @@ def foresee(
     if pair >= 0:
         prefetch(pairs, pair * 8)
     x, y, z = places[0, row], places[1, row], places[2, row]
-    leeway = leeway_m(slot, clocks)
-    if strayed_squared(slot, x, y, z, states) <= leeway * leeway:
+    skin = skin_m(slot, clocks)
+    if strayed_squared(slot, x, y, z, states) <= skin * skin:
         return
     record = states[slot * 16 + at.RECORD]
     if record >= 0:
         prefetch(records, 4 * record)
     topic = states[slot * 16 + at.TOPIC]
     other_side = 1 if states[slot * 16 + at.KIND] == at.PUBLICATION else 0
-    leeway = coming_leeway(slot, clocks)
-    own = size_m(slot, numbers, states) + leeway * (1.0 / PARTS)
+    skin = coming_skin(slot, clocks)
+    own = size_m(slot, numbers, states) + skin * (1.0 / PARTS)
     noted = 0
     left = inhabited[topic * 2 + other_side] << 1
     level = -1
@@ -208,19 +208,19 @@ def foresee(
                 return  # many, or across the antimeridian: they are looked for when it is time
             for column in range(west, east + 1):
                 key = key_of(other_side, topic, level, cell_row, column)
-                foreseen[ring + _FIRST + noted] = key
+                prefetched[ring + _FIRST + noted] = key
                 noted += 1
                 prefetch(table, 2 * spread(key, table))
-    foreseen[ring] = row
-    foreseen[ring + 1] = noted
-    foreseen[ring + 2] = counters[at.WIDENED]
-    foreseen[ring + 3] = leeway
+    prefetched[ring] = row
+    prefetched[ring + 1] = noted
+    prefetched[ring + 2] = counters[at.WIDENED]
+    prefetched[ring + 3] = skin
 
 
 @inlined
 def approach(
     row: int, slots: Any, clocks: Any, numbers: Any, states: Any, table: Any, wholes: Any,
-    pairs: Any, foreseen: Any,
+    pairs: Any, prefetched: Any,
 ) -> None:
     """Begin to load the cells that an update will look at, and the partner it has."""
     slot = slots[row]
@@ -235,12 +235,12 @@ def approach(
         if following >= 0:
             prefetch(pairs, following * 8)
     ring = (row & (_RING - 1)) * _NOTE
-    if foreseen[ring] != row:
+    if prefetched[ring] != row:
         return
     if pair >= 0:
         prefetch(clocks, other * 8)
-    for note in range(ring + _FIRST, ring + _FIRST + foreseen[ring + 1]):
-        place = slot_of(foreseen[note], table)
+    for note in range(ring + _FIRST, ring + _FIRST + prefetched[ring + 1]):
+        place = slot_of(prefetched[note], table)
         if table[2 * place] != 0 and table[2 * place + 1] >= 0:
             prefetch(wholes, 64 * table[2 * place + 1])
             prefetch(wholes, 64 * table[2 * place + 1] + 16)
@@ -249,15 +249,15 @@ def approach(
 @compiled
 def apply(
     slots: Any, generations: Any, operations: Any, lats: Any, lons: Any, places: Any,
-    times_us: Any, accuracies: Any, causes: Any, counters: Any, numbers: Any, clocks: Any,
+    times_us: Any, accuracies: Any, reasons: Any, counters: Any, numbers: Any, clocks: Any,
     states: Any, table: Any, records: Any, singles: Any, wholes: Any, pairs: Any, since: Any,
     edges: Any, verdicts: Any, columns: Any, levels: Any, widest: Any, inhabited: Any, looks: Any,
-    foreseen: Any, out_marks: Any, out_wholes: Any, out_numbers: Any,
+    prefetched: Any, out_marks: Any, out_wholes: Any, out_numbers: Any,
 ) -> int:
     """Apply updates from `counters[ROW]` on; DONE, or what is wanted before it can go on."""
     count = len(slots)
     capacity = len(states) // 16
-    foreseen[:] = -1  # of another call, whose rows were others
+    prefetched[:] = -1  # of another call, whose rows were others
     for row in range(counters[at.ROW], count):
         counters[at.ROW] = row
         ahead = row + _AHEAD
@@ -266,13 +266,13 @@ def apply(
             prefetch(clocks, slots[ahead] * 8)
             prefetch(states, slots[ahead] * 16)
         if row + _CLOSER < count:
-            foresee(
+            prefetch_window(
                 row + _CLOSER, slots, operations, lats, lons, places, counters, numbers, clocks,
-                states, table, records, pairs, columns, widest, inhabited, foreseen,
+                states, table, records, pairs, columns, widest, inhabited, prefetched,
             )
         if row + _CLOSE < count:
             approach(
-                row + _CLOSE, slots, clocks, numbers, states, table, wholes, pairs, foreseen
+                row + _CLOSE, slots, clocks, numbers, states, table, wholes, pairs, prefetched
             )
         slot = slots[row]
         operation = operations[row]
@@ -317,32 +317,32 @@ def apply(
                 numbers[slot * 8 + at.ACCURACY] = accuracy
                 states[slot * 16 + at.STAYED] += 1
                 strayed = strayed_squared(slot, x, y, z, states)
-            leeway = leeway_m(slot, clocks)
+            skin = skin_m(slot, clocks)
             counters[at.LOOKS_AROUND] = operation <= at.JUDGE and (
                 operation == at.JUDGE or states[slot * 16 + at.RECORD] < 0
-                or strayed > leeway * leeway
+                or strayed > skin * skin
             )
             counters[at.STAMP] += 2  # one less than a stamp means: not seen
             counters[at.PHASE] = at.MOVED
         stamp = counters[at.STAMP]
-        cause = causes[row]
+        reason = reasons[row]
         if counters[at.PHASE] == at.MOVED:
             stayed = states[slot * 16 + at.STAYED]
             if counters[at.LOOKS_AROUND]:
-                drop_anchor(slot, numbers, clocks, states)
+                set_reference(slot, numbers, clocks, states)
                 settle(
                     slot, counters, numbers, clocks, states, table, records, singles, wholes,
                     columns, levels, widest, inhabited,
                 )
-            in_vain = judge_pairs(
-                slot, operation, cause, time_us, stamp, counters, numbers, clocks, states, pairs,
+            false_candidates = judge_pairs(
+                slot, operation, reason, time_us, stamp, counters, numbers, clocks, states, pairs,
                 since, edges, verdicts, out_marks, out_wholes, out_numbers,
             )
-            if in_vain < 0:
+            if false_candidates < 0:
                 return at.A_VERDICT
             if counters[at.LOOKS_AROUND] and operation == at.MOVE:
-                clocks[slot * 8 + at.NEXT_LEEWAY] = next_leeway(
-                    slot, clocks[slot * 8 + at.LEEWAY], math.sqrt(strayed), stayed, in_vain,
+                clocks[slot * 8 + at.NEXT_SKIN] = next_skin(
+                    slot, clocks[slot * 8 + at.SKIN], math.sqrt(strayed), stayed, false_candidates,
                     states[slot * 16 + at.LEVEL],
                 )
             counters[at.PHASE] = at.JUDGED
@@ -356,16 +356,16 @@ def apply(
             ring = (row & (_RING - 1)) * _NOTE
             wanted = at.DONE
             if (
-                foreseen[ring] == row and foreseen[ring + 2] == counters[at.WIDENED]
-                and foreseen[ring + 3] == clocks[slot * 8 + at.LEEWAY]
+                prefetched[ring] == row and prefetched[ring + 2] == counters[at.WIDENED]
+                and prefetched[ring + 3] == clocks[slot * 8 + at.SKIN]
             ):
-                counters[at.OPENED] = foreseen[ring + 1]
-                for note in range(ring + _FIRST, ring + _FIRST + foreseen[ring + 1]):
-                    place = slot_of(foreseen[note], table)
+                counters[at.OPENED] = prefetched[ring + 1]
+                for note in range(ring + _FIRST, ring + _FIRST + prefetched[ring + 1]):
+                    place = slot_of(prefetched[note], table)
                     if table[2 * place] == 0:
                         continue
                     wanted = meet_in_cell(
-                        table[2 * place + 1], slot, cause, time_us, stamp, counters, numbers,
+                        table[2 * place + 1], slot, reason, time_us, stamp, counters, numbers,
                         clocks, states, records, singles, wholes, pairs, since, edges, verdicts,
                         out_marks, out_wholes, out_numbers,
                     )
@@ -373,7 +373,7 @@ def apply(
                         break
             else:
                 wanted = look_around(
-                    slot, cause, time_us, stamp, counters, numbers, clocks, states, table, records,
+                    slot, reason, time_us, stamp, counters, numbers, clocks, states, table, records,
                     singles, wholes, pairs, since, edges, verdicts, columns, widest, inhabited,
                     out_marks, out_wholes, out_numbers,
                 )

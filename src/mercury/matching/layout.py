@@ -5,9 +5,9 @@ from __future__ import annotations
 # Entities have a line of cache in each of three arrays, at `slot * 8` or `slot * 16`.
 X, Y, Z, RADIUS, SLACK, ACCURACY, LAT, LON = range(8)  # numbers: metres and degrees
 TIME, EXPIRES, TTL, DWELL = range(4)  # clocks: microseconds,
-SEEN, KEY, LEEWAY, NEXT_LEEWAY = range(4, 8)  # two marks, and lengths in parts of a metre
+SEEN, KEY, SKIN, NEXT_SKIN = range(4, 8)  # two marks, and lengths in parts of a metre
 KIND, TOPIC, CONTENT, HEAD, RECORD, LEVEL, WANTS, DEGREE, EDGE, EDGES, GENERATION = range(11)
-ANCHOR, STAYED = 11, 14  # states, too: three parts of a metre, and how many updates ago that was
+REFERENCE, STAYED = 11, 14  # states, too: three parts of a metre, and how many updates ago that was
 
 NUMBERS, CLOCKS, STATES = 8, 8, 16  # the lengths of those rows
 
@@ -50,7 +50,7 @@ SINGLE_RADIUS, WHOLE_SLOT = 6, 7
     COMPARED,
     OPENED,
     NEXT_DWELL_US,  # no pair has lasted long enough before this time
-    LOOKS_AROUND,  # whether the update has to, because it has a new anchor
+    LOOKS_AROUND,  # whether the update has to, because it has a new reference position
 ) = range(21)
 COUNTERS = 24
 

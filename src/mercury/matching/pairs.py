@@ -10,12 +10,12 @@ import math
 from typing import Any
 
 from mercury.matching import layout as at
-from mercury.matching.anchors import out_of_reach
 from mercury.matching.cell_lists import slot_of
 from mercury.matching.cells import DEGREE_M, arc_m
 from mercury.matching.compiling import inlined
+from mercury.matching.references import out_of_reach
 
-_ENTER, _INSIDE, _EXIT = 1, 2, 3  # Happening
+_ENTER, _INSIDE, _EXIT = 1, 2, 3  # EventType
 
 # The arrays travel in one order through all functions, several to a line.
 # fmt: off
@@ -80,13 +80,13 @@ def slack_m(pub: int, sub: int, numbers: Any) -> float:
 @inlined
 def verdict_on(sub: int, pub: int, states: Any, verdicts: Any, counters: Any) -> int:
     """Whether values pass a filter: 1 no, 2 yes, 0 not known yet."""
-    wish = states[sub * 16 + at.CONTENT]
-    if wish == 0:
+    filter_id = states[sub * 16 + at.CONTENT]
+    if filter_id == 0:
         return 2
     content = states[pub * 16 + at.CONTENT]
-    place = slot_of((wish << 31) | content, verdicts)
+    place = slot_of((filter_id << 31) | content, verdicts)
     if verdicts[2 * place] == 0:
-        counters[at.FILTER] = wish
+        counters[at.FILTER] = filter_id
         counters[at.CONTENT_ASKED] = content
         return 0
     return verdicts[2 * place + 1]
@@ -130,14 +130,14 @@ def part(pair: int, pairs: Any, states: Any, counters: Any) -> None:
 
 @inlined
 def tell(
-    happening: int, cause: int, pub: int, sub: int, time_us: int, distance: float, counters: Any,
+    event_type: int, reason: int, pub: int, sub: int, time_us: int, distance: float, counters: Any,
     numbers: Any, states: Any, out_marks: Any, out_wholes: Any, out_numbers: Any,
 ) -> None:
     """Write an event down."""
     event = counters[at.EVENTS]
     counters[at.EVENTS] = event + 1
-    out_marks[2 * event] = happening
-    out_marks[2 * event + 1] = cause
+    out_marks[2 * event] = event_type
+    out_marks[2 * event + 1] = reason
     out_wholes[4 * event] = (states[pub * 16 + at.GENERATION] << 32) | pub
     out_wholes[4 * event + 1] = (states[sub * 16 + at.GENERATION] << 32) | sub
     out_wholes[4 * event + 2] = time_us
@@ -149,7 +149,7 @@ def tell(
 
 @inlined
 def enter(
-    pair: int, cause: int, pub: int, sub: int, time_us: int, distance: float, counters: Any,
+    pair: int, reason: int, pub: int, sub: int, time_us: int, distance: float, counters: Any,
     numbers: Any, clocks: Any, states: Any, pairs: Any, since: Any, out_marks: Any,
     out_wholes: Any, out_numbers: Any,
 ) -> None:
@@ -162,20 +162,20 @@ def enter(
         counters[at.NEXT_DWELL_US] = min(counters[at.NEXT_DWELL_US], due_us)
     counters[at.ALIVE_PAIRS] += 1
     tell(
-        _ENTER, cause, pub, sub, time_us, distance, counters, numbers, states,
+        _ENTER, reason, pub, sub, time_us, distance, counters, numbers, states,
         out_marks, out_wholes, out_numbers,
     )
 
 
 @inlined
 def judge_pairs(
-    slot: int, operation: int, cause: int, time_us: int, stamp: int, counters: Any, numbers: Any,
+    slot: int, operation: int, reason: int, time_us: int, stamp: int, counters: Any, numbers: Any,
     clocks: Any, states: Any, pairs: Any, since: Any, edges: Any, verdicts: Any, out_marks: Any,
     out_wholes: Any, out_numbers: Any,
 ) -> int:
     """What becomes of an entity's pairs; how many do not match, or −1 if a verdict is wanted."""
     side = 0 if states[slot * 16 + at.KIND] == at.PUBLICATION else 1
-    in_vain = 0
+    false_candidates = 0
     pair = states[slot * 16 + at.HEAD]
     while pair >= 0:
         following = pairs[pair * 8 + at.NEXT + side]
@@ -193,7 +193,7 @@ def judge_pairs(
             if goes_on and distance <= reach + slack_m(pub, sub, numbers):
                 if operation == at.MOVE and states[sub * 16 + at.WANTS] & at.WANTS_INSIDE:
                     tell(
-                        _INSIDE, cause, pub, sub, time_us, distance, counters, numbers, states,
+                        _INSIDE, reason, pub, sub, time_us, distance, counters, numbers, states,
                         out_marks, out_wholes, out_numbers,
                     )
             else:
@@ -201,16 +201,16 @@ def judge_pairs(
                 counters[at.ALIVE_PAIRS] -= 1
                 if operation != at.REMOVE_SILENTLY:
                     tell(
-                        _EXIT, cause, pub, sub, time_us, distance, counters, numbers, states,
+                        _EXIT, reason, pub, sub, time_us, distance, counters, numbers, states,
                         out_marks, out_wholes, out_numbers,
                     )
         elif goes_on and distance <= reach:
             enter(
-                pair, cause, pub, sub, time_us, distance, counters, numbers, clocks, states, pairs,
+                pair, reason, pub, sub, time_us, distance, counters, numbers, clocks, states, pairs,
                 since, out_marks, out_wholes, out_numbers,
             )
         if pairs[pair * 8 + at.INSIDE] == 0:
-            in_vain += 1
+            false_candidates += 1
             if counters[at.LOOKS_AROUND]:
                 goes_on = goes_on and not out_of_reach(slot, other, numbers, clocks, states)
             if not goes_on:
@@ -218,4 +218,4 @@ def judge_pairs(
         if counters[at.LOOKS_AROUND]:
             clocks[other * 8 + at.SEEN] = stamp  # whoever was let go need not be found again
         pair = following
-    return in_vain
+    return false_candidates

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from mercury.model.area import Area
 from mercury.model.errors import MatchingError, MercuryError
 from mercury.model.geojson import area_from_geojson, area_to_geojson
-from mercury.model.moving import NearSubscription, Publication
+from mercury.model.matching import NearSubscription, Publication
 
 _MAGIC = b"MvE2"
 _HEADER = struct.Struct("<4sII")  # magic, CRC-32 of the rest, length of the document
@@ -54,7 +54,7 @@ def thing_to_json(thing: Thing) -> dict[str, Any]:
     if isinstance(thing, Publication):
         fields: dict[str, Any] = {"values": dict(thing.values), "radius_m": thing.radius_m}
     else:
-        fields = {name: getattr(thing, name) for name in _WISHES}
+        fields = {name: getattr(thing, name) for name in _SUBSCRIPTIONS}
         if thing.polygon is not None:
             fields["polygon"] = area_to_geojson(Area(thing.polygon))
     return {"id": thing.id, "topic": thing.topic, "ttl_s": thing.ttl_s, **fields}
@@ -72,4 +72,4 @@ def thing_from_json(fields: dict[str, Any]) -> Thing:
         raise MatchingError(f"the snapshot holds what cannot be: {error}", "snapshot") from error
 
 
-_WISHES = ("radius_m", "where", "inside", "dwell_s", "hysteresis_m")
+_SUBSCRIPTIONS = ("radius_m", "where", "inside", "dwell_s", "hysteresis_m")

@@ -27,7 +27,7 @@ class Updates(NamedTuple):
     places: NDArray[np.float64]
     times_us: NDArray[np.int64]
     accuracies_m: NDArray[np.float64]
-    causes: NDArray[np.uint8]
+    reasons: NDArray[np.uint8]
 
 
 class Store:
@@ -54,7 +54,7 @@ class Store:
         self.out_wholes = np.zeros(4 * 4096, np.int64)
         self.out_numbers = np.zeros(3 * 4096, np.float64)
         self._columns = COLUMNS.ravel()
-        self._foreseen = _lines(32 * 16, np.int64)
+        self._prefetched = _lines(32 * 16, np.int64)
         self._verdicts_known = 0
         self.grow_entities(_FEWEST)
         self.grow_topics(8)
@@ -177,7 +177,7 @@ class Store:
             *(self.records, self._singles, self._wholes, self.pairs, self.since),
             *(self.edges, self.verdicts, self._columns, self.levels, self.widest),
             *(self.inhabited, self.looks),
-            *(self._foreseen, self.out_marks, self.out_wholes, self.out_numbers),
+            *(self._prefetched, self.out_marks, self.out_wholes, self.out_numbers),
         )
 
     def unsettle(self, slot: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 _WINDOW_S = 1.0
 _FEW = 20  # repeats, below which nothing is concluded
-_IN_VAIN = 0.2  # share that was answered, below which the link counts as saturated
+_FALSE_CANDIDATES = 0.2  # share that was answered, below which the link counts as saturated
 _LEAST_SHARE = 0.02  # of the highest rate: something always goes on
 _RISE_SHARE = 0.1
 
@@ -50,7 +50,7 @@ class Pace:
         self._window_begins = now
         if 0 < self._repeated < _FEW:
             return  # too few to tell: the next window counts with this one
-        if self._answered < _IN_VAIN * self._repeated:
+        if self._answered < _FALSE_CANDIDATES * self._repeated:
             self.per_s = max(self.per_s / 2, self.highest_per_s * _LEAST_SHARE)
         else:
             self.per_s = min(self.per_s + self.highest_per_s * _RISE_SHARE, self.highest_per_s)

@@ -87,7 +87,7 @@ def compile_filter(text: str) -> Filter:
     return _compiled(text)
 
 
-@lru_cache(maxsize=1024)  # many want the same, and each wish is read more than once
+@lru_cache(maxsize=1024)  # many want the same, and each subscription is read more than once
 def _compiled(text: str) -> Filter:
     if surrogate := _SURROGATE.search(text):  # no UTF-8, and so no message, can carry one
         column = surrogate.start() + 1

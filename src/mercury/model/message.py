@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
 from mercury.model.area import Area, Position
+from mercury.model.declarations import Declaration, Matches, NearQuery, Withdrawal
 from mercury.model.delivery import Deliveries
 from mercury.model.errors import MessageError
 from mercury.model.identity import new_id
-from mercury.model.meeting import Declaration, Matches, Question, Withdrawal
 
 VERSION = 1
 # UDP over IPv4 carries 65,507 bytes (Mercury §4.1: a message is one packet, at most 64K).
@@ -164,7 +164,7 @@ class Attributes:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A wish for content: a topic, a filter over its key/values, and optionally only near me."""
+    """A subscription for content: a topic, a filter over its key/values, and optionally only near me."""
 
     id: bytes
     topic: str
@@ -192,7 +192,7 @@ Payload = (
     | Deliveries
     | Declaration
     | Withdrawal
-    | Question
+    | NearQuery
     | Matches
     | None
 )

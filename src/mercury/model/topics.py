@@ -11,17 +11,17 @@ REPORTS = "reports"
 REQUESTS = "requests"
 REPLIES = "replies"
 SUBSCRIPTIONS = "subscriptions"
-MATCHES = "matches"
+MATCHED_CONTENT = "matched-content"
 CONDITIONS = "conditions"
 DELIVERIES = "deliveries"
 STATUS = "status"
 
 # Matching of what moves: declarations and positions come in by the first and go out by the last as
-# meetings; the two between are for many workers. Values are frames (wire/moving.py).
-MOVING = "moving"
+# meetings; the two between are for many workers. Values are frames (wire/match_frames.py).
+ENTITIES = "entities"
 TILES = "tiles"
 SIGHTINGS = "sightings"
-MEETINGS = "meetings"
+MATCHES = "matches"
 MATCHER_STATES = "matcher.states"  # what workers know, for who takes over
 
 # Three topics by urgency: a backlog of the lower never delays the higher.

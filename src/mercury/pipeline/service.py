@@ -21,19 +21,19 @@ from mercury.config.settings import PipelineSettings
 from mercury.detection import CongestionRule, KindRule
 from mercury.model.errors import BusError, ConfigurationError, JobFailedError
 from mercury.model.message import Address
-from mercury.pipeline import class_archive
-from mercury.pipeline.alerts_sink import AlertsSink
-from mercury.pipeline.congestion_job import CongestionJob
-from mercury.pipeline.core_job import CoreJob
-from mercury.pipeline.event_job import EventJob
-from mercury.pipeline.history_job import HistoryJob
-from mercury.pipeline.history_journal import locked
-from mercury.pipeline.ledger_job import NAME as LEDGER_POOL
-from mercury.pipeline.ledger_job import LedgerJob
+from mercury.pipeline.detection.alerts_sink import AlertsSink
+from mercury.pipeline.detection.congestion_job import CongestionJob
+from mercury.pipeline.detection.core_job import CoreJob
+from mercury.pipeline.detection.event_job import EventJob
+from mercury.pipeline.detection.transforms import events
+from mercury.pipeline.history.job import HistoryJob
+from mercury.pipeline.history.journal import locked
+from mercury.pipeline.ledger.job import NAME as LEDGER_POOL
+from mercury.pipeline.ledger.job import LedgerJob
 from mercury.pipeline.schemas import RECORD
-from mercury.pipeline.session import start_session, submitted
-from mercury.pipeline.sources import spark_settings
-from mercury.pipeline.transforms import events
+from mercury.pipeline.spark import class_archive
+from mercury.pipeline.spark.session import start_session, submitted
+from mercury.pipeline.spark.sources import spark_settings
 from mercury.service import Service, Statistics, now, now_us
 
 log = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ from mercury.wire.packet import (
     read_header,
     wants_receipt,
 )
-from mercury.wire.records import place_header
+from mercury.wire.records import fix_header
 
 MAX_IDENTITY_BYTES = 128
 _MAX_NUMBER = 1e30
@@ -341,8 +341,8 @@ class AdapterSessions:
         if not -_MAX_NUMBER < speed < _MAX_NUMBER:
             speed = math.nan
         table, slot = self.table, session.slot
-        session.place = (lat, lon, heading, speed)
-        session.place_header = place_header(lat, lon, heading, speed)
+        session.fix = (lat, lon, heading, speed)
+        session.fix_header = fix_header(lat, lon, heading, speed)
         table.lat[slot] = lat
         table.lon[slot] = lon
         table.heading[slot] = heading

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from mercury.model.declarations import Matches
 from mercury.model.errors import NotConnectedError, PacketError
 from mercury.model.identity import new_id
-from mercury.model.meeting import Matches
 from mercury.model.message import Address, Attributes, Grant, Kind, Message, Priority, Telemetry
 from mercury.session.replay import ReplayWindow
 from mercury.session.settings import SessionSettings
@@ -124,7 +124,7 @@ class ClientSession:
         self._seen: deque[bytes] = deque(maxlen=SEEN_ALERTS)
         self.groups: set[str] = set()  # those the client is in
         # Returns receipts that have waited for a packet to ride on, encoded.
-        self.riders: Callable[[], bytes] | None = None
+        self.piggybacked: Callable[[], bytes] | None = None
 
     def start(self, now: float) -> None:
         """Begin to seek a session."""
@@ -192,7 +192,7 @@ class ClientSession:
     def report(self, now: float) -> None:
         """Send a report at once; the next one by itself is due an interval later."""
         body = self._session_body(Kind.REPORT, self.telemetry, now)
-        receipts = b"" if self.riders is None else self.riders()
+        receipts = b"" if self.piggybacked is None else self.piggybacked()
         flags = CARRIES_RECEIPTS if receipts else 0
         self.send_body(Kind.REPORT, Priority.NORMAL, body + receipts, flags)
         self._next_report = now + self._report_interval_s

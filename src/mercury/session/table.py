@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mercury.session.replay import ReplayWindow
 from mercury.wire.packet import TOKEN_BYTES, headers
-from mercury.wire.records import place_header
+from mercury.wire.records import fix_header
 
 ADDRESS_BYTES = 28  # a sockaddr_in6; a sockaddr_in needs 16
 
@@ -29,6 +29,8 @@ class Session:
 
     __slots__ = (
         "address",
+        "fix",
+        "fix_header",
         "flood_level",
         "flood_time",
         "identity",
@@ -37,8 +39,6 @@ class Session:
         "last_message",
         "messages",
         "opened",
-        "place",
-        "place_header",
         "replay",
         "reports",
         "slot",
@@ -54,8 +54,8 @@ class Session:
         self.incarnation = incarnation  # which life of the client opened it
         self.address = address  # the raw sockaddr the client was last heard from
         self.opened = now
-        self.place = NOWHERE  # lat, lon, heading, speed as last reported
-        self.place_header = place_header(*NOWHERE)  # the same, as it stands beside messages
+        self.fix = NOWHERE  # lat, lon, heading, speed as last reported
+        self.fix_header = fix_header(*NOWHERE)  # the same, as it stands beside messages
         self.key = identity.encode()  # of the client's records on the bus
         self.last_message = now
         self.messages = 0  # packets accepted

@@ -67,11 +67,11 @@ def _draw_area(axes: Axes, outcome: Outcome) -> None:
     _circle(axes, outcome.experiment.event, _EVENT, "event", faint=True)
     _circle(axes, outcome.area, _AREA, "area of interest")
     _trails(axes, outcome, incident.at_event, incident.at_alert)
-    told, sensed = set(incident.told_ms), set(incident.sensed)
-    rest = set(range(len(incident.identities))) - told
+    notified, sensed = set(incident.notified_ms), set(incident.sensed)
+    rest = set(range(len(incident.identities))) - notified
     groups = [
-        ("told, had sensed it", _AREA, "o", told & sensed),
-        ("told, had not", _AREA, "s", told - sensed),
+        ("told, had sensed it", _AREA, "o", notified & sensed),
+        ("told, had not", _AREA, "s", notified - sensed),
         ("not told, had sensed it", _EVENT, "o", rest & sensed),
         ("not told", _BYSTANDER, "o", rest - sensed),
     ]
@@ -80,10 +80,10 @@ def _draw_area(axes: Axes, outcome: Outcome) -> None:
 
 def _add_title(figure: Figure, outcome: Outcome) -> None:
     incident = outcome.incident
-    told, inside = len(incident.told_inside), len(incident.inside)
-    outside = len(incident.told_outside) or "nobody"
+    notified, inside = len(incident.notified_inside), len(incident.inside)
+    outside = len(incident.notified_outside) or "nobody"
     figure.suptitle(
-        f"Area of interest: {told} of {inside} inside were told, and {outside} outside",
+        f"Area of interest: {notified} of {inside} inside were told, and {outside} outside",
         fontsize=14,
     )
 

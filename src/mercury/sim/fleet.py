@@ -17,12 +17,12 @@ from mercury.model.area import Position
 from mercury.model.errors import ConfigurationError, NotConnectedError, SessionError
 from mercury.model.message import EventKind, Kind, Message
 from mercury.net import LinkPair, LinkStatistics, link_from, parse_link
+from mercury.roads.plane import Plane
+from mercury.roads.plane_frame import PlaneFrame
 from mercury.service.clock import now
 from mercury.session import SessionSettings
 from mercury.session.client_side import SessionState
-from mercury.sim.frame import PlaneFrame
 from mercury.sim.incident import Incident, Traffic
-from mercury.sim.plane import Plane
 
 log = logging.getLogger(__name__)
 
@@ -284,7 +284,7 @@ class Fleet:
         time = now()
         for incident in self.incidents:
             if incident.caused(alert):
-                incident.told(number, alert, time, self.traffic)
+                incident.notified(number, alert, time, self.traffic)
                 return
         self.unrelated_alerts += 1
 

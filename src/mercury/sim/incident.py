@@ -59,8 +59,10 @@ class Incident:
     area: Area | None = None  # whom the alert is for
     at_alert: Traffic | None = None  # when the alert first arrived
     inside: list[int] = field(default_factory=list)  # in the area when the alert first arrived
-    told_ms: dict[int, float] = field(default_factory=dict)  # since it was first sensed
-    told_outside: list[int] = field(default_factory=list)  # told where they should not have been
+    notified_ms: dict[int, float] = field(default_factory=dict)  # since it was first sensed
+    notified_outside: list[int] = field(
+        default_factory=list
+    )  # told where they should not have been
     repeated: int = 0  # the same alert again for the same vehicle
     _event_ids: set[bytes] = field(default_factory=set)
     _alert_id: bytes = b""
@@ -87,7 +89,7 @@ class Incident:
             return False
         return contains_point(replace(area, heading=None), self.place.lat, self.place.lon)
 
-    def told(self, vehicle: int, alert: Message, now: float, traffic: Traffic) -> None:
+    def notified(self, vehicle: int, alert: Message, now: float, traffic: Traffic) -> None:
         """Take down that a vehicle received an alert about this incident."""
         area = alert.destination.area
         if area is None:
@@ -101,29 +103,29 @@ class Incident:
         elif alert.id != self._alert_id:
             self._further_ids.add(alert.id)
             return
-        if vehicle in self.told_ms:
+        if vehicle in self.notified_ms:
             self.repeated += 1
             return
-        self.told_ms[vehicle] = (now - self._begun) * 1e3
+        self.notified_ms[vehicle] = (now - self._begun) * 1e3
         lat, lon = float(traffic.lat[vehicle]), float(traffic.lon[vehicle])
         if not contains_point(self.area, lat, lon, float(traffic.heading_deg[vehicle])):
-            self.told_outside.append(vehicle)
+            self.notified_outside.append(vehicle)
 
     @property
-    def told_inside(self) -> list[int]:
+    def notified_inside(self) -> list[int]:
         """Who was in the area when the alert came, and was told."""
-        return [vehicle for vehicle in self.inside if vehicle in self.told_ms]
+        return [vehicle for vehicle in self.inside if vehicle in self.notified_ms]
 
     @property
-    def told_on_entering(self) -> list[int]:
+    def notified_on_entering(self) -> list[int]:
         """Who came into the area later, and was told then."""
-        inside = {*self.inside, *self.told_outside}
-        return [vehicle for vehicle in self.told_ms if vehicle not in inside]
+        inside = {*self.inside, *self.notified_outside}
+        return [vehicle for vehicle in self.notified_ms if vehicle not in inside]
 
     @property
     def missed(self) -> list[int]:
         """Who was in the area when the alert came, and has not been told."""
-        return [vehicle for vehicle in self.inside if vehicle not in self.told_ms]
+        return [vehicle for vehicle in self.inside if vehicle not in self.notified_ms]
 
     @property
     def further_alerts(self) -> int:
@@ -132,7 +134,7 @@ class Incident:
 
     def to_json(self) -> dict[str, Any]:
         """For programs."""
-        times_ms = sorted(self.told_ms[vehicle] for vehicle in self.told_inside)
+        times_ms = sorted(self.notified_ms[vehicle] for vehicle in self.notified_inside)
         return {
             "kind": str(self.kind),
             "x_m": self.x_m,
@@ -141,11 +143,11 @@ class Incident:
             "sensed": self._names(self.sensed),
             "area": None if self.area is None else area_to_geojson(self.area),
             "inside": self._names(self.inside),
-            "told_ms": {self.identities[v]: round(ms, 3) for v, ms in self.told_ms.items()},
-            "told_inside": self._names(self.told_inside),
-            "told_on_entering": self._names(self.told_on_entering),
+            "told_ms": {self.identities[v]: round(ms, 3) for v, ms in self.notified_ms.items()},
+            "told_inside": self._names(self.notified_inside),
+            "told_on_entering": self._names(self.notified_on_entering),
             "missed": self._names(self.missed),
-            "told_outside": self._names(self.told_outside),
+            "told_outside": self._names(self.notified_outside),
             "repeated": self.repeated,
             "further_alerts": self.further_alerts,
             "first_ms": round(times_ms[0], 3) if times_ms else None,
@@ -166,20 +168,22 @@ class Incident:
         return " ".join([text, self._of_those_inside(), *self._of_others()])
 
     def _of_those_inside(self) -> str:
-        count, told = len(self.inside), len(self.told_inside)
+        count, notified = len(self.inside), len(self.notified_inside)
         where = "in the area"
         if self.area is not None and isinstance(self.area.shape, Circle):
             where = f"within {self.area.shape.radius_m:.0f} m"
         text = f"{_vehicles(count)} {_were(count)} {where}"
         if not count:
             return f"{text}."
-        if told < count:
-            text += f"; {told} of {count} {_were(told)} told, not {self._listed(self.missed)}"
+        if notified < count:
+            text += (
+                f"; {notified} of {count} {_were(notified)} told, not {self._listed(self.missed)}"
+            )
         else:
             text += {1: "; it was told", 2: "; both were told"}.get(
                 count, f"; all {count} were told"
             )
-        times_ms = sorted(self.told_ms[vehicle] for vehicle in self.told_inside)
+        times_ms = sorted(self.notified_ms[vehicle] for vehicle in self.notified_inside)
         if len(times_ms) == 1:
             text += f", after {times_ms[0]:.1f} ms"
         elif times_ms:
@@ -191,10 +195,12 @@ class Incident:
 
     def _of_others(self) -> list[str]:
         parts = []
-        if later := len(self.told_on_entering):
+        if later := len(self.notified_on_entering):
             parts.append(f"{later} more {_were(later)} told on entering the area.")
-        if outside := len(self.told_outside):
-            parts.append(f"{self._listed(self.told_outside)} {_were(outside)} told outside of it!")
+        if outside := len(self.notified_outside):
+            parts.append(
+                f"{self._listed(self.notified_outside)} {_were(outside)} told outside of it!"
+            )
         else:
             parts.append("Nobody outside was told.")
         if more := self.further_alerts:

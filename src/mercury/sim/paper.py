@@ -20,12 +20,12 @@ from mercury.bus import Bus, open_bus
 from mercury.config.settings import AdapterSettings, BrokerSettings
 from mercury.model.area import Circle, Position
 from mercury.model.errors import MercuryError
+from mercury.roads.plane import Plane
+from mercury.roads.plane_frame import PlaneFrame
 from mercury.service.clock import now
 from mercury.session import SessionSettings
 from mercury.sim.fleet import Fleet
-from mercury.sim.frame import PlaneFrame
 from mercury.sim.incident import Incident
-from mercury.sim.plane import Plane
 
 _WAIT_S = 10.0
 # How long to go on listening for somebody who should not be told.
@@ -101,21 +101,21 @@ class Outcome:
     def as_in_paper(self) -> bool:
         """Whether exactly those inside the broker's area were told."""
         incident = self.incident
-        return sorted(incident.told_ms) == incident.inside and not incident.told_outside
+        return sorted(incident.notified_ms) == incident.inside and not incident.notified_outside
 
     def sentences(self) -> str:
         """For people."""
         incident = self.incident
         event_x, event_y, event_radius = self.experiment.event
         x, y, radius = self.area
-        inside, told = len(incident.inside), len(incident.told_inside)
+        inside, notified = len(incident.inside), len(incident.notified_inside)
         witnesses = len(set(incident.inside) & set(incident.sensed))
-        outside = len(incident.told_outside) or "nobody"
+        outside = len(incident.notified_outside) or "nobody"
         return (
             f"{len(incident.sensed)} of {len(incident.identities)} vehicles sensed the event at"
             f" ({event_x:g}, {event_y:g}) within {event_radius:g} units. When the alert arrived,"
             f" {inside} were in the broker's area, {radius:.3g} units around ({x:.3g}, {y:.3g});"
-            f" {witnesses} of these had sensed the event. {told} of {inside} inside were told,"
+            f" {witnesses} of these had sensed the event. {notified} of {inside} inside were told,"
             f" and {outside} outside."
         )
 

@@ -7,9 +7,9 @@ from typing import cast
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from mercury.model.declarations import Declaration, Matches, NearQuery, Withdrawal
 from mercury.model.delivery import Deliveries
 from mercury.model.errors import AreaError, MessageError, PacketError
-from mercury.model.meeting import Declaration, Matches, Question, Withdrawal
 from mercury.model.message import (
     VERSION,
     Address,
@@ -191,7 +191,7 @@ def _set_payload(envelope: pb.Envelope, payload: Payload) -> None:
             grant.adapter = payload.adapter
         case Deliveries():
             deliveries_to_pb(payload, envelope.deliveries)
-        case Declaration() | Withdrawal() | Question():
+        case Declaration() | Withdrawal() | NearQuery():
             request_to_pb(payload, envelope)
         case Matches():
             matches_to_pb(payload, envelope.matches)
@@ -238,7 +238,7 @@ def _payload(envelope: pb.Envelope) -> Payload:
             )
         case "deliveries":
             return deliveries_from_pb(envelope.deliveries)
-        case "declaration" | "withdrawal" | "question":
+        case "declaration" | "withdrawal" | "query":
             return request_from_pb(envelope)
         case "matches":
             return matches_from_pb(envelope.matches)

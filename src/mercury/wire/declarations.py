@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from mercury.model.errors import AreaError, FilterError, MatchingError
-from mercury.model.moving import NearSubscription, Publication, Side, entity_key
+from mercury.model.matching import NearSubscription, Publication, Side, entity_key
 from mercury.wire import mercury_pb2 as pb
 from mercury.wire.areas import polygon_from_pb, polygon_to_pb
 from mercury.wire.values import values_from_pb, values_to_pb

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from mercury.model.declarations import Declaration, Matches, NearQuery, NumberedMatch, Withdrawal
 from mercury.model.errors import FilterError, MatchingError, PacketError
-from mercury.model.meeting import Declaration, Matches, NumberedMatch, Question, Withdrawal
-from mercury.model.moving import Cause, Happening, Match, Publication, Side
+from mercury.model.matching import EventReason, EventType, Match, Publication, Side
 from mercury.wire import mercury_pb2 as pb
 from mercury.wire.declarations import (
     publication_from_pb,
@@ -18,7 +18,7 @@ _E7 = 1e7
 _ROW_BYTES = 40  # at most, but for the first mention of a publication and a subscription
 
 # Number, happening, cause, time, latitude and longitude in 1e-7 degrees, distance in metres.
-Told = tuple[int, int, int, int, int, int, float]
+MatchRow = tuple[int, int, int, int, int, int, float]
 
 
 class MatchesWriter:
@@ -32,43 +32,43 @@ class MatchesWriter:
         self._rows: list[tuple[int, int, int, int, int, int, int, int, float]] = []
 
     def add(
-        self, subscription: tuple[str, int], publication: pb.MovingPublication, told: Told
+        self, subscription: tuple[str, int], publication: pb.MovingPublication, match_row: MatchRow
     ) -> bool:
         """Take a match of a subscription, by id and life; False if it must go into another.
 
         The first always has room: what is too large for a packet is found out when it is packed.
         """
-        id, life = subscription
-        wish = self._subscriptions.get(id)
+        id, incarnation = subscription
+        subscription_index = self._subscriptions.get(id)
         one = self._publications.get(publication.id)
         size = _ROW_BYTES
-        if wish is None:
+        if subscription_index is None:
             size += len(id) * 4 + 20
         if one is None:
             size += publication.ByteSize() + 5
         if size > self._left and self._rows:
             return False
         self._left -= size
-        if wish is None:
-            wish = self._subscriptions[id] = len(self._subscriptions)
-            self._message.subscriptions.add(id=id, life=life)
+        if subscription_index is None:
+            subscription_index = self._subscriptions[id] = len(self._subscriptions)
+            self._message.subscriptions.add(id=id, incarnation=incarnation)
         if one is None:
             one = self._publications[publication.id] = len(self._publications)
             self._message.publications.append(publication)
-        self._rows.append((wish, one, *told))
+        self._rows.append((subscription_index, one, *match_row))
         return True
 
     def finish(self) -> pb.Matches:
         """The payload; asked for once, when there is a match."""
         message = self._message
-        wish, one, number, happening, cause, time_us, lat_e7, lon_e7, distance_m = zip(
-            *self._rows, strict=True
+        subscription_index, one, number, event_type, reason, time_us, lat_e7, lon_e7, distance_m = (
+            zip(*self._rows, strict=True)
         )
-        message.subscription.extend(wish)
+        message.subscription.extend(subscription_index)
         message.publication.extend(one)
         message.number.extend(number)
-        message.happening.extend(happening)
-        message.cause.extend(cause)
+        message.event_type.extend(event_type)
+        message.reason.extend(reason)
         message.time_us.extend(time_us)
         message.lat_e7.extend(lat_e7)
         message.lon_e7.extend(lon_e7)
@@ -81,20 +81,22 @@ def matches_to_pb(matches: Matches, target: pb.Matches) -> None:
     target.SetInParent()
     subscriptions: dict[tuple[str, int], int] = {}
     publications: list[pb.MovingPublication] = []
-    for life, number, match in matches.rows:
-        wish = subscriptions.setdefault((match.subscription, life), len(subscriptions))
-        if wish == len(target.subscriptions):
-            target.subscriptions.add(id=match.subscription, life=life)
+    for incarnation, number, match in matches.rows:
+        subscription_index = subscriptions.setdefault(
+            (match.subscription, incarnation), len(subscriptions)
+        )
+        if subscription_index == len(target.subscriptions):
+            target.subscriptions.add(id=match.subscription, incarnation=incarnation)
         described = pb.MovingPublication(id=match.publication, topic=match.topic)
         values_to_pb(match.values, described.values)
         if described not in publications:
             publications.append(described)
             target.publications.add().CopyFrom(described)
-        target.subscription.append(wish)
+        target.subscription.append(subscription_index)
         target.publication.append(publications.index(described))
         target.number.append(number)
-        target.happening.append(match.happening)
-        target.cause.append(match.cause)
+        target.event_type.append(match.event_type)
+        target.reason.append(match.reason)
         target.time_us.append(match.time_us)
         target.lat_e7.append(round(match.lat * _E7))
         target.lon_e7.append(round(match.lon * _E7))
@@ -106,22 +108,35 @@ def matches_from_pb(source: pb.Matches) -> Matches:
     values = [values_from_pb(one.values) for one in source.publications]
     rows = []
     try:
-        for wish, one, number, happening, cause, time_us, lat, lon, distance_m in zip(
+        for (
+            subscription_index,
+            one,
+            number,
+            event_type,
+            reason,
+            time_us,
+            lat,
+            lon,
+            distance_m,
+        ) in zip(
             source.subscription,
             source.publication,
             source.number,
-            source.happening,
-            source.cause,
+            source.event_type,
+            source.reason,
             source.time_us,
             source.lat_e7,
             source.lon_e7,
             source.distance_m,
             strict=True,
         ):
-            subscription, publication = source.subscriptions[wish], source.publications[one]
+            subscription, publication = (
+                source.subscriptions[subscription_index],
+                source.publications[one],
+            )
             match = Match(
-                Happening(happening),
-                Cause(cause),
+                EventType(event_type),
+                EventReason(reason),
                 subscription.id,
                 publication.id,
                 publication.topic,
@@ -131,38 +146,38 @@ def matches_from_pb(source: pb.Matches) -> Matches:
                 distance_m,
                 time_us,
             )
-            rows.append(NumberedMatch(subscription.life, number, match))
+            rows.append(NumberedMatch(subscription.incarnation, number, match))
     except (ValueError, IndexError):
         raise PacketError("malformed") from None
     return Matches(tuple(rows))
 
 
-def request_to_pb(said: Declaration | Withdrawal | Question, envelope: pb.Envelope) -> None:
+def request_to_pb(said: Declaration | Withdrawal | NearQuery, envelope: pb.Envelope) -> None:
     """Write what a client says or asks."""
     match said:
         case Declaration(Publication() as publication):
             publication_to_pb(publication, envelope.declaration.publication)
-        case Declaration(wish):
-            assert not isinstance(wish, Publication)
-            subscription_to_pb(wish, envelope.declaration.subscription)
+        case Declaration(subscription):
+            assert not isinstance(subscription, Publication)
+            subscription_to_pb(subscription, envelope.declaration.subscription)
         case Withdrawal():
             envelope.withdrawal.publication = said.side == "publication"
             envelope.withdrawal.id = said.id
-        case Question():
-            subscription_to_pb(said.wish, envelope.question.wish)
-            envelope.question.limit = said.limit
+        case NearQuery():
+            subscription_to_pb(said.subscription, envelope.query.subscription)
+            envelope.query.limit = said.limit
 
 
-def request_from_pb(envelope: pb.Envelope) -> Declaration | Withdrawal | Question:
+def request_from_pb(envelope: pb.Envelope) -> Declaration | Withdrawal | NearQuery:
     """Read what a client says or asks; raises PacketError where it cannot be."""
     try:
         match envelope.WhichOneof("payload"):
             case "withdrawal":
                 side: Side = "publication" if envelope.withdrawal.publication else "subscription"
                 return Withdrawal(side, envelope.withdrawal.id)
-            case "question":
-                question = envelope.question
-                return Question(subscription_from_pb(question.wish), question.limit)
+            case "query":
+                query = envelope.query
+                return NearQuery(subscription_from_pb(query.subscription), query.limit)
         declaration = envelope.declaration
         if declaration.HasField("publication"):
             return Declaration(publication_from_pb(declaration.publication))

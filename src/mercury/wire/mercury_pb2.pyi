@@ -52,7 +52,7 @@ REPEAT: DeliveryPolicy
 CRITICAL: DeliveryPolicy
 
 class Envelope(_message.Message):
-    __slots__ = ("version", "id", "session", "kind", "source", "destination", "topic", "priority", "sent_us", "expires_us", "correlation", "policy", "sequence", "auth", "seen", "received", "refused", "ordered", "groups", "receipts_sent", "receipts_resent", "telemetry", "event", "attributes", "subscription", "grant", "deliveries", "declaration", "withdrawal", "question", "matches")
+    __slots__ = ("version", "id", "session", "kind", "source", "destination", "topic", "priority", "sent_us", "expires_us", "correlation", "policy", "sequence", "auth", "seen", "received", "refused", "ordered", "groups", "receipts_sent", "receipts_resent", "telemetry", "event", "attributes", "subscription", "grant", "deliveries", "declaration", "withdrawal", "query", "matches")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
@@ -82,7 +82,7 @@ class Envelope(_message.Message):
     DELIVERIES_FIELD_NUMBER: _ClassVar[int]
     DECLARATION_FIELD_NUMBER: _ClassVar[int]
     WITHDRAWAL_FIELD_NUMBER: _ClassVar[int]
-    QUESTION_FIELD_NUMBER: _ClassVar[int]
+    QUERY_FIELD_NUMBER: _ClassVar[int]
     MATCHES_FIELD_NUMBER: _ClassVar[int]
     version: int
     id: bytes
@@ -113,9 +113,9 @@ class Envelope(_message.Message):
     deliveries: Deliveries
     declaration: Declaration
     withdrawal: Withdrawal
-    question: Question
+    query: NearQuery
     matches: Matches
-    def __init__(self, version: _Optional[int] = ..., id: _Optional[bytes] = ..., session: _Optional[bytes] = ..., kind: _Optional[_Union[Kind, str]] = ..., source: _Optional[_Union[Address, _Mapping]] = ..., destination: _Optional[_Union[Address, _Mapping]] = ..., topic: _Optional[str] = ..., priority: _Optional[int] = ..., sent_us: _Optional[int] = ..., expires_us: _Optional[int] = ..., correlation: _Optional[bytes] = ..., policy: _Optional[_Union[DeliveryPolicy, str]] = ..., sequence: _Optional[int] = ..., auth: _Optional[bytes] = ..., seen: _Optional[_Iterable[bytes]] = ..., received: _Optional[_Iterable[bytes]] = ..., refused: _Optional[_Iterable[_Union[Refusal, _Mapping]]] = ..., ordered: _Optional[bool] = ..., groups: _Optional[_Iterable[str]] = ..., receipts_sent: _Optional[int] = ..., receipts_resent: _Optional[int] = ..., telemetry: _Optional[_Union[Telemetry, _Mapping]] = ..., event: _Optional[_Union[Event, _Mapping]] = ..., attributes: _Optional[_Union[Attributes, _Mapping]] = ..., subscription: _Optional[_Union[Subscription, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., deliveries: _Optional[_Union[Deliveries, _Mapping]] = ..., declaration: _Optional[_Union[Declaration, _Mapping]] = ..., withdrawal: _Optional[_Union[Withdrawal, _Mapping]] = ..., question: _Optional[_Union[Question, _Mapping]] = ..., matches: _Optional[_Union[Matches, _Mapping]] = ...) -> None: ...
+    def __init__(self, version: _Optional[int] = ..., id: _Optional[bytes] = ..., session: _Optional[bytes] = ..., kind: _Optional[_Union[Kind, str]] = ..., source: _Optional[_Union[Address, _Mapping]] = ..., destination: _Optional[_Union[Address, _Mapping]] = ..., topic: _Optional[str] = ..., priority: _Optional[int] = ..., sent_us: _Optional[int] = ..., expires_us: _Optional[int] = ..., correlation: _Optional[bytes] = ..., policy: _Optional[_Union[DeliveryPolicy, str]] = ..., sequence: _Optional[int] = ..., auth: _Optional[bytes] = ..., seen: _Optional[_Iterable[bytes]] = ..., received: _Optional[_Iterable[bytes]] = ..., refused: _Optional[_Iterable[_Union[Refusal, _Mapping]]] = ..., ordered: _Optional[bool] = ..., groups: _Optional[_Iterable[str]] = ..., receipts_sent: _Optional[int] = ..., receipts_resent: _Optional[int] = ..., telemetry: _Optional[_Union[Telemetry, _Mapping]] = ..., event: _Optional[_Union[Event, _Mapping]] = ..., attributes: _Optional[_Union[Attributes, _Mapping]] = ..., subscription: _Optional[_Union[Subscription, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., deliveries: _Optional[_Union[Deliveries, _Mapping]] = ..., declaration: _Optional[_Union[Declaration, _Mapping]] = ..., withdrawal: _Optional[_Union[Withdrawal, _Mapping]] = ..., query: _Optional[_Union[NearQuery, _Mapping]] = ..., matches: _Optional[_Union[Matches, _Mapping]] = ...) -> None: ...
 
 class Address(_message.Message):
     __slots__ = ("client", "service", "broker", "adapter", "group", "everyone", "area")
@@ -468,31 +468,31 @@ class Withdrawal(_message.Message):
     id: str
     def __init__(self, publication: _Optional[bool] = ..., id: _Optional[str] = ...) -> None: ...
 
-class Question(_message.Message):
-    __slots__ = ("wish", "limit")
-    WISH_FIELD_NUMBER: _ClassVar[int]
+class NearQuery(_message.Message):
+    __slots__ = ("subscription", "limit")
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
-    wish: NearSubscription
+    subscription: NearSubscription
     limit: int
-    def __init__(self, wish: _Optional[_Union[NearSubscription, _Mapping]] = ..., limit: _Optional[int] = ...) -> None: ...
+    def __init__(self, subscription: _Optional[_Union[NearSubscription, _Mapping]] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class MatchedSubscription(_message.Message):
-    __slots__ = ("id", "life")
+    __slots__ = ("id", "incarnation")
     ID_FIELD_NUMBER: _ClassVar[int]
-    LIFE_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     id: str
-    life: int
-    def __init__(self, id: _Optional[str] = ..., life: _Optional[int] = ...) -> None: ...
+    incarnation: int
+    def __init__(self, id: _Optional[str] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class Matches(_message.Message):
-    __slots__ = ("subscriptions", "publications", "subscription", "publication", "number", "happening", "cause", "time_us", "lat_e7", "lon_e7", "distance_m")
+    __slots__ = ("subscriptions", "publications", "subscription", "publication", "number", "event_type", "reason", "time_us", "lat_e7", "lon_e7", "distance_m")
     SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
     PUBLICATIONS_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     PUBLICATION_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
-    HAPPENING_FIELD_NUMBER: _ClassVar[int]
-    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    EVENT_TYPE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     TIME_US_FIELD_NUMBER: _ClassVar[int]
     LAT_E7_FIELD_NUMBER: _ClassVar[int]
     LON_E7_FIELD_NUMBER: _ClassVar[int]
@@ -502,10 +502,10 @@ class Matches(_message.Message):
     subscription: _containers.RepeatedScalarFieldContainer[int]
     publication: _containers.RepeatedScalarFieldContainer[int]
     number: _containers.RepeatedScalarFieldContainer[int]
-    happening: _containers.RepeatedScalarFieldContainer[int]
-    cause: _containers.RepeatedScalarFieldContainer[int]
+    event_type: _containers.RepeatedScalarFieldContainer[int]
+    reason: _containers.RepeatedScalarFieldContainer[int]
     time_us: _containers.RepeatedScalarFieldContainer[int]
     lat_e7: _containers.RepeatedScalarFieldContainer[int]
     lon_e7: _containers.RepeatedScalarFieldContainer[int]
     distance_m: _containers.RepeatedScalarFieldContainer[float]
-    def __init__(self, subscriptions: _Optional[_Iterable[_Union[MatchedSubscription, _Mapping]]] = ..., publications: _Optional[_Iterable[_Union[MovingPublication, _Mapping]]] = ..., subscription: _Optional[_Iterable[int]] = ..., publication: _Optional[_Iterable[int]] = ..., number: _Optional[_Iterable[int]] = ..., happening: _Optional[_Iterable[int]] = ..., cause: _Optional[_Iterable[int]] = ..., time_us: _Optional[_Iterable[int]] = ..., lat_e7: _Optional[_Iterable[int]] = ..., lon_e7: _Optional[_Iterable[int]] = ..., distance_m: _Optional[_Iterable[float]] = ...) -> None: ...
+    def __init__(self, subscriptions: _Optional[_Iterable[_Union[MatchedSubscription, _Mapping]]] = ..., publications: _Optional[_Iterable[_Union[MovingPublication, _Mapping]]] = ..., subscription: _Optional[_Iterable[int]] = ..., publication: _Optional[_Iterable[int]] = ..., number: _Optional[_Iterable[int]] = ..., event_type: _Optional[_Iterable[int]] = ..., reason: _Optional[_Iterable[int]] = ..., time_us: _Optional[_Iterable[int]] = ..., lat_e7: _Optional[_Iterable[int]] = ..., lon_e7: _Optional[_Iterable[int]] = ..., distance_m: _Optional[_Iterable[float]] = ...) -> None: ...

@@ -33,7 +33,7 @@ class Route(NamedTuple):
     expires_us: int
 
 
-class Place(NamedTuple):
+class Fix(NamedTuple):
     """Where a sender was; NaN stands for unknown."""
 
     lat: float
@@ -58,15 +58,15 @@ def envelope_route(envelope: pb.Envelope) -> tuple[str, bytes]:
     return route_header(envelope.kind, envelope.priority, envelope.expires_us)
 
 
-def place_header(lat: float, lon: float, heading_deg: float, speed_mps: float) -> tuple[str, bytes]:
+def fix_header(lat: float, lon: float, heading_deg: float, speed_mps: float) -> tuple[str, bytes]:
     """Return the header that says where the sender was."""
     return POSITION, _POSITION.pack(lat, lon, heading_deg, speed_mps)
 
 
-def telemetry_place(telemetry: Telemetry) -> tuple[str, bytes]:
+def telemetry_fix(telemetry: Telemetry) -> tuple[str, bytes]:
     """Return the position header of a telemetry."""
     heading, speed = telemetry.heading_deg, telemetry.speed_mps
-    return place_header(
+    return fix_header(
         telemetry.position.lat,
         telemetry.position.lon,
         math.nan if heading is None else heading,
@@ -94,13 +94,13 @@ def read_route(headers: Headers) -> Route | None:
     return route if route.priority <= MAX_PRIORITY else None
 
 
-def read_place(headers: Headers) -> Place | None:
+def read_fix(headers: Headers) -> Fix | None:
     """The sender's place; None where it is not known."""
     data = _find(headers, POSITION)
     if not data or len(data) != _POSITION.size:
         return None
-    place = Place(*_POSITION.unpack(data))
-    return None if math.isnan(place.lat) or math.isnan(place.lon) else place
+    fix = Fix(*_POSITION.unpack(data))
+    return None if math.isnan(fix.lat) or math.isnan(fix.lon) else fix
 
 
 def read_interests(headers: Headers) -> list[bytes]:

@@ -19,7 +19,7 @@ def test_import(tmp_path: Path) -> None:
         pytest.skip(str(error))
     (tmp_path / "a.csv").write_text("id,time,lat,lon\n1,1,45,9\n1,2,45,9\n1,2,45,9\n1,3,0,0\n")
     result = mercury(
-        "import", "a.csv", "--to", "parquet", "table", "--bus", "sqlite:bus.db", "--json",
+        "import", "a.csv", "--to", "parquet", "table", "--bus", "embedded:bus.db", "--json",
         folder=tmp_path, timeout_s=180.0,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr

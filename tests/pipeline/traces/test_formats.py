@@ -93,11 +93,11 @@ def test_a_damaged_csv_is_read_up_to_there_and_told(spark: SparkSession, tmp_pat
     (tmp_path / "good.csv").write_text("id,time,lat,lon\n1,1,1,1\n")
     (tmp_path / "none.csv.gz").write_bytes(b"id,time,lat,lon\n1,1,1,1\n")
     rows = read_csv(spark, *sorted(tmp_path.iterdir()))
-    told = {Path(row.source).name: row for row in rows if row.problem}
-    assert sorted(told) == ["cut.csv.gz", "empty.csv", "none.csv.gz"]
-    assert {row.problem for row in told.values()} == {"unreadable-file"}
-    assert "end-of-stream" in told["cut.csv.gz"].original
-    assert "header" in told["empty.csv"].original
+    written = {Path(row.source).name: row for row in rows if row.problem}
+    assert sorted(written) == ["cut.csv.gz", "empty.csv", "none.csv.gz"]
+    assert {row.problem for row in written.values()} == {"unreadable-file"}
+    assert "end-of-stream" in written["cut.csv.gz"].original
+    assert "header" in written["empty.csv"].original
     assert 1000 < len(rows) < 50_000
 
 

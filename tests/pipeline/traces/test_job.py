@@ -10,15 +10,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mercury.bus import Bus, Retention
-from mercury.bus.sqlite import SqliteBus
+from mercury.bus.embedded.bus import EmbeddedBus
 from mercury.model.errors import ConfigurationError
 from mercury.model.message import Address, Kind, Telemetry
-from mercury.pipeline.sources import read_batch
+from mercury.pipeline.detection.transforms import positions
+from mercury.pipeline.spark.sources import read_batch
 from mercury.pipeline.traces import reports, tables
 from mercury.pipeline.traces.job import Import, Summary, run
-from mercury.pipeline.transforms import positions
 from mercury.wire import decode
-from mercury.wire.records import POSITION, telemetry_place
+from mercury.wire.records import POSITION, telemetry_fix
 
 DAY_S = 86_400
 TRACE = f"""id,time,lat,lon,speed,heading
@@ -43,7 +43,7 @@ def trace(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def bus(tmp_path: Path) -> Iterator[Bus]:
-    bus = SqliteBus(tmp_path / "bus.db", retention=Retention(None, None))
+    bus = EmbeddedBus(tmp_path / "bus.db", retention=Retention(None, None))
     yield bus
     bus.close()
 
@@ -98,9 +98,9 @@ def test_an_import(spark: SparkSession, trace: Path, tmp_path: Path, bus: Bus) -
     assert message.sent_us == day_us + 2_000_000
     assert isinstance(message.payload, Telemetry)
     assert message.payload.time_us == message.sent_us
-    assert records[-1].headers == (telemetry_place(message.payload),)
+    assert records[-1].headers == (telemetry_fix(message.payload),)
     assert len({decode(record.value).id for record in records}) == 4
-    read_back = positions(read_batch(spark, f"sqlite:{tmp_path}/bus.db", ["reports"])).collect()
+    read_back = positions(read_batch(spark, f"embedded:{tmp_path}/bus.db", ["reports"])).collect()
     assert [(row.client, row.speed_mps) for row in read_back][-1] == ("a", 10.0)
 
 

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from mercury.load.drivers.api import Batch
 from mercury.load.drivers.websocket import Link, WebSocketDriver
 from mercury.model.errors import PacketError
-from mercury.wire.door_frames import MOVE_ROW, FrameType, pack_moves, read_told
-from mercury.wire.moving import to_e7
+from mercury.wire.gateway_frames import MOVE_ROW, FrameType, pack_moves, read_server_frame
+from mercury.wire.match_frames import to_e7
 
 
 class BinaryDriver(WebSocketDriver):
@@ -32,11 +32,11 @@ class BinaryDriver(WebSocketDriver):
         if isinstance(frame, str):
             return  # declarations were answered before
         try:
-            kind, rows = read_told(frame)
+            kind, rows = read_server_frame(frame)
         except PacketError:
             self.tally.note("the server sent frames that are not of mercury.binary.v1")
             return
         if kind == FrameType.EVENTS:
-            self.events_came(rows["happening"], rows["cause"], rows["time_us"])
+            self.events_came(rows["event_type"], rows["reason"], rows["time_us"])
         else:
             link.taken, link.dropped = int(rows["taken"][-1]), int(rows["dropped"][-1])

@@ -1,4 +1,4 @@
-"""`ws+json://HOST:PORT`: the same door with JSON alone, as a small program would use it."""
+"""`ws+json://HOST:PORT`: the same gateway with JSON alone, as a small program would use it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from mercury.load.drivers.api import Batch
 from mercury.load.drivers.websocket import Link, WebSocketDriver, objects_of
-from mercury.model.moving import Cause, Happening
+from mercury.model.matching import EventReason, EventType
 
-_HAPPENINGS = {what.name.lower(): int(what) for what in Happening}
-_CAUSES = {cause.name.lower(): int(cause) for cause in Cause}
+_EVENT_TYPES = {what.name.lower(): int(what) for what in EventType}
+_REASONS = {reason.name.lower(): int(reason) for reason in EventReason}
 
 
 class JsonDriver(WebSocketDriver):
@@ -51,8 +51,8 @@ class JsonDriver(WebSocketDriver):
             if "event" in one:
                 events.append(
                     (
-                        _HAPPENINGS.get(one["event"], 0),
-                        _CAUSES.get(one.get("cause", ""), 0),
+                        _EVENT_TYPES.get(one["event"], 0),
+                        _REASONS.get(one.get("reason", ""), 0),
                         one.get("time_us", 0),
                     )
                 )
@@ -62,9 +62,9 @@ class JsonDriver(WebSocketDriver):
             elif "ok" in one:
                 link.taken += 1
         if events:
-            happenings, causes, times_us = zip(*events, strict=True)
+            event_types, reasons, times_us = zip(*events, strict=True)
             self.events_came(
-                np.array(happenings, np.uint8),
-                np.array(causes, np.uint8),
+                np.array(event_types, np.uint8),
+                np.array(reasons, np.uint8),
                 np.array(times_us, np.int64),
             )

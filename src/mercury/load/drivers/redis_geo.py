@@ -26,7 +26,7 @@ from mercury.load.tally import Tally
 from mercury.load.workload import Workload
 from mercury.matching.rules import MatchingRules
 from mercury.model.errors import LoadError
-from mercury.model.moving import Cause, Happening
+from mercury.model.matching import EventReason, EventType
 
 _PIPELINE_ROWS = 256
 _STEP_S = 0.02
@@ -222,9 +222,9 @@ class RedisDriver:
             self.tally.taken = (self.tally.taken or 0) + taken
             self.tally.dropped = (self.tally.dropped or 0) + dropped
         if told:
-            happenings, times_us = np.array(told, np.int64).T
-            causes = np.full(len(told), Cause.MOVED, np.uint8)
-            self.tally.tell(happenings.astype(np.uint8), causes, times_us, now_us)
+            event_types, times_us = np.array(told, np.int64).T
+            reasons = np.full(len(told), EventReason.MOVED, np.uint8)
+            self.tally.tell(event_types.astype(np.uint8), reasons, times_us, now_us)
 
     def _judge(
         self, entity: int, found: list[Any], time_us: int, told: list[tuple[int, int]]
@@ -242,13 +242,13 @@ class RedisDriver:
             if distance_m <= limits[subscription]:
                 after.add(other)
         for other in after - before:
-            told.append((Happening.ENTER, time_us))
+            told.append((EventType.ENTER, time_us))
             self._pairs[other].add(entity)
         for other in before - after:
-            told.append((Happening.EXIT, time_us))
+            told.append((EventType.EXIT, time_us))
             self._pairs[other].discard(entity)
         if self._inside:
-            told += [(Happening.INSIDE, time_us)] * len(after & before)
+            told += [(EventType.INSIDE, time_us)] * len(after & before)
         self._pairs[entity] = after
 
 

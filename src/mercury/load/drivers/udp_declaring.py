@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from mercury.client.asking import RETRY_S
 from mercury.client.composing import compose
-from mercury.client.moving import RENEW_S
+from mercury.client.moving_entities import RENEW_S
 from mercury.load.sessions import LoadClients
 from mercury.load.workload import Workload
-from mercury.model.meeting import DECLARE, Declaration
+from mercury.model.declarations import DECLARE, Declaration
 from mercury.model.message import Address, Kind, Message
 from mercury.session import SessionState
 from mercury.wire import encode

@@ -16,9 +16,9 @@ from mercury.load.sessions import LoadClients
 from mercury.load.tally import Tally
 from mercury.load.workload import Workload
 from mercury.mediator import Arrival, Incoming
-from mercury.model.meeting import Matches
+from mercury.model.declarations import Matches
+from mercury.model.matching import EventReason, EventType
 from mercury.model.message import Message
-from mercury.model.moving import Cause, Happening
 from mercury.service.clock import epoch_us
 from mercury.session import Delivered, SessionState
 from mercury.wire import mercury_pb2
@@ -31,8 +31,8 @@ class _Event(NamedTuple):
 
     subscription: int  # entities
     publication: int
-    happening: int
-    cause: int
+    event_type: int
+    reason: int
     lat: float
     lon: float
     distance_m: float
@@ -70,7 +70,7 @@ class Hearing:
         self._told: dict[tuple[int, int], tuple[int, int]] = {}
         self._untimed = 0
         for entity, session in enumerate(clients.sessions):
-            session.riders = partial(self._riders, entity)
+            session.piggybacked = partial(self._piggybacked, entity)
 
     def is_new(self, entity: int, delivered: Delivered, now: float) -> bool:
         """Owe the adapter its receipt, if it wants one; False for what came before."""
@@ -98,8 +98,8 @@ class Hearing:
                     _Event(
                         entity,
                         publication,
-                        int(match.happening),
-                        int(match.cause),
+                        int(match.event_type),
+                        int(match.reason),
                         match.lat,
                         match.lon,
                         match.distance_m,
@@ -125,10 +125,12 @@ class Hearing:
         if not events or not self._tally.count_from_us:
             return
         columns = [np.array(column) for column in zip(*events, strict=True)]
-        subscription, publication, happening, cause = (one.astype(np.int64) for one in columns[:4])
+        subscription, publication, event_type, reason = (
+            one.astype(np.int64) for one in columns[:4]
+        )
         lat, lon, distance_m, time_us, arrived_us = columns[4:]
         met = self._recent.find(publication, subscription, lat, lon, distance_m, time_us)
-        moved = cause == Cause.MOVED
+        moved = reason == EventReason.MOVED
         known = moved & (met.due_us != UNKNOWN)
         self._untimed += int((moved & ~known).sum())
         # An adapter says again where an entity is, when that is declared again: nothing was due.
@@ -137,17 +139,17 @@ class Hearing:
         for row, (event, pair) in enumerate(zip(events, updates, strict=True)):
             key = event.subscription, event.publication
             anew[row] &= self._told.get(key) != pair
-            if event.happening == Happening.EXIT:
+            if event.event_type == EventType.EXIT:
                 self._told.pop(key, None)
             else:
                 self._told[key] = pair
-        happening, cause = happening.astype(np.uint8), cause.astype(np.uint8)
+        event_type, reason = event_type.astype(np.uint8), reason.astype(np.uint8)
         again = known & ~anew
         if not again.all():
             self.news_us = int(arrived_us[-1])
-        self._tally.tell(happening[anew], cause[anew], met.due_us[anew], arrived_us[anew])
-        self._tally.count(happening[again], met.due_us[again])
-        self._tally.count(happening[~known], time_us[~known])
+        self._tally.tell(event_type[anew], reason[anew], met.due_us[anew], arrived_us[anew])
+        self._tally.count(event_type[again], met.due_us[again])
+        self._tally.count(event_type[~known], time_us[~known])
 
     def note(self) -> None:
         """Say what is missing in the counts."""
@@ -160,7 +162,7 @@ class Hearing:
         if gaps:
             self._tally.note(f"{gaps:,} subscriptions miss events that did not arrive")
 
-    def _riders(self, entity: int) -> bytes:
+    def _piggybacked(self, entity: int) -> bytes:
         answers = self._incoming.take_answers(str(entity))
         return _encoded(answers) if answers else b""
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mercury.geo.arrays import FloatArray
 from mercury.geo.distance import haversine_m
-from mercury.wire.moving import from_e7, to_e7
+from mercury.wire.match_frames import from_e7, to_e7
 
 NEVER_DUE = -1  # of a place that an entity had before its first update
 UNKNOWN = -2

@@ -1,4 +1,4 @@
-"""What the binary and the JSON driver share: connections to the matcher's websocket door."""
+"""What the binary and the JSON driver share: connections to the matcher's websocket gateway."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mercury.load.drivers.api import BACKLOG_ROWS, Batch, Clock, Say
 from mercury.load.tally import Tally
 from mercury.load.workload import Workload
 from mercury.model.errors import LoadError
-from mercury.model.moving import Publication
+from mercury.model.matching import Publication
 
 PATH = "/v1/match"
 MAX_HANDLES = 1 << 20  # of one connection
@@ -146,13 +146,13 @@ class WebSocketDriver(ABC):
 
     def events_came(
         self,
-        happenings: NDArray[np.uint8],
-        causes: NDArray[np.uint8],
+        event_types: NDArray[np.uint8],
+        reasons: NDArray[np.uint8],
         times_us: NDArray[np.int64],
     ) -> None:
         """Count events."""
         self._events_at_us = self._clock()
-        self.tally.tell(happenings, causes, times_us, self._events_at_us)
+        self.tally.tell(event_types, reasons, times_us, self._events_at_us)
 
     # Inside
 
@@ -242,5 +242,5 @@ def _declaration(workload: Workload, entity: int, handle: int) -> dict[str, Any]
     common = {"id": what.id, "topic": what.topic, "ttl_s": what.ttl_s, "handle": handle}
     if isinstance(what, Publication):
         return {"op": "publish", **common, "values": dict(what.values)}
-    wish = {"radius_m": what.radius_m, "where": what.where, "inside": what.inside}
-    return {"op": "near", **common, **wish}
+    scope = {"radius_m": what.radius_m, "where": what.where, "inside": what.inside}
+    return {"op": "near", **common, **scope}

@@ -21,11 +21,11 @@ from mercury.matching import Engine, MatchingRules
 from mercury.matching import layout as at
 from mercury.matching.handover import adopt, partners
 from mercury.model.errors import MatchingError
-from mercury.model.moving import Cause, Happening, NearSubscription, Publication
+from mercury.model.matching import EventReason, EventType, NearSubscription, Publication
 from mercury.wire import mercury_pb2 as pb
 from mercury.wire.declarations import publication_from_pb, subscription_from_pb
-from mercury.wire.moving import Rows, from_e7, to_e7
-from mercury.wire.passing import (
+from mercury.wire.match_frames import Rows, from_e7, to_e7
+from mercury.wire.worker_frames import (
     DECLARING,
     NO_DWELL,
     PLACED,
@@ -40,8 +40,8 @@ _SLOT = (1 << 32) - 1
 # Plain numbers: to ask an enum for its member takes longer than the step.
 _MOVE, _ENTER, _CHANGE, _LEAVE, _WITHDRAW, _ARRIVE = map(int, Step)
 _DECLARING = frozenset(map(int, DECLARING))
-_ENTERS, _INSIDE, _EXITS = int(Happening.ENTER), int(Happening.INSIDE), int(Happening.EXIT)
-_CAUSES = {int(cause): cause for cause in Cause}
+_ENTERS, _INSIDE, _EXITS = int(EventType.ENTER), int(EventType.INSIDE), int(EventType.EXIT)
+_REASONS = {int(reason): reason for reason in EventReason}
 # A subscription that a pair was passed on with, and that is not here: it is on its way, or gone.
 EXPECTED_US = 30_000_000
 REMEMBERED_US = 60_000_000  # who has left, and what waits for a publication that does not arrive
@@ -145,7 +145,7 @@ class Lane:
                 key for key, one in expected.items() if one.since_us <= self._time_us - EXPECTED_US
             ]
             for key in late:
-                self._exit(publication, key, self._time_us, Cause.MOVED, origin, out)
+                self._exit(publication, key, self._time_us, EventReason.MOVED, origin, out)
                 self._expect_no_more(publication, key)
         for key, waiting in list(self._waiting.items()):
             if waiting[0].since_us <= old_us:
@@ -213,12 +213,12 @@ class Lane:
 
     def _publication_step(self, key: int, step: _Waiting, origin: int, out: SightingFrames) -> None:
         row, time_us = step.row, int(step.row["time_us"][0])
-        cause = _CAUSES[int(row["cause"][0])]
+        reason = _REASONS[int(row["reason"][0])]
         kind = int(row["step"][0])
         if kind in (_ENTER, _ARRIVE):
             self._forget(key, time_us, silently=True)
             self._publish(key, step, origin, out)
-            self._collect(origin, out, cause, arriving=kind == _ARRIVE)
+            self._collect(origin, out, reason, arriving=kind == _ARRIVE)
             return
         ref = self._refs[key]
         if kind == _CHANGE:
@@ -229,9 +229,9 @@ class Lane:
             out.describe(others, [self._described[key]] * len(others), origins)
         elif kind == _WITHDRAW:
             for subscription in self._expected.pop(key, {}):
-                self._exit(key, subscription, time_us, cause, origin, out)
+                self._exit(key, subscription, time_us, reason, origin, out)
             self.engine.withdraw(ref, time_us)
-            self._collect(origin, out, cause)
+            self._collect(origin, out, reason)
             self._forget(key, time_us, silently=True)
         else:
             self._move_refs(row, np.array([ref]))
@@ -243,13 +243,13 @@ class Lane:
                 seeds += [
                     Seed(other, one.time_us) for other, one in self._expected.pop(key, {}).items()
                 ]
-                onward = row.copy()
-                onward["step"], onward["stay"], onward["next_stay"] = (
+                bus_route = row.copy()
+                bus_route["step"], bus_route["stay"], bus_route["next_stay"] = (
                     _ARRIVE, row["next_stay"], 0,
                 )  # fmt: skip
-                onward["origin"] = origin
+                bus_route["origin"] = origin
                 lane = int(row["to_lane"][0])
-                self.arrivals.append(Arrival(lane, onward, self._declared[key], seeds))
+                self.arrivals.append(Arrival(lane, bus_route, self._declared[key], seeds))
                 self._forget(key, time_us, silently=True)
 
     def _publish(self, key: int, step: _Waiting, origin: int, out: SightingFrames) -> None:
@@ -265,7 +265,7 @@ class Lane:
             gone = self._gone.get(subscription)
             if gone is not None and (gone.for_good or last_us < gone.time_us):
                 time_us = int(row["time_us"][0])
-                self._exit(key, subscription, time_us, Cause.MOVED, origin, out, row)
+                self._exit(key, subscription, time_us, EventReason.MOVED, origin, out, row)
             else:
                 one = _Expected(self._time_us, last_us)
                 self._expected.setdefault(key, {})[subscription] = one
@@ -275,7 +275,7 @@ class Lane:
         self, key: int, step: _Waiting, origin: int, out: SightingFrames
     ) -> None:
         row, time_us = step.row, int(step.row["time_us"][0])
-        cause = _CAUSES[int(row["cause"][0])]
+        reason = _REASONS[int(row["reason"][0])]
         kind = int(row["step"][0])
         ref = self._refs.get(key)
         if kind == _ENTER:
@@ -288,7 +288,7 @@ class Lane:
                 self._expect_no_more(publication, key)
             if row["flags"][0] & PLACED:
                 self._move_refs(row, np.array([ref]))
-            self._collect(origin, out, cause)
+            self._collect(origin, out, reason)
         elif ref is None:
             self.dropped["unknown"] += 1
         elif kind == _CHANGE:
@@ -300,7 +300,7 @@ class Lane:
                 self._collect(origin, out)
             # Out of this lane's reach nothing is left of its pairs; if it is, they are over.
             self.engine.withdraw(ref, time_us)
-            self._collect(origin, out, cause)
+            self._collect(origin, out, reason)
             self._forget(key, time_us, silently=True)
             self._gone[key] = _Gone(self._time_us, time_us, kind == _WITHDRAW)
 
@@ -356,7 +356,7 @@ class Lane:
     # What was seen
 
     def _exit(
-        self, publication: int, subscription: int, time_us: int, cause: Cause, origin: int,
+        self, publication: int, subscription: int, time_us: int, reason: EventReason, origin: int,
         out: SightingFrames, row: Rows | None = None,
     ) -> None:  # fmt: skip
         """Part a pair that the engine does not have."""
@@ -364,7 +364,7 @@ class Lane:
         gone["origin"], gone["time_us"], gone["distance_m"] = origin, time_us, np.nan
         gone["subscription"], gone["publication"] = subscription, publication
         gone["stay"] = self._stay_of(publication)
-        gone["happening"], gone["cause"], gone["dwell_ms"] = _EXITS, cause, NO_DWELL
+        gone["event_type"], gone["reason"], gone["dwell_ms"] = _EXITS, reason, NO_DWELL
         if row is not None:
             gone["lat_e7"], gone["lon_e7"] = row["lat_e7"], row["lon_e7"]
         out.add(gone)
@@ -373,7 +373,7 @@ class Lane:
         self,
         origins: int | NDArray[np.int64],
         out: SightingFrames,
-        cause: Cause | None = None,
+        reason: EventReason | None = None,
         *,
         arriving: bool = False,
     ) -> None:
@@ -383,7 +383,7 @@ class Lane:
         """
         events = self.engine.take()
         if arriving:  # where it came from has told where it is
-            events = events.take(events.happening != _INSIDE)
+            events = events.take(events.event_type != _INSIDE)
         if not len(events):
             return
         rows = np.zeros(len(events), SIGHTINGS)
@@ -395,11 +395,11 @@ class Lane:
         rows["stay"], rows["dwell_ms"] = self._stays[publications], self._dwells[subscriptions]
         rows["time_us"], rows["distance_m"] = events.time_us, events.distance_m
         rows["lat_e7"], rows["lon_e7"] = to_e7(events.lat), to_e7(events.lon)
-        rows["happening"], rows["cause"] = events.happening, events.cause
-        if cause is not None:
-            rows["cause"] = cause
+        rows["event_type"], rows["reason"] = events.event_type, events.reason
+        if reason is not None:
+            rows["reason"] = reason
         out.add(rows)
-        entered = rows[rows["happening"] == _ENTERS]
+        entered = rows[rows["event_type"] == _ENTERS]
         if len(entered):
             what = [self._described[key] for key in entered["publication"].tolist()]
             out.describe(entered["subscription"], what, entered["origin"])

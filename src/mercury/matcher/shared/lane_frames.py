@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from mercury.matcher.shared.routing import lane_key
 from mercury.matcher.shared.stage import Parcel
-from mercury.model.moving import Cause
-from mercury.wire.moving import Rows
+from mercury.model.matching import EventReason
+from mercury.wire.match_frames import Rows
 from mercury.wire.origins import Origin, origin_header
-from mercury.wire.passing import (
+from mercury.wire.worker_frames import (
     PLACED,
     STEPS,
     SUBSCRIPTION,
@@ -39,7 +39,7 @@ class LaneFrames:
         slots: NDArray[np.int64],
         marks: NDArray[np.int64],
         steps: NDArray[np.int64],
-        cause: Cause,
+        reason: EventReason,
         *,
         stays: ArrayLike = 0,
         next_stays: ArrayLike = 0,
@@ -55,7 +55,7 @@ class LaneFrames:
         for name in ("key", "time_us", "lat_e7", "lon_e7", "accuracy_m"):
             rows[name] = known[name]
         rows["stay"], rows["next_stay"], rows["to_lane"] = stays, next_stays, to_lanes
-        rows["step"], rows["cause"] = steps, cause
+        rows["step"], rows["reason"] = steps, reason
         rows["flags"] = np.where(known["kind"] > 1, SUBSCRIPTION, 0)
         rows["flags"] |= np.where(known["placed"], PLACED, 0).astype(np.uint8)
         for row in np.flatnonzero(declares(rows)).tolist():

@@ -23,9 +23,9 @@ from mercury.matcher.shared.stage import (
 from mercury.matching import MatchingRules
 from mercury.model import topics
 from mercury.model.errors import PacketError
-from mercury.wire.moving import split_frame
+from mercury.wire.match_frames import split_frame
 from mercury.wire.origins import Origin, SeenOrigins, origin_header, read_origin
-from mercury.wire.passing import (
+from mercury.wire.worker_frames import (
     SEEDS,
     STEPS,
     Steps,

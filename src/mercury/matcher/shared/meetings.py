@@ -19,8 +19,8 @@ from mercury.bus import Record
 from mercury.matcher.shared.stage import Parcel, StageNumber, State, pack_state
 from mercury.model import topics
 from mercury.model.errors import PacketError
-from mercury.model.moving import Cause, Happening
-from mercury.wire.moving import (
+from mercury.model.matching import EventReason, EventType
+from mercury.wire.match_frames import (
     EVENTS,
     FrameWriter,
     Rows,
@@ -30,9 +30,9 @@ from mercury.wire.moving import (
     split_frame,
 )
 from mercury.wire.origins import Origin, SeenOrigins, origin_header, read_origin
-from mercury.wire.passing import NO_DWELL, SIGHTINGS, read_time
+from mercury.wire.worker_frames import NO_DWELL, SIGHTINGS, read_time
 
-_ENTER, _INSIDE, _EXIT = int(Happening.ENTER), int(Happening.INSIDE), int(Happening.EXIT)
+_ENTER, _INSIDE, _EXIT = int(EventType.ENTER), int(EventType.INSIDE), int(EventType.EXIT)
 REMEMBERED_US = 60_000_000  # pairs that parted, in case late news of them come
 
 PAIRS = np.dtype(
@@ -117,7 +117,7 @@ class Meetings:
         for number, row in enumerate(rows.tolist()):
             (
                 _, subscription, publication, stay, time_us, lat_e7, lon_e7, distance_m, dwell_ms,
-                happening, _, _,
+                event_type, _, _,
             ) = row  # fmt: skip
             couple = (subscription, publication)
             pair = self.pairs.get(couple)
@@ -127,19 +127,19 @@ class Meetings:
                 self.dropped["overtaken"] += 1
                 continue
             pair.stay = stay
-            if happening == _INSIDE and not pair.inside:
+            if event_type == _INSIDE and not pair.inside:
                 # It entered before it came to this lane, of which the news is late.
-                happening = _ENTER
+                event_type = _ENTER
                 entered.append(len(told))
-            if pair.inside == (happening == _ENTER):
+            if pair.inside == (event_type == _ENTER):
                 continue  # in already, or out already
-            if happening == _ENTER:
+            if event_type == _ENTER:
                 pair.inside, pair.since_us = True, time_us
                 pair.due_us = -1
                 if dwell_ms != NO_DWELL:
                     pair.due_us = time_us + dwell_ms * 1000
                     self._dwelling[couple] = pair
-            elif happening == _EXIT:
+            elif event_type == _EXIT:
                 if 0 <= pair.due_us <= time_us:
                     dwelt.append((len(told), pair, *couple))
                 self._dwelling.pop(couple, None)
@@ -150,7 +150,7 @@ class Meetings:
         some = rows[told]
         for name in EVENTS.names or ():
             events[name] = some[name]
-        events["happening"][entered] = _ENTER
+        events["event_type"][entered] = _ENTER
         for before, pair, subscription, publication in reversed(dwelt):
             events = np.insert(events, before, _dwell(pair, subscription, publication))
         self.told += len(events)
@@ -181,7 +181,7 @@ class Meetings:
     def _parcel(self, key: bytes, offset: int, events: Rows, described: bytes) -> Parcel:
         value = FrameWriter().segment(b"P", described).tell(events).to_bytes()
         origin = Origin(StageNumber.MEETINGS, self.partition, offset)
-        return Parcel(topics.MEETINGS, key, value, (origin_header(origin),))
+        return Parcel(topics.MATCHES, key, value, (origin_header(origin),))
 
     # State
 
@@ -228,6 +228,6 @@ def _dwell(pair: Pair, subscription: int, publication: int) -> Rows:
     row["subscription"], row["publication"] = subscription, publication
     row["time_us"], row["distance_m"] = pair.due_us, pair.distance_m
     row["lat_e7"], row["lon_e7"] = pair.lat_e7, pair.lon_e7
-    row["happening"], row["cause"] = Happening.DWELL, Cause.TIME
+    row["event_type"], row["reason"] = EventType.DWELL, EventReason.TIME
     pair.due_us = -1
     return row

@@ -28,7 +28,7 @@ from mercury.matcher.shared.stage import (
 from mercury.matching import MatchingRules
 from mercury.model import topics
 from mercury.model.errors import AreaError, FilterError, MatchingError, PacketError
-from mercury.model.moving import Cause, NearSubscription, Publication
+from mercury.model.matching import EventReason, NearSubscription, Publication
 from mercury.wire import mercury_pb2 as pb
 from mercury.wire.declarations import (
     Declaration,
@@ -37,7 +37,7 @@ from mercury.wire.declarations import (
     declaration_to_pb,
     refusal,
 )
-from mercury.wire.moving import (
+from mercury.wire.match_frames import (
     BUCKETS,
     MOVES,
     WITHDRAWALS,
@@ -52,7 +52,7 @@ from mercury.wire.moving import (
     to_e7,
 )
 from mercury.wire.origins import Origin, origin_header
-from mercury.wire.passing import SPLITS, Step, mark_of, offset_of, read_time
+from mercury.wire.worker_frames import SPLITS, Step, mark_of, offset_of, read_time
 
 ENTITY = np.dtype(
     [
@@ -164,8 +164,8 @@ class Roster:
         counts = np.diff(np.append(starts, len(ordered)))
         turns = np.empty(len(slots), np.int64)  # the how-manieth of its entity a row is
         turns[order] = np.arange(len(ordered)) - np.repeat(starts, counts)
-        for turn in range(int(counts.max())):
-            some = turns == turn
+        for flush in range(int(counts.max())):
+            some = turns == flush
             self._move(slots[some], rows[some], marks[some])
 
     def _move(self, slots: Slots, rows: Rows, marks: NDArray[np.int64]) -> None:
@@ -184,18 +184,20 @@ class Roster:
         for name in ("lat_e7", "lon_e7", "accuracy_m"):
             known[name][slots] = rows[name]
         known["placed"][slots] = True
-        self._settle(slots, marks, Cause.MOVED, moved=True)
+        self._settle(slots, marks, EventReason.MOVED, moved=True)
 
-    def _settle(self, slots: Slots, marks: NDArray[np.int64], cause: Cause, *, moved: bool) -> None:
+    def _settle(
+        self, slots: Slots, marks: NDArray[np.int64], reason: EventReason, *, moved: bool
+    ) -> None:
         """See to it that entities are in the lanes of their positions, and that these know."""
         known = self.entities
         publishes = known["kind"][slots] == PUBLICATION
-        self._settle_publications(slots[publishes], marks[publishes], cause, moved=moved)
-        wishes = ~publishes
-        self._settle_subscriptions(slots[wishes], marks[wishes], cause, moved=moved)
+        self._settle_publications(slots[publishes], marks[publishes], reason, moved=moved)
+        subscriptions = ~publishes
+        self._settle_subscriptions(slots[subscriptions], marks[subscriptions], reason, moved=moved)
 
     def _settle_publications(
-        self, slots: Slots, marks: NDArray[np.int64], cause: Cause, *, moved: bool
+        self, slots: Slots, marks: NDArray[np.int64], reason: EventReason, *, moved: bool
     ) -> None:
         if not len(slots):
             return
@@ -212,7 +214,7 @@ class Roster:
             told, slots, marks, steps = told[goes], slots[goes], marks[goes], steps[goes]
             stays, lanes, goes = stays[goes], lanes[goes], goes[goes]
         self._frames.add(
-            *(told, slots, marks, steps, cause),
+            *(told, slots, marks, steps, reason),
             stays=stays, next_stays=np.where(steps == Step.LEAVE, marks, 0), to_lanes=lanes,
             declared=self._declared,
         )  # fmt: skip
@@ -220,7 +222,7 @@ class Roster:
         self.entities["stay"][slots[goes]] = marks[goes]
 
     def _settle_subscriptions(
-        self, slots: Slots, marks: NDArray[np.int64], cause: Cause, *, moved: bool
+        self, slots: Slots, marks: NDArray[np.int64], reason: EventReason, *, moved: bool
     ) -> None:
         if not len(slots):
             return
@@ -236,7 +238,7 @@ class Roster:
         bit = np.uint64(1) << lanes.astype(np.uint64)
         was, stays = (before[rows] & bit) != 0, (touched[rows] & bit) != 0
         steps = np.where(~was, Step.ENTER, np.where(stays, Step.MOVE, Step.LEAVE))
-        self._frames.add(lanes, slots[rows], marks[rows], steps, cause, declared=self._declared)
+        self._frames.add(lanes, slots[rows], marks[rows], steps, reason, declared=self._declared)
         self.entities["lanes"][slots] = touched
 
     # Everything else
@@ -263,7 +265,7 @@ class Roster:
                         self.dropped["late"] += 1
                     else:
                         at = mark + min(number, 0xFFFF)
-                        self._withdraw(np.array([slot]), row["time_us"], Cause.WITHDRAWN, at)
+                        self._withdraw(np.array([slot]), row["time_us"], EventReason.WITHDRAWN, at)
             case b"T":
                 self._pass_time(read_time(data), mark)
             case b"N":
@@ -285,7 +287,7 @@ class Roster:
             one = self.entities[slot]
             if one["topic"] != topic or one["kind"] != kind:
                 # Another topic or kind of scope: its pairs are over, it begins anew where it is.
-                self._leave_lanes(np.array([slot]), time_us, Cause.CHANGED, mark)
+                self._leave_lanes(np.array([slot]), time_us, EventReason.CHANGED, mark)
                 if POLYGON in (kind, int(one["kind"])):
                     self.entities["placed"][slot] = False
                 anew = True
@@ -307,8 +309,8 @@ class Roster:
             return None
         slots, marks = np.array([slot]), np.array([mark])
         if not anew:
-            self._tell_lanes(slots, marks, Step.CHANGE, Cause.CHANGED)
-        self._settle(slots, marks, Cause.CHANGED, moved=False)
+            self._tell_lanes(slots, marks, Step.CHANGE, EventReason.CHANGED)
+        self._settle(slots, marks, EventReason.CHANGED, moved=False)
         return None
 
     def _judged(
@@ -338,27 +340,31 @@ class Roster:
         self._slots[key] = slot
         return slot
 
-    def _withdraw(self, slots: Slots, time_us: ArrayLike, cause: Cause, mark: int) -> None:
-        self._leave_lanes(slots, time_us, cause, mark)
+    def _withdraw(self, slots: Slots, time_us: ArrayLike, reason: EventReason, mark: int) -> None:
+        self._leave_lanes(slots, time_us, reason, mark)
         for slot in slots.tolist():
             del self._slots[int(self.entities["key"][slot])]
             del self._declared[slot]
             self.entities["kind"][slot] = FREE
             self._free.append(slot)
 
-    def _leave_lanes(self, slots: Slots, time_us: ArrayLike, cause: Cause, mark: int) -> None:
+    def _leave_lanes(
+        self, slots: Slots, time_us: ArrayLike, reason: EventReason, mark: int
+    ) -> None:
         self.entities["time_us"][slots] = np.maximum(self.entities["time_us"][slots], time_us)
-        self._tell_lanes(slots, np.full(len(slots), mark), Step.WITHDRAW, cause)
+        self._tell_lanes(slots, np.full(len(slots), mark), Step.WITHDRAW, reason)
         self.entities["lane"][slots] = -1
         self.entities["lanes"][slots] = 0
 
-    def _tell_lanes(self, slots: Slots, marks: NDArray[np.int64], step: Step, cause: Cause) -> None:
+    def _tell_lanes(
+        self, slots: Slots, marks: NDArray[np.int64], step: Step, reason: EventReason
+    ) -> None:
         """Tell all lanes that entities are in."""
         known = self.entities[slots]
         lanes = known["lane"].astype(np.int64)
         inside = np.flatnonzero((known["kind"] == PUBLICATION) & (lanes >= 0))
         self._frames.add(
-            *(lanes[inside], slots[inside], marks[inside], np.full(len(inside), step), cause),
+            *(lanes[inside], slots[inside], marks[inside], np.full(len(inside), step), reason),
             stays=known["stay"][inside], declared=self._declared,
         )  # fmt: skip
         bits = np.unpackbits(
@@ -367,7 +373,7 @@ class Roster:
         )  # fmt: skip
         rows, lanes = np.nonzero(bits)
         self._frames.add(
-            *(lanes, slots[rows], marks[rows], np.full(len(rows), step), cause),
+            *(lanes, slots[rows], marks[rows], np.full(len(rows), step), reason),
             declared=self._declared,
         )
 
@@ -376,7 +382,7 @@ class Roster:
         known = self.entities[: self._used]
         late = np.flatnonzero((known["kind"] != FREE) & (known["expires_us"] <= time_us))
         if len(late):
-            self._withdraw(late, known["expires_us"][late], Cause.EXPIRED, mark)
+            self._withdraw(late, known["expires_us"][late], EventReason.EXPIRED, mark)
         if time_us - self._splits_checked_us >= _SPLITS_EVERY_US:
             self._splits_checked_us = time_us
             self._look_for_crowds()
@@ -401,7 +407,7 @@ class Roster:
             rows = np.array(wanted, SPLITS)
             frame = FrameWriter().segment(b"N", rows.tobytes()).to_bytes()
             self._others += [
-                Parcel(topics.MOVING, bucket_key(bucket), frame) for bucket in range(BUCKETS)
+                Parcel(topics.ENTITIES, bucket_key(bucket), frame) for bucket in range(BUCKETS)
             ]
 
     def _split(self, rows: Rows, mark: int) -> None:
@@ -411,7 +417,7 @@ class Roster:
                 (self.entities["kind"][: self._used] != FREE)
                 & self.entities["placed"][: self._used]
             )
-            self._settle(slots, np.full(len(slots), mark), Cause.MOVED, moved=False)
+            self._settle(slots, np.full(len(slots), mark), EventReason.MOVED, moved=False)
 
     def _refuse(self, refused: list[Refusal], offset: int) -> None:
         for bucket in sorted({int(buckets_of(one.key)) for one in refused}):
@@ -420,7 +426,7 @@ class Roster:
             headers = (origin_header(Origin(StageNumber.ROSTER, self.partition, offset)),)
             self._others.append(
                 Parcel(
-                    topics.MEETINGS,
+                    topics.MATCHES,
                     bucket_key(bucket),
                     FrameWriter().refuse(some).to_bytes(),
                     headers,

@@ -13,12 +13,12 @@ import hashlib
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mercury.detection.grid import ROW, Grid
 from mercury.geo.distance import MEAN_RADIUS_M
+from mercury.geo.grid import ROW, Grid
 from mercury.matching import MatchingRules
 from mercury.matching.outline import Outline
-from mercury.model.moving import NearSubscription
-from mercury.wire.moving import from_e7
+from mercury.model.matching import NearSubscription
+from mercury.wire.match_frames import from_e7
 
 LANES = 16
 ALL_LANES = (1 << LANES) - 1

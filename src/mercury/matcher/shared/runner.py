@@ -18,13 +18,13 @@ from mercury.bus import Bus, Consumer, Record
 from mercury.matcher.shared.stage import Parcel, StageNumber
 from mercury.matcher.shared.state_log import StateLog
 from mercury.model.errors import BusFullError, BusUnavailableError
-from mercury.wire.passing import time_frame
+from mercury.wire.worker_frames import time_frame
 
 log = logging.getLogger(__name__)
 
 TIME_S = 0.25  # so often a partition is told how late it is
 _FIRST_BATCH, _BATCH = 16, 512
-_TURN_S = 0.1  # what is read at once takes about so long
+_TICK_S = 0.1  # what is read at once takes about so long
 _PAUSE_S = 0.02  # between turns, if there is no more: few records of many rows cost the least
 _STILL_S = 0.4  # no record for so long, though time is told: our shares are to move
 _FULL_S = 0.1
@@ -80,7 +80,7 @@ class StageRunner:
         self._interval_s = snapshot_interval_s
         self._clock = clock
         self._consumer: Consumer | None = None
-        self._turn: asyncio.Future[None] | None = None  # the work with one batch
+        self._tick: asyncio.Future[None] | None = None  # the work with one batch
 
     def join(self) -> None:
         """Become a member of the group."""
@@ -100,11 +100,11 @@ class StageRunner:
             begun = loop.time()
             if records:
                 # Told to stop in the midst of it, we finish it: what follows must not be lost.
-                self._turn = asyncio.ensure_future(self._take(records, consumer))
-                await asyncio.shield(self._turn)
+                self._tick = asyncio.ensure_future(self._take(records, consumer))
+                await asyncio.shield(self._tick)
                 heard_at = loop.time()
                 # Who is deaf for seconds would be taken for dead, and its work be done again.
-                within = int(_TURN_S / max(heard_at - begun, 1e-6) * len(records))
+                within = int(_TICK_S / max(heard_at - begun, 1e-6) * len(records))
                 all_read = len(records) < batch
                 batch = max(1, min(2 * batch, within, _BATCH))
                 if all_read and heard_at - begun < _PAUSE_S:
@@ -122,9 +122,9 @@ class StageRunner:
         """Hand everything over in good order."""
         if self._consumer is None:
             return
-        if self._turn is not None:
-            await asyncio.wait([self._turn])
-        if self._turn is None or self._turn.exception() is None:
+        if self._tick is not None:
+            await asyncio.wait([self._tick])
+        if self._tick is None or self._tick.exception() is None:
             await self.save()
             await self._flush()
         # Else what follows from the last batch may be lost: whoever takes over does it again.
@@ -144,13 +144,13 @@ class StageRunner:
         self._consumer.commit()
 
     async def _take(self, records: list[Record], consumer: Consumer) -> None:
-        shares = consumer.shares()
-        for partition in [one for one in self.units if (self._topic, one) not in shares]:
+        assignments = consumer.assignments()
+        for partition in [one for one in self.units if (self._topic, one) not in assignments]:
             del self.units[partition]
         by_partition: dict[int, list[Record]] = {}
         for record in records:
             by_partition.setdefault(record.partition, []).append(record)
-        await self._take_over(by_partition, shares.get)
+        await self._take_over(by_partition, assignments.get)
         for partition, some in by_partition.items():
             unit = self.units.get(partition)
             if unit is None:  # lost again

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mercury.matcher.shared.stage import Parcel
-from mercury.wire.moving import BUCKETS, FrameWriter, Rows, bucket_key, buckets_of
+from mercury.wire.match_frames import BUCKETS, FrameWriter, Rows, bucket_key, buckets_of
 from mercury.wire.origins import Origin, origin_header
-from mercury.wire.passing import SIGHTINGS, joined_rows
+from mercury.wire.worker_frames import SIGHTINGS, joined_rows
 
 
 class SightingFrames:

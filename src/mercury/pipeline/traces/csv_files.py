@@ -46,8 +46,8 @@ def read(spark: SparkSession, paths: Sequence[str], reading: Reading) -> DataFra
             doubtful.append(path)
     frames = [_read_alike(spark, same, head, reading) for head, same in heads.items()]
     if doubtful:
-        told = read_with(spark, sorted({*doubtful}), _damage)
-        frames.append(fixes(told, replace(reading, time_format="epoch-s", speed_unit="mps")))
+        damaged = read_with(spark, sorted({*doubtful}), _damage)
+        frames.append(fixes(damaged, replace(reading, time_format="epoch-s", speed_unit="mps")))
     return reduce(DataFrame.unionByName, frames)
 
 

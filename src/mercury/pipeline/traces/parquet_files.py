@@ -30,8 +30,8 @@ def read(spark: SparkSession, paths: Sequence[str], reading: Reading) -> DataFra
             unreadable.append(path)
     frames = [_read_alike(spark, same, schema, reading) for schema, same in alike.items()]
     if unreadable:
-        told = read_with(spark, unreadable, _damage)
-        frames.append(fixes(told, replace(reading, time_format="epoch-s", speed_unit="mps")))
+        damaged = read_with(spark, unreadable, _damage)
+        frames.append(fixes(damaged, replace(reading, time_format="epoch-s", speed_unit="mps")))
     return reduce(DataFrame.unionByName, frames)
 
 

@@ -16,7 +16,7 @@ from mercury.model.identity import derived_id
 from mercury.model.message import Address, Kind, Message, Telemetry
 from mercury.pipeline.traces.schemas import REPORT
 from mercury.wire import encode
-from mercury.wire.records import POSITION, telemetry_place
+from mercury.wire.records import POSITION, telemetry_fix
 
 _ARROW = to_arrow_schema(REPORT)
 _COLUMNS = ["vehicle", "time_us", "lat", "lon", "speed_mps", "heading_deg"]
@@ -89,7 +89,7 @@ def report(
         id=derived_id(parent, "imported"),
         sent_us=time_us,
     )
-    return time_us, key, telemetry_place(telemetry)[1], encode(message)
+    return time_us, key, telemetry_fix(telemetry)[1], encode(message)
 
 
 def _encode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

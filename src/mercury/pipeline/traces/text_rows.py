@@ -43,13 +43,13 @@ def read_with(spark: SparkSession, paths: Sequence[str], reader: Reader) -> Data
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for path in batch.column(0).to_pylist():
-                yield from _batches(path, _told(reader, path))
+                yield from _batches(path, _rows(reader, path))
 
     names = spark.createDataFrame([(path,) for path in paths], "path string")
     return names.mapInArrow(read, TEXT_ROW)
 
 
-def _told(reader: Reader, path: str) -> Iterator[TextRow]:
+def _rows(reader: Reader, path: str) -> Iterator[TextRow]:
     try:
         yield from reader(path)
     except (UnreadableFileError, OSError) as error:

@@ -1,0 +1,255 @@
+"""What matchers found, on its way to the clients that want to know."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import numpy as np
+from google.protobuf.message import DecodeError
+from numpy.typing import NDArray
+
+from mercury.adapter.deliveries import Deliveries
+from mercury.adapter.entities import NONE
+from mercury.adapter.moving_clients import MovingClients
+from mercury.bus import Record
+from mercury.model.errors import PacketError
+from mercury.model.identity import new_id
+from mercury.model.matching import EventReason, EventType, Match
+from mercury.model.message import VERSION, Address, Priority
+from mercury.service import now, now_us
+from mercury.session import Session, SessionTable
+from mercury.wire import MAX_BODY_BYTES
+from mercury.wire import mercury_pb2 as pb
+from mercury.wire.declarations import Refusal
+from mercury.wire.match_frames import EVENTS, Rows, rows_of, split_frame
+from mercury.wire.matches import MatchesWriter, MatchRow
+from mercury.wire.origins import SeenOrigins
+from mercury.wire.values import values_from_pb
+
+TOPIC = "near"  # what matches are called among messages
+MATCH_PRIORITY = Priority.NORMAL
+INSIDE_PRIORITY = 2
+# A change that was not answered by then is not worth repeating: its subscriber begins anew.
+HOLDS_US = 30_000_000
+# One datagram: of a packet that is cut into many, the loss of any is the loss of all.
+_PACKET_BYTES = 1100
+_LONG_QUEUE = 32  # packets of a client that wait for an answer: it has no time for details
+_DESCRIPTIONS = 65_536
+_MAX_DESCRIPTION_BYTES = MAX_BODY_BYTES // 2
+_INSIDE = np.uint8(EventType.INSIDE)
+_COLUMNS = ("event_type", "reason", "time_us", "lat_e7", "lon_e7", "distance_m")
+_EVENT_TYPES = (int(min(EventType)), int(max(EventType)))
+_REASONS = (int(min(EventReason)), int(max(EventReason)))
+
+_Row = tuple[int, int, MatchRow]  # row of the subscription, key of the publication
+_Parsed = TypeVar("_Parsed", pb.Descriptions, pb.RefusedDeclarations)
+
+
+class MatchEvents:
+    """Tells each client what happened to its subscriptions, many things in one packet.
+
+    What comes and goes is sent until the client has it, and numbered, so that the client can put
+    it in order; what is still inside is sent once, and not at all to who lags behind.
+    """
+
+    def __init__(
+        self,
+        adapter: Address,
+        moving: MovingClients,
+        table: SessionTable,
+        deliveries: Deliveries,
+        send: Callable[[Session, pb.Envelope, bool], None],
+        counters: Counter[str],
+        dropped: Counter[str],
+    ) -> None:
+        self._adapter = adapter
+        self._moving = moving
+        self._entities = moving.entities
+        self._table = table
+        self._deliveries = deliveries
+        self._send = send
+        self._counters = counters
+        self._dropped = dropped
+        # What publications are that our clients have met, by key; those met last at the end.
+        self._known: OrderedDict[int, pb.MovingPublication] = OrderedDict()
+        self._seen = SeenOrigins()
+
+    def take(self, records: Iterable[Record]) -> None:
+        """Tell what is in these records; what is damaged is counted."""
+        for record in records:
+            # A matcher that took over from another says again what that one had said.
+            if not self._seen.is_new(record.headers, record.key):
+                self._dropped["bus-repeated"] += 1
+                continue
+            try:
+                self._take(record.value)
+            except PacketError as error:
+                self._dropped[f"bus-{error.reason}"] += 1
+
+    def _take(self, frame: bytes) -> None:
+        # What stands before the events of a record is about them, so each is looked at by itself.
+        segments = split_frame(frame)
+        events = [rows_of(data, EVENTS) for letter, data in segments if letter == b"E"]
+        found = np.concatenate(events) if len(events) > 1 else events[0] if events else None
+        if found is not None:
+            found, rows = self._ours(found)
+        for letter, data in segments:
+            if letter == b"P":
+                self._learn(data, () if found is None else found["publication"].tolist())
+            elif letter == b"R":
+                self._refuse(data)
+        if found is not None and len(found):
+            self._tell(found, rows)
+
+    def _ours(self, events: Rows) -> tuple[Rows, NDArray[np.int64]]:
+        """The events of our clients' subscriptions, with the rows of these."""
+        rows = self._entities.find(events["subscription"])
+        ours = rows != NONE
+        ours &= (events["event_type"] >= _EVENT_TYPES[0]) & (
+            events["event_type"] <= _EVENT_TYPES[1]
+        )
+        ours &= (events["reason"] >= _REASONS[0]) & (events["reason"] <= _REASONS[1])
+        events, rows = events[ours], rows[ours]
+        if not len(events):
+            return events, rows
+        # Nobody is told of what it publishes itself.
+        publications = self._entities.find(events["publication"])
+        own = (publications != NONE) & (
+            self._entities.slot[publications] == self._entities.slot[rows]
+        )
+        return events[~own], rows[~own]
+
+    def _learn(self, data: memoryview, met: Iterable[int]) -> None:
+        wanted = set(met)
+        if not wanted and not self._known:
+            return
+        for one in _parse(pb.Descriptions(), data).description:
+            if one.key not in wanted and one.key not in self._known:
+                continue
+            if one.publication.ByteSize() > _MAX_DESCRIPTION_BYTES:
+                self._dropped["bus-oversized"] += 1
+                continue
+            self._known[one.key] = one.publication
+        while len(self._known) > _DESCRIPTIONS:
+            self._known.popitem(last=False)
+
+    def _refuse(self, data: memoryview) -> None:
+        for one in _parse(pb.RefusedDeclarations(), data).refused:
+            self._moving.refused(Refusal(one.key, one.reason, one.sentence))
+
+    def _tell(self, events: Rows, rows: NDArray[np.int64]) -> None:
+        keys = events["publication"].tolist()
+        described = np.fromiter((key in self._known for key in keys), bool, len(keys))
+        if not described.all():
+            self._dropped["undescribed"] += int((~described).sum())
+            events, rows = events[described], rows[described]
+        for key in events["publication"].tolist():
+            self._known.move_to_end(key)
+        if len(self._moving.queries):
+            asked = np.fromiter(
+                (self._moving.queries.at(row) is not None for row in rows.tolist()),
+                bool,
+                len(rows),
+            )
+            self._answer_queries(events[asked], rows[asked])
+            events, rows = events[~asked], rows[~asked]
+        if not len(events):
+            return
+        inside = events["event_type"] == _INSIDE
+        numbers = self._number(~inside, rows)
+        self._counters["matches"] += len(events)
+        slots = self._entities.slot[rows]
+        # What matters to anybody goes before what is still inside; each client's in order.
+        order = np.lexsort((slots, inside))
+        slots, inside = slots[order], inside[order]
+        columns = (events[name][order].tolist() for name in _COLUMNS)
+        match_row: list[MatchRow] = list(zip(numbers[order].tolist(), *columns, strict=True))
+        keys = events["publication"][order].tolist()
+        table = list(zip(rows[order].tolist(), keys, match_row, strict=True))
+        starts = np.flatnonzero(np.diff(slots * 2 + inside, prepend=-1)).tolist()
+        for start, end in zip(starts, [*starts[1:], len(table)], strict=True):
+            session = self._table.at(int(slots[start]))
+            if session is not None:
+                self._tell_client(session, table[start:end], matters=not inside[start])
+
+    def _number(self, matters: NDArray[np.bool_], rows: NDArray[np.int64]) -> NDArray[np.uint32]:
+        """The number of each event in what its subscription is told."""
+        order = np.argsort(rows, kind="stable")
+        ranked = rows[order]
+        counted = np.cumsum(matters[order])
+        starts = np.flatnonzero(np.diff(ranked, prepend=-1))
+        before = np.concatenate([[0], counted])[starts]
+        sizes = np.diff(np.append(starts, len(rows)))
+        numbers = np.empty(len(rows), np.uint32)
+        numbers[order] = self._entities.last_number[ranked] + counted - np.repeat(before, sizes)
+        ends = np.append(starts[1:], len(rows)) - 1
+        self._entities.last_number[ranked[ends]] = numbers[order[ends]]
+        return numbers
+
+    def _tell_client(self, session: Session, table: list[_Row], *, matters: bool) -> None:
+        if not matters:
+            peer = self._table.peer[session.slot]
+            if self._deliveries.outgoing.peers.waiting[peer] > _LONG_QUEUE:
+                self._dropped["shed-inside"] += len(table)
+                return
+        priority = MATCH_PRIORITY if matters else INSIDE_PRIORITY
+        writer = MatchesWriter(_PACKET_BYTES)
+        for row, key, match_row in table:
+            entity = self._entities.at(row)
+            subscription_index, publication = (entity.id, entity.incarnation), self._known[key]
+            if not writer.add(subscription_index, publication, match_row):
+                self._post(session, writer.finish(), priority, reliably=matters)
+                writer = MatchesWriter(_PACKET_BYTES)
+                writer.add(subscription_index, publication, match_row)
+        self._post(session, writer.finish(), priority, reliably=matters)
+
+    def _post(
+        self, session: Session, matches: pb.Matches, priority: int, *, reliably: bool
+    ) -> None:
+        time_us = now_us()
+        envelope = pb.Envelope(
+            version=VERSION,
+            id=new_id(time_us),
+            kind=pb.CONTENT,
+            topic=TOPIC,
+            priority=priority,
+            sent_us=time_us,
+            matches=matches,
+        )
+        envelope.source.adapter = self._adapter.name
+        envelope.destination.client = session.identity
+        if reliably:
+            envelope.policy = pb.CRITICAL
+            envelope.expires_us = time_us + HOLDS_US
+        self._counters["match_packets"] += 1
+        self._send(session, envelope, reliably)
+
+    def _answer_queries(self, events: Rows, rows: NDArray[np.int64]) -> None:
+        time = now()
+        for row, event in zip(rows.tolist(), events, strict=True):
+            asked = self._moving.queries.at(row)
+            publication = self._known[int(event["publication"])]
+            assert asked is not None
+            match = Match(
+                EventType(event["event_type"]),
+                EventReason(event["reason"]),
+                "",
+                publication.id,
+                publication.topic,
+                values_from_pb(publication.values),
+                event["lat_e7"] / 1e7,
+                event["lon_e7"] / 1e7,
+                float(event["distance_m"]),
+                int(event["time_us"]),
+            )
+            self._moving.queries.tell(asked, match, publication.ByteSize(), time)
+
+
+def _parse(message: _Parsed, data: memoryview) -> _Parsed:
+    try:
+        message.ParseFromString(bytes(data))
+    except DecodeError:
+        raise PacketError("malformed") from None
+    return message

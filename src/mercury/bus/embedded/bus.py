@@ -1,0 +1,268 @@
+"""The embedded bus: an SQLite file and its records, which any number of processes share.
+
+Appends survive the death of the process; a datagram wakes the readers, with the records
+themselves if these are small. After `fork`, open a bus of your own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TypeVar, cast
+from zlib import crc32
+
+from mercury.bus.api import Retention, Start
+from mercury.bus.buffering import Batch, BufferedBus
+from mercury.bus.embedded.catalogue import LOCK_TIMEOUT_S, BusFile, bus_error
+from mercury.bus.embedded.consumer import LEASE_S, EmbeddedConsumer
+from mercury.bus.embedded.record_frame import Entry
+from mercury.bus.embedded.upkeep import Upkeep
+from mercury.bus.embedded.wake_up import REGISTRY_CHANGED, Datagram, Waker
+from mercury.bus.group_consumer import GroupConsumer
+from mercury.bus.grouping import (
+    Listener,
+    Registry,
+    check_patterns,
+    named_topics,
+)
+from mercury.bus.headers import encode_headers
+from mercury.model.errors import BusError
+
+T = TypeVar("T")
+
+
+class EmbeddedBus(BufferedBus):
+    """One connection to a bus file."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        retention: Retention,
+        partitions: int = 16,
+        lease_s: float = LEASE_S,
+        lock_timeout_s: float = LOCK_TIMEOUT_S,
+    ) -> None:
+        self.path = Path(path).absolute()
+        super().__init__(f"the bus file {self.path}")
+        self._partitions = partitions
+        self._lease_s = lease_s
+        self._registry = Registry(version=-1)
+        self._spread = itertools.count()  # partitions for records without a key
+        self._placing: dict[int, Callable[[bytes], int]] = {}  # by number of partitions
+        self._consumers: set[EmbeddedConsumer] = set()
+        self._file = BusFile(self.path, lock_timeout_s=lock_timeout_s)
+        try:
+            self._upkeep = Upkeep(self.path, retention, lock_timeout_s)
+        except BaseException:
+            self._file.close()
+            raise
+        self._waker = Waker()
+
+    # Writing.
+
+    _NO_HEADERS = b""
+    _pack_headers = staticmethod(encode_headers)
+
+    def write(self, work: Callable[[], T]) -> T:
+        """Run `work` in a transaction of the main file."""
+        with self.mutex:
+            try:
+                return self._file.write(work)
+            except BaseException:
+                self._registry = Registry(version=-1)  # may have seen what was undone
+                raise
+
+    def refreshed(self) -> Registry:
+        """The registry as of the running transaction."""
+        self._registry = self._file.registry(self._registry)
+        return self._registry
+
+    def _write(self, batch: Batch, committing: set[GroupConsumer]) -> None:
+        registry = self.refreshed()
+        if not batch.keys() <= registry.by_name.keys():
+            self._file.create_topics(batch, self._partitions)
+            registry = self.refreshed()
+        for name in list(batch):
+            topic = registry.by_name[name]
+            place = self._placing.get(topic.partitions) or self._place_by(topic.partitions)
+            frame = self._file.append(topic, cast("list[Entry]", batch[name]), place)
+            del batch[name]
+            # Who subscribed meanwhile has announced it before looking for records, and was not
+            # in the audience when we began.
+            registry = self.refreshed()
+            self._hand_out(registry.audience(name), Datagram(registry.version, topic.id, frame))
+        if committing:
+            self._write_all_commits(committing)
+
+    def _place_by(self, partitions: int) -> Callable[[bytes], int]:
+        """Which partition a key's record belongs to; those without a key are spread."""
+        spread = self._spread
+
+        def place(key: bytes) -> int:
+            return (crc32(key) if key else next(spread)) % partitions  # as in `partition_of`
+
+        self._placing[partitions] = place
+        return place
+
+    def _write_all_commits(self, committing: set[GroupConsumer]) -> None:
+        def enqueue_commit() -> None:
+            registry = self.refreshed()
+            for consumer in committing:
+                self.write_commits(consumer, registry)
+
+        try:
+            self.write(enqueue_commit)
+        except BaseException:
+            for consumer in committing:
+                consumer.distrust()
+            raise
+        for consumer in committing:
+            consumer.pending_commits.clear()
+
+    def write_commits(self, consumer: GroupConsumer, registry: Registry) -> None:
+        """Move the group's offsets, only in partitions that are the consumer's as of now."""
+        consumer.follow(registry)
+        rows = [
+            (consumer.group, topic_id, part, offset)
+            for topic_id, commits in consumer.pending_commits.items()
+            for part, offset in commits.items()
+        ]
+        statement = (
+            "INSERT INTO committed VALUES (?, ?, ?, ?)"
+            " ON CONFLICT DO UPDATE SET offset = max(offset, excluded.offset)"
+        )
+        if len(rows) == 1:
+            self._file.execute(statement, rows[0])
+        elif rows:
+            self._file.executemany(statement, rows)
+
+    # Waking others.
+
+    def _hand_out(self, audience: Sequence[Listener], datagram: Datagram) -> None:
+        hand = self._waker.hand
+        gone = [one.address for one in audience if not hand(one.address, one.id, datagram)]
+        if gone:
+            self._remove_listeners(gone)
+
+    def wake_up_group(self, group: str) -> None:
+        """Tell the members of a group that their shares have changed."""
+        with self.mutex:
+            addresses = [member.address for member in self._registry.members(group)]
+            wake_up = self._waker.wake_up
+            gone = [address for address in addresses if not wake_up(address, [REGISTRY_CHANGED])]
+            if gone:
+                self._remove_listeners(gone)
+
+    def _remove_listeners(self, addresses: Sequence[str]) -> None:
+        """Unregister listeners whose process died; their partitions go to the others at once."""
+        gone = [one for one in self._registry.listeners if one.address in addresses]
+
+        def remove() -> None:
+            self._file.executemany(
+                "DELETE FROM listeners WHERE id = ?", [(one.id,) for one in gone]
+            )
+            self._file.change_listeners()
+            self.refreshed()
+
+        try:
+            self.write(remove)
+        except BusError:
+            return  # the records are safe; whoever comes next removes the dead
+        for group in {one.group for one in gone if one.group is not None}:
+            self.wake_up_group(group)
+
+    # Members.
+
+    def renew(self, consumer: EmbeddedConsumer, now_us: int, lease_us: int) -> None:
+        """Renew a lease, and remove listeners whose lease ran out."""
+
+        def beat() -> list[str]:
+            self._file.execute(
+                "UPDATE listeners SET seen_us = ? WHERE id = ?", (now_us, consumer.id)
+            )
+            self._file.announce_registry()  # whoever announced last may have died before its commit
+            # The clock counts from the start of the machine: a time to come is from before that.
+            return [
+                address
+                for (address,) in self._file.execute(
+                    "SELECT address FROM listeners WHERE seen_us NOT BETWEEN ? AND ?",
+                    (now_us - lease_us, now_us + lease_us),
+                )
+            ]
+
+        with self.mutex:
+            lapsed = self.write(beat)
+            # Look at the tables now and then even if nobody announced a change: somebody may
+            # have removed the lock file, and the number in it.
+            self._registry = self._file.registry(self._registry, look=True)
+            if consumer.group is not None:
+                peers = self._registry.members(consumer.group)
+                lapsed += [one.address for one in peers if not self._waker.alive(one.address)]
+            if lapsed:
+                self._remove_listeners(lapsed)
+
+    def leave(self, consumer: EmbeddedConsumer) -> None:
+        """Write what is waiting and the consumer's marks, and hand its share over."""
+
+        def go() -> None:
+            self.write_commits(consumer, self.refreshed())
+            self._file.execute("DELETE FROM listeners WHERE id = ?", (consumer.id,))
+            self._file.change_listeners()
+            self.refreshed()
+
+        with self.mutex:
+            self._consumers.discard(consumer)
+            self._flush()  # before the marks
+            self.write(go)
+            consumer.pending_commits.clear()
+            if consumer.group is not None:
+                self.wake_up_group(consumer.group)
+
+    # The rest of the interface.
+
+    def subscribe(
+        self, topics: Sequence[str], *, group: str | None = None, start: Start = "latest"
+    ) -> EmbeddedConsumer:
+        with self.mutex:
+            self.flush_now()  # what was appended before is not "after"
+            named = named_topics(check_patterns(topics))
+            if not self.refreshed().by_name.keys() >= set(named):
+                self._file.create_topics(named, self._partitions)
+            consumer = EmbeddedConsumer(
+                self, self._file, check_patterns(topics), group, start, self._lease_s
+            )
+            self._consumers.add(consumer)
+            return consumer
+
+    def topics(self) -> list[str]:
+        with self.mutex:
+            self._check_open()
+            try:
+                return [topic.name for topic in self.refreshed().topics]
+            except sqlite3.Error as error:
+                raise bus_error(error, self.path) from error
+
+    def enforce_retention(self) -> int:
+        self._check_open()
+        return self._upkeep.enforce()
+
+    def close(self) -> None:
+        with self.mutex:
+            if self.closed:
+                return
+            with ExitStack() as closing:  # each step runs, whatever fails before it
+                closing.callback(self._waker.close)
+                closing.callback(self._file.close)
+                closing.callback(self._upkeep.close)
+                closing.callback(self._finish)
+                for consumer in self._consumers:
+                    closing.callback(consumer.close)
+                self._flush()
+
+    def _finish(self) -> None:
+        self.closed = True
+        self._abandon_waiting()

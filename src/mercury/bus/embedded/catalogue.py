@@ -1,0 +1,299 @@
+"""The files of a bus: how they are opened, what is in them, and what can be wrong with them.
+
+The catalogue, the groups and their offsets are in an SQLite file. The records are in a folder
+beside it, each topic's in files of its own: one of a few hundred bytes is appended there within
+microseconds, and no checkpoint ever makes it wait.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from mercury.bus.embedded.lock import WriteLock
+from mercury.bus.embedded.record_frame import Entry
+from mercury.bus.embedded.topic_log import TopicLog
+from mercury.bus.grouping import Listener, Registry, Topic
+from mercury.model.errors import BusCorruptError, BusError, BusFullError, BusUnavailableError
+
+T = TypeVar("T")
+
+APPLICATION_ID = 0x4D455243  # "MERC"
+SCHEMA_VERSION = 3
+LOCK_TIMEOUT_S = 2.0
+PAGE_SIZE = 2048
+# So many topics' files are kept open.
+OPEN_LOGS = 256
+
+_SCHEMA = f"""
+CREATE TABLE meta (
+    schema_version INTEGER NOT NULL, registry_version INTEGER NOT NULL, moved_us INTEGER NOT NULL
+);
+INSERT INTO meta VALUES ({SCHEMA_VERSION}, 1, 0);
+CREATE TABLE topics (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, partitions INTEGER NOT NULL
+);
+CREATE TABLE groups (name TEXT PRIMARY KEY, born_after_topic INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE committed (
+    "group" TEXT NOT NULL, topic INTEGER NOT NULL, partition INTEGER NOT NULL,
+    offset INTEGER NOT NULL, PRIMARY KEY ("group", topic, partition)
+) WITHOUT ROWID;
+CREATE TABLE listeners (
+    id TEXT PRIMARY KEY, address TEXT NOT NULL, patterns TEXT NOT NULL, "group" TEXT,
+    seen_us INTEGER NOT NULL, released INTEGER NOT NULL
+) WITHOUT ROWID;
+PRAGMA application_id = {APPLICATION_ID};
+"""
+
+
+def records_folder(path: Path) -> Path:
+    """Where the records of a bus are."""
+    return path.with_name(f"{path.name}-records")
+
+
+def bus_error(error: sqlite3.Error | OSError, path: Path) -> BusError:
+    """Say in one sentence what SQLite's error means for the person who runs this."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _no_space(path)):
+        return BusFullError(f"no space is left to append to the bus file {path}")
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return BusCorruptError(f"the bus file {path} is damaged or is not a bus file: {error}")
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL):
+        return BusUnavailableError(f"the bus file {path} is locked by another program")
+    if code == sqlite3.SQLITE_READONLY:
+        return BusUnavailableError(f"the bus file {path} is read-only")
+    return BusUnavailableError(f"the bus file {path} cannot be used: {error}")
+
+
+def _no_space(path: Path) -> bool:
+    try:
+        there = os.statvfs(path.parent)
+    except OSError:
+        return False
+    return there.f_bavail * there.f_frsize < 1024**2
+
+
+class BusFile:
+    """One connection to the bus file; writes are serialised between processes by a file lock."""
+
+    def __init__(self, path: Path, *, lock_timeout_s: float = LOCK_TIMEOUT_S) -> None:
+        self.path = path
+        self._logs: dict[int, TopicLog] = {}  # by topic id
+        _check_place(path)
+        self.lock = WriteLock(path, lock_timeout_s)
+        try:
+            self.connection = self._connect(lock_timeout_s)
+        except BaseException:
+            self.lock.close()
+            raise
+        self.execute = self.connection.execute
+        self.executemany = self.connection.executemany
+
+    def _connect(self, timeout_s: float) -> sqlite3.Connection:
+        connection: sqlite3.Connection | None = None
+        self.lock.acquire()
+        try:
+            connection = sqlite3.connect(
+                self.path,
+                timeout=timeout_s,
+                isolation_level=None,
+                check_same_thread=False,
+                cached_statements=1024,
+            )
+            _prepare(connection, self.path)
+            (version,) = connection.execute("SELECT registry_version FROM meta").fetchone()
+            self.lock.announce(version)
+            return connection
+        except BaseException as error:
+            if connection is not None:
+                connection.close()
+            if isinstance(error, sqlite3.Error):
+                raise bus_error(error, self.path) from error
+            raise
+        finally:
+            self.lock.release()
+
+    def write(self, work: Callable[[], T]) -> T:
+        """Run `work` in a transaction of the SQLite file.
+
+        It is durable when this returns, or undone if it raises.
+        """
+        with self._locked():
+            self.execute("BEGIN IMMEDIATE")
+            result = work()
+            self.execute("COMMIT")
+            return result
+
+    def append(
+        self, topic: Topic, entries: Sequence[Entry], partition_of: Callable[[bytes], int]
+    ) -> bytes:
+        """Append records to a topic, durably; return the frame they became."""
+        log = self.log(topic)
+        self.lock.acquire(topic.id)
+        try:
+            # The time is taken under the lock, so that it grows with the offsets.
+            return log.append(entries, time.time_ns() // 1000, partition_of)
+        finally:
+            self.lock.release(topic.id)
+
+    def log(self, topic: Topic) -> TopicLog:
+        """The records of a topic."""
+        log = self._logs.get(topic.id)
+        if log is None:
+            log = TopicLog(records_folder(self.path) / str(topic.id), topic.name)
+            self.lock.acquire(topic.id)
+            try:
+                log.recover()
+            except BaseException:
+                log.close()
+                raise
+            finally:
+                self.lock.release(topic.id)
+            if len(self._logs) >= OPEN_LOGS:
+                self._logs.pop(next(iter(self._logs))).close()
+            self._logs[topic.id] = log
+        return log
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the SQLite file's lock; what fails meanwhile is undone and told in our words."""
+        self.lock.acquire()
+        try:
+            yield
+        except BaseException as error:
+            self.rollback()
+            if isinstance(error, sqlite3.Error):
+                raise bus_error(error, self.path) from error
+            raise
+        finally:
+            self.lock.release()
+
+    def rollback(self) -> None:
+        if self.connection.in_transaction:
+            self.execute("ROLLBACK")
+
+    def close(self) -> None:
+        for log in self._logs.values():
+            log.close()
+        self._logs.clear()
+        try:
+            self.connection.close()
+        finally:
+            self.lock.close()
+
+    # The registry: read by everybody, written inside `write`.
+
+    def registry(self, known: Registry, *, look: bool = False) -> Registry:
+        """Return `known` if it is up to date, or what the running transaction sees.
+
+        With `look`, ask the tables even if nothing was announced.
+        """
+        if not look and self.lock.version() == known.version:
+            return known
+        alone = not self.connection.in_transaction
+        if alone:
+            self.execute("BEGIN")
+        try:
+            version, moved_us = self.execute(
+                "SELECT registry_version, moved_us FROM meta"
+            ).fetchone()
+            topics = self.execute("SELECT id, name, partitions FROM topics ORDER BY id").fetchall()
+            listeners = self.execute(
+                'SELECT id, address, patterns, "group" FROM listeners ORDER BY id'
+            ).fetchall()
+        finally:
+            if alone:
+                self.rollback()
+        return Registry(
+            version,
+            tuple(Topic(*row) for row in topics),
+            tuple(
+                Listener(id_, address, tuple(patterns.split()), group)
+                for id_, address, patterns, group in listeners
+            ),
+            moved_us,
+        )
+
+    def change_registry(self) -> None:
+        """Count up the version, inside `write`, after topics or listeners were changed."""
+        self.execute("UPDATE meta SET registry_version = registry_version + 1")
+        self.announce_registry()
+
+    def change_listeners(self) -> None:
+        """The same, when somebody came or went."""
+        self.execute("UPDATE meta SET moved_us = ?", (time.monotonic_ns() // 1000,))
+        self.change_registry()
+
+    def announce_registry(self) -> None:
+        (version,) = self.execute("SELECT registry_version FROM meta").fetchone()
+        self.lock.announce(version)
+
+    def create_topics(self, names: Iterable[str], partitions: int) -> None:
+        """Make topics that do not exist yet."""
+
+        with self._locked():
+            known = dict(self.execute("SELECT name, id FROM topics"))
+            missing = [name for name in names if name not in known]
+            if not missing:
+                return
+            new = list(enumerate(missing, max(known.values(), default=0) + 1))
+            # The place first, so that whoever finds a topic in the catalogue also finds its
+            # records.
+            for topic_id, _ in new:
+                self._create_log(topic_id)
+            self.execute("BEGIN IMMEDIATE")
+            rows = [(topic_id, name, partitions) for topic_id, name in new]
+            self.executemany("INSERT INTO topics (id, name, partitions) VALUES (?, ?, ?)", rows)
+            self.change_registry()
+            self.execute("COMMIT")
+
+    def _create_log(self, topic_id: int) -> None:
+        folder = records_folder(self.path) / str(topic_id)
+        try:
+            TopicLog.create(folder)
+        except OSError as error:
+            if _no_space(self.path):
+                raise BusFullError(f"no space is left to make a topic in {folder}") from error
+            raise BusUnavailableError(
+                f"the bus folder {folder} cannot be made: {error.strerror}"
+            ) from error
+
+
+def _check_place(path: Path) -> None:
+    if path.is_dir():
+        raise BusUnavailableError(f"the bus file {path} is a directory")
+    if not path.parent.is_dir():
+        raise BusUnavailableError(f"the folder {path.parent} of the bus file does not exist")
+    if path.exists() and not os.access(path, os.W_OK):
+        raise BusUnavailableError(f"the bus file {path} is read-only")
+    if not os.access(path.parent, os.W_OK):
+        raise BusUnavailableError(f"the folder {path.parent} of the bus file is read-only")
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    """Check that the file is a bus, create one in an empty file, and set the connection up."""
+    connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
+    (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+    if application_id != APPLICATION_ID:
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        if tables or application_id:
+            raise BusCorruptError(f"the file {path} is a database, but not a Mercury bus")
+    # The hot connections never checkpoint: that syncs, and is the upkeep thread's business.
+    (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    if mode != "wal":
+        raise BusUnavailableError(f"the bus file {path} is on a file system without shared memory")
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    if application_id != APPLICATION_ID:
+        connection.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}COMMIT;")
+    (version,) = connection.execute("SELECT schema_version FROM meta").fetchone()
+    if version != SCHEMA_VERSION:
+        raise BusCorruptError(
+            f"the bus file {path} has version {version},"
+            f" this Mercury reads version {SCHEMA_VERSION}"
+        )

@@ -1,0 +1,51 @@
+"""Reads ranges of the embedded bus's records, for jobs that keep their own offsets."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from mercury.bus.embedded.catalogue import BusFile, bus_error
+from mercury.bus.embedded.record_columns import Columns
+from mercury.bus.grouping import Registry, Topic, rank_of
+
+
+class RecordReader:
+    """A view of a bus file that is no consumer: nobody wakes it, and it marks nothing."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._file = BusFile(Path(path).absolute())
+        self._registry = Registry(version=-1)
+
+    def begins(self, patterns: Sequence[str]) -> dict[str, int]:
+        """The oldest offset kept of each topic."""
+        return {one.name: self._file.log(one).state().oldest for one in self._topics(patterns)}
+
+    def ends(self, patterns: Sequence[str]) -> dict[str, int]:
+        """The offset to come of each topic."""
+        return {one.name: self._file.log(one).state().next for one in self._topics(patterns)}
+
+    def offsets_at(self, patterns: Sequence[str], time_us: int) -> dict[str, int]:
+        """The first offset at or after a time, of each topic."""
+        return {one.name: self._file.log(one).offset_at(time_us) for one in self._topics(patterns)}
+
+    def read(self, topic: str, begin: int, end: int) -> Iterator[Columns]:
+        """The records from one offset up to another, in batches; none, if they are gone."""
+        known = self._known().by_name.get(topic)
+        if known is not None:
+            yield from self._file.log(known).columns(begin, end)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _topics(self, patterns: Sequence[str]) -> list[Topic]:
+        wanted = tuple(patterns)
+        return [one for one in self._known().topics if rank_of(wanted, one.name) is not None]
+
+    def _known(self) -> Registry:
+        try:
+            self._registry = self._file.registry(self._registry)
+        except sqlite3.Error as error:
+            raise bus_error(error, self._file.path) from error
+        return self._registry

@@ -1,0 +1,126 @@
+"""Keeps the bus small, off the hot path: checkpoints, finished files, retention.
+
+A thread with a connection of its own: whatever syncs the disk takes milliseconds, and appends
+never do.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from mercury.bus.api import Retention
+from mercury.bus.embedded.catalogue import BusFile, bus_error
+from mercury.bus.grouping import Registry, Topic
+from mercury.model.errors import BusError
+
+EVERY_S = 1.0
+RETENTION_EVERY_S = 10.0
+# SQLite's log is copied into its file when it has grown to this. It holds marks and members only.
+CHECKPOINT_BYTES = 4 * 1024**2
+# Records of different topics closer together than this count as equally old.
+SAME_AGE_US = 1_000_000
+
+
+class Upkeep:
+    """Looks after one bus."""
+
+    def __init__(self, path: Path, retention: Retention, lock_timeout_s: float) -> None:
+        self._file = BusFile(path, lock_timeout_s=lock_timeout_s)
+        self._retention = retention
+        self._mutex = threading.Lock()  # one user of the files at a time
+        self._stop = threading.Event()
+        self._registry = Registry(version=-1)
+        self._file.execute("PRAGMA busy_timeout = 0")
+        self._thread = threading.Thread(target=self._run, name="mercury-bus-upkeep", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._file.close()
+
+    def _run(self) -> None:
+        next_retention = time.monotonic() + RETENTION_EVERY_S
+        while not self._stop.wait(EVERY_S):
+            with suppress(BusError, sqlite3.Error, OSError):
+                self._checkpoint()
+            with suppress(BusError, sqlite3.Error, OSError):
+                self._sync()
+            if time.monotonic() >= next_retention:
+                with suppress(BusError):
+                    self.enforce()
+                next_retention = time.monotonic() + RETENTION_EVERY_S
+
+    def _checkpoint(self) -> None:
+        if os.stat(f"{self._file.path}-wal").st_size < CHECKPOINT_BYTES:
+            return
+        with self._mutex:
+            # Most of it beside the others, and the rest, which must be little, under the lock.
+            self._file.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            self._file.lock.acquire()
+            try:
+                self._file.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            finally:
+                self._file.lock.release()
+
+    def _sync(self) -> None:
+        for topic in self._topics():
+            with self._mutex:
+                self._file.log(topic).sync()
+
+    def _topics(self) -> tuple[Topic, ...]:
+        with self._mutex:
+            self._registry = self._file.registry(self._registry)
+            return self._registry.topics
+
+    # Retention.
+
+    def enforce(self) -> int:
+        """Drop what is past the retention; return how many records went."""
+        removed = 0
+        try:
+            if self._retention.max_age_s is not None:
+                horizon_us = time.time_ns() // 1000 - int(self._retention.max_age_s * 1e6)
+                for topic in self._topics():
+                    with self._mutex:
+                        removed += self._remove(topic, self._file.log(topic).offset_at(horizon_us))
+            if self._retention.max_bytes is not None:
+                removed += self._trim(self._retention.max_bytes)
+        except (sqlite3.Error, OSError) as error:
+            raise bus_error(error, self._file.path) from error
+        return removed
+
+    def _trim(self, max_bytes: int) -> int:
+        """Remove the oldest records, whatever their topic, until the rest is small enough."""
+        removed = 0
+        self._topics()
+        while True:
+            with self._mutex:
+                log_of, topics = self._file.log, self._registry.topics
+                excess = sum(log_of(topic).kept_bytes() for topic in topics) - max_bytes
+                ages = sorted(
+                    (age_us, topic)
+                    for topic in topics
+                    if (age_us := log_of(topic).oldest_us()) is not None
+                )
+                if excess <= 0 or not ages:
+                    return removed
+                first_us, topic = ages[0]
+                second_us = ages[1][0] if len(ages) > 1 else first_us
+                horizon_us = max(first_us + SAME_AGE_US, second_us) + 1
+                removed += self._remove(topic, log_of(topic).offset_past(excess, horizon_us))
+
+    def _remove(self, topic: Topic, before: int) -> int:
+        log = self._file.log(topic)
+        if before <= log.state().oldest:
+            return 0
+        self._file.lock.acquire(topic.id)
+        try:
+            return log.remove(before)
+        finally:
+            self._file.lock.release(topic.id)

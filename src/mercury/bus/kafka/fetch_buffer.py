@@ -1,0 +1,227 @@
+"""Records that were fetched and not yet handed out: by topic, in the order topics are served.
+
+Plain values, no client and no thread: the consumer guards it with a lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from mercury.bus.api import Record
+from mercury.bus.grouping import rank_of
+from mercury.bus.kafka.cluster import PartitionId
+
+# Of one topic: a backlog in one must not keep the others from being fetched.
+FULL_RECORDS = 8192
+FULL_BYTES = 16 * 1024**2
+
+
+@dataclass(slots=True)
+class _Track:
+    """How far one partition is read."""
+
+    fetched: int  # the next offset to come from the broker
+    delivered: int  # the next offset to hand out; what lies before is done or not wanted
+    stamp_us: int = 0
+    uncommitted: bool = False
+    taken: int = 0  # which taking of partitions it came with
+
+
+@dataclass(slots=True)
+class _TopicQueue:
+    """What waits of one topic."""
+
+    records: list[Record] = field(default_factory=list)
+    size: int = 0
+    sorted: bool = True
+    full: bool = False
+
+
+class FetchBuffer:
+    """What a consumer has at hand, and its position in every partition of its share."""
+
+    def __init__(self, patterns: tuple[str, ...]) -> None:
+        self._patterns = patterns
+        self._tracks: dict[PartitionId, _Track] = {}
+        self._parked: dict[PartitionId, _Track] = {}  # while the group shares out anew
+        self._queues: dict[str, _TopicQueue] = {}  # in the order of serving
+        self._waiting = 0
+        self._takes = 0
+
+    def __len__(self) -> int:
+        return self._waiting
+
+    def partition_ids(self) -> list[PartitionId]:
+        """The consumer's share."""
+        return list(self._tracks)
+
+    def assignments(self) -> dict[PartitionId, int]:
+        """The same, with a number that is another for a partition that was not ours between."""
+        return {partition_id: track.taken for partition_id, track in self._tracks.items()}
+
+    def committable(self) -> set[PartitionId]:
+        """Partitions of which we may say how far they are done."""
+        return {*self._tracks, *self._parked}
+
+    @property
+    def in_hand(self) -> bool:
+        """Whether something that was handed out of parked partitions is not marked as done."""
+        return any(track.uncommitted for track in self._parked.values())
+
+    def assign(self, positions: Mapping[PartitionId, int], wanted_from: int = 0) -> None:
+        """Take partitions, to be fetched from here; lower offsets than wanted are not kept."""
+        self._takes += 1
+        for partition_id, offset in positions.items():
+            was = self._parked.pop(partition_id, None)
+            self._tracks[partition_id] = _Track(
+                offset,
+                max(offset, wanted_from),
+                uncommitted=was is not None and was.uncommitted,
+                taken=was.taken if was is not None and was.delivered == offset else self._takes,
+            )
+            self._queues.setdefault(partition_id[0], _TopicQueue())
+        self._queues = dict(
+            sorted(self._queues.items(), key=lambda one: (rank_of(self._patterns, one[0]), one[0]))
+        )
+
+    def park(self, partition_ids: Iterable[PartitionId]) -> None:
+        """Hand out no more of partitions that may be somebody else's soon.
+
+        How far they were handed out is remembered until the new shares are known.
+        """
+        partition_ids = list(partition_ids)
+        parked = {
+            partition_id: self._tracks[partition_id]
+            for partition_id in partition_ids
+            if partition_id in self._tracks
+        }
+        self.revoke(partition_ids)
+        self._parked.update(parked)
+
+    def parked(self) -> dict[PartitionId, int]:
+        """How far parked partitions were handed out."""
+        return {partition_id: track.delivered for partition_id, track in self._parked.items()}
+
+    def forget_parked(self) -> None:
+        """Those that did not come back are somebody else's."""
+        self._parked.clear()
+
+    def revoke(self, partition_ids: Iterable[PartitionId]) -> None:
+        """Forget partitions that are somebody else's now."""
+        gone = set(partition_ids)
+        for partition_id in gone:
+            self._tracks.pop(partition_id, None)
+            self._parked.pop(partition_id, None)
+        for topic in {topic for topic, _ in gone}:
+            queue = self._queues.get(topic)
+            if queue is not None:
+                kept = [one for one in queue.records if (one.topic, one.partition) not in gone]
+                self._waiting -= len(queue.records) - len(kept)
+                queue.records, queue.size = kept, sum(len(one.value) for one in kept)
+
+    def put(self, records: Iterable[Record]) -> None:
+        """Keep what the broker sent, as far as it is ours and new."""
+        for record in records:
+            track = self._tracks.get((record.topic, record.partition))
+            if track is None or record.offset < track.fetched:
+                continue
+            track.fetched = record.offset + 1
+            if record.offset < track.delivered:
+                continue
+            # Times grow within a partition, whatever the broker's clock did.
+            if record.timestamp_us < track.stamp_us:
+                record = record._replace(timestamp_us=track.stamp_us)
+            track.stamp_us = record.timestamp_us
+            queue = self._queues[record.topic]
+            if queue.records and _by_time(record) < _by_time(queue.records[-1]):
+                queue.sorted = False
+            queue.records.append(record)
+            queue.size += len(record.value)
+            self._waiting += 1
+
+    def take(self, limit: int) -> list[Record]:
+        """Hand out records: by rank of their topic, then by time."""
+        found: list[Record] = []
+        for queue in self._queues.values():
+            if len(found) >= limit:
+                break
+            if not queue.records:
+                continue
+            if not queue.sorted:
+                # Of one partition, offsets and times grow together: its order stays.
+                queue.records.sort(key=_by_time)
+                queue.sorted = True
+            some = queue.records[: limit - len(found)]
+            del queue.records[: len(some)]
+            queue.size -= sum([len(one.value) for one in some])
+            found += some
+        self._waiting -= len(found)
+        for record in found:
+            track = self._tracks[record.topic, record.partition]
+            track.delivered = record.offset + 1
+            track.uncommitted = True
+        return found
+
+    def forget_below(self, spans: Mapping[PartitionId, tuple[int, int]]) -> None:
+        """Drop what the retention has taken meanwhile."""
+        for queue in self._queues.values():
+            kept = [
+                one
+                for one in queue.records
+                if one.offset >= spans.get((one.topic, one.partition), (0, 0))[0]
+            ]
+            if len(kept) < len(queue.records):
+                self._waiting -= len(queue.records) - len(kept)
+                queue.records, queue.size = kept, sum(len(one.value) for one in kept)
+
+    def take_commits(self) -> dict[PartitionId, int]:
+        """Positions to commit for everything handed out since the last call."""
+        commits = {}
+        for partition_id, track in (*self._tracks.items(), *self._parked.items()):
+            if track.uncommitted:
+                commits[partition_id] = track.delivered
+                track.uncommitted = False
+        return commits
+
+    def turned(self) -> tuple[list[PartitionId], list[PartitionId]]:
+        """Partitions of topics that just became full, and of those that have room again."""
+        full: list[PartitionId] = []
+        roomy: list[PartitionId] = []
+        for topic, queue in self._queues.items():
+            fill = max(len(queue.records) / FULL_RECORDS, queue.size / FULL_BYTES)
+            if not queue.full and fill >= 1.0:
+                queue.full = True
+                full += [partition_id for partition_id in self._tracks if partition_id[0] == topic]
+            elif queue.full and fill < 0.5:
+                queue.full = False
+                roomy += [partition_id for partition_id in self._tracks if partition_id[0] == topic]
+        return full, roomy
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether some topic is full."""
+        return any(queue.full for queue in self._queues.values())
+
+    def behind(self, spans: Mapping[PartitionId, tuple[int, int]]) -> bool:
+        """Whether something that stands in our share was not fetched yet, though there is room."""
+        for partition_id, (low, end) in spans.items():
+            track = self._tracks.get(partition_id)
+            if track is None or self._queues[partition_id[0]].full:
+                continue
+            if max(track.fetched, low) < end:
+                return True
+        return False
+
+    def lag(self, spans: Mapping[PartitionId, tuple[int, int]]) -> int:
+        """How many records of our share were not handed out yet."""
+        total = 0
+        for partition_id, (low, end) in spans.items():
+            track = self._tracks.get(partition_id)
+            if track is not None:
+                total += max(0, end - max(track.delivered, low))
+        return total
+
+
+def _by_time(record: Record) -> tuple[int, int, int]:
+    return record.timestamp_us, record.partition, record.offset

@@ -1,0 +1,433 @@
+"""The thread of a consumer: it alone talks to the Kafka client, and fills the fetch buffer."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from mercury.bus.api import FromOffset, FromTime, Record, Start
+from mercury.bus.kafka.cluster import ANSWER_S, Cluster, Commits, PartitionId, trouble
+from mercury.bus.kafka.fetch_buffer import FetchBuffer
+from mercury.model.errors import BusError, BusUnavailableError
+
+log = logging.getLogger("mercury.bus.kafka.bus")
+
+TICK_S = 0.02  # the thread looks up from its fetching at least so often
+_BUSY_TICK_S = 0.005
+_BATCH = 1024
+_COMMIT_S = 2.0
+HANDOVER_S = 2.0  # for readers to mark what they hold, before it is somebody else's
+_END_S = 10.0
+
+# Commits that fail because shares are moving; whoever still owns its share tries again.
+_MOVING = {
+    KafkaError.REBALANCE_IN_PROGRESS,
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError._WAIT_COORD,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError._ASSIGNMENT_LOST,
+}
+
+# What is answered to a commit from outside the group: it was born by one of its members.
+_HAS_MEMBERS = {
+    KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.REBALANCE_IN_PROGRESS,
+}
+
+
+class _Commit(NamedTuple):
+    """Positions to commit, and what became of it."""
+
+    commits: Commits
+    answer: Future[KafkaError | None]
+
+    def answered(self, error: KafkaError | None) -> None:
+        if not self.answer.done():
+            self.answer.set_result(error)
+
+
+class Fetcher:
+    """Fetches what a consumer reads, as one of a group or alone, and commits for it."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        patterns: tuple[str, ...],
+        group: str | None,
+        start: Start,
+        *,
+        news: Callable[[], None],
+        handover: Callable[[], Future[None] | None],
+    ) -> None:
+        self.changed = threading.Condition()  # guards the fetch buffer
+        self.fetch_buffer = FetchBuffer(patterns)
+        self.failure: BusError | None = None
+        self._cluster = cluster
+        self._patterns = patterns
+        self._group = group
+        self._news = news  # called after records came
+        self._handover = handover  # makes what was marked durable, before partitions go
+        self._wanted_from = start.offset if isinstance(start, FromOffset) and group is None else 0
+        self._following: dict[str, int] = {}  # topics, and their partitions
+        self._followed_version = -1
+        self._asked: deque[_Commit] = deque()  # for the thread to send
+        self._sent: deque[_Commit] = deque()  # and to hear about, in this order
+        self._ending = False
+        self._name = f"mercury-{os.getpid()}-{uuid.uuid4().hex[:8]}"  # among the group's members
+        self._client = Consumer(self._config())
+        try:
+            self._begin(start)
+        except BaseException:
+            self._client.close()
+            raise
+        self._thread = threading.Thread(target=self._run, name="kafka-fetcher", daemon=True)
+        self._thread.start()
+
+    def _config(self) -> dict[str, Any]:
+        return self._cluster.config(
+            client_id=self._name,
+            group_id=self._cluster.group_name(self._group or self._name),
+            enable_auto_commit=False,
+            enable_auto_offset_store=False,
+            # A topic without a mark is younger than its group, and what lies below the retention
+            # is gone: both go on with the oldest record there is.
+            auto_offset_reset="earliest",
+            # Shares out every topic. The sticky ones count partitions over all topics: of two
+            # members, one may get all requests and the other all content.
+            partition_assignment_strategy="roundrobin",
+            session_timeout_ms=6000,  # the least that brokers allow as they come
+            heartbeat_interval_ms=200,
+            fetch_wait_max_ms=100,  # partitions that join wait for a request that is under way
+            fetch_min_bytes=1,
+            fetch_error_backoff_ms=50,
+            queued_min_messages=4096,
+            queued_max_messages_kbytes=16 * 1024,
+        ) | {"logger": log, "on_commit": self._on_commit}
+
+    # What the consumer calls
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def follows(self) -> bool:
+        """Whether the topics that are known now are followed."""
+        return self._followed_version >= self._cluster.version
+
+    def settle(self, timeout_s: float) -> None:
+        """Wait until the group has shared out its partitions, and we have our share."""
+        assert self._group is not None
+        deadline = time.monotonic() + timeout_s
+        with self.changed:
+            self.changed.wait_for(lambda: self._followed_version >= 0 or self.failure, timeout_s)
+        pause_s = 0.01
+        while self._following and self.failure is None and time.monotonic() < deadline:
+            assignment = self._cluster.assignment(self._group, self._name, self._following)
+            if assignment is not None and assignment <= set(self.fetch_buffer.partition_ids()):
+                return
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, 0.1)
+
+    def commit(self, commits: Commits) -> None:
+        """Commit positions, as far as they are still ours, and return when that is durable."""
+        deadline = time.monotonic() + _COMMIT_S
+        while not self._ending:
+            with self.changed:
+                # Only the owner may say how far a partition is done.
+                ours = self.fetch_buffer.committable()
+                asked = _Commit({at: to for at, to in commits.items() if at in ours}, Future())
+                if not asked.commits:
+                    return
+                self._asked.append(asked)
+            try:
+                error = asked.answer.result(max(0.0, deadline - time.monotonic()))
+            except TimeoutError:
+                error = KafkaError(KafkaError._TIMED_OUT)
+            if error is None:
+                return
+            if error.code() not in _MOVING or time.monotonic() > deadline:
+                raise trouble(error, self._cluster.name)
+            time.sleep(_BUSY_TICK_S)
+
+    def end(self) -> None:
+        """Leave the group and stop, soon."""
+        with self.changed:
+            self._ending = True
+            self.changed.notify_all()
+
+    def join(self) -> None:
+        """Return when that is done."""
+        self._thread.join(_END_S)
+
+    # Where reading starts
+
+    def _begin(self, start: Start) -> None:
+        cluster = self._cluster
+        cluster.look()  # a topic that is there before we begin is not new
+        topics = cluster.matching(self._patterns)
+        if self._group is None:
+            self._followed_version = cluster.version
+            self._assign(self._positions(cluster.partition_ids(topics), start))
+            self._following = topics
+        else:
+            birth = cluster.birth_mark()
+            if self._is_new([birth, *cluster.partition_ids(topics)]):
+                # Without a mark a topic is read from its beginning.
+                partition_ids = [] if start == "earliest" else cluster.partition_ids(topics)
+                self._give_birth({**self._positions(partition_ids, start), birth: 0})
+
+    def _is_new(self, partition_ids: Sequence[PartitionId]) -> bool:
+        """Whether our group has committed nothing.
+
+        Asked by the consumer: librdkafka (seen with 2.16) crashes when an admin client lists a
+        group's offsets at the moment its coordinator moves.
+        """
+        ask = self._offsets(dict.fromkeys(partition_ids, -1001))
+        found = self._cluster.with_retry(lambda: self._client.committed(ask, timeout=ANSWER_S))
+        return not any(one.offset >= 0 for one in found)
+
+    def _give_birth(self, commits: Commits) -> None:
+        """Commit where our new group starts, unless somebody else was faster."""
+
+        def commit() -> None:
+            try:
+                done = self._client.commit(offsets=self._offsets(commits), asynchronous=False)
+                for one in done:
+                    if one.error is not None:
+                        raise KafkaException(one.error)
+            except KafkaException as error:
+                if error.args[0].code() not in _HAS_MEMBERS:
+                    raise
+
+        self._cluster.with_retry(commit)
+
+    def _positions(
+        self, partition_ids: Sequence[PartitionId], start: Start
+    ) -> dict[PartitionId, int]:
+        if isinstance(start, FromTime):
+            return self._cluster.since(partition_ids, start.timestamp_us)
+        spans = self._cluster.spans(partition_ids)
+        if isinstance(start, FromOffset):
+            return {
+                partition_id: min(max(start.offset, low), end)
+                for partition_id, (low, end) in spans.items()
+            }
+        return {
+            partition_id: end if start == "latest" else low
+            for partition_id, (low, end) in spans.items()
+        }
+
+    def _assign(self, positions: Mapping[PartitionId, int]) -> None:
+        with self.changed:
+            self.fetch_buffer.assign(positions, self._wanted_from)
+            self.changed.notify_all()
+        if positions:
+            self._client.incremental_assign(self._offsets(positions))
+
+    def _assign_assignment(self, positions: Mapping[PartitionId, int]) -> None:
+        partitions = self._offsets(positions)
+        with self.changed:
+            self.fetch_buffer.assign(positions)
+            self.fetch_buffer.forget_parked()
+            self.changed.notify_all()
+        self._client.assign(partitions)
+        self._client.resume(partitions)  # the fetch buffer is empty
+
+    # The thread
+
+    def _run(self) -> None:
+        try:
+            while not self._ending:
+                self._follow()
+                message = self._client.poll(
+                    _BUSY_TICK_S if self.fetch_buffer.holds_back else TICK_S
+                )
+                if message is not None:
+                    self._take_in([message, *self._client.consume(_BATCH, 0)])
+                self._hold_back()
+                self._send_commits()
+        except BusError as error:
+            self._fail(error)
+        except KafkaException as error:
+            self._fail(trouble(error.args[0], self._cluster.name))
+        except BaseException as error:
+            self._fail(BusError(f"reading from {self._cluster.name} fails: {error!r}"))
+            raise
+        finally:
+            self._client.close()
+            for commit in (*self._sent, *self._asked):
+                commit.answered(KafkaError(KafkaError._DESTROY))
+            self._news()
+
+    def _fail(self, error: BusError) -> None:
+        log.error("%s", error)
+        with self.changed:
+            self.failure = error
+            self.changed.notify_all()
+
+    def _follow(self) -> None:
+        """Take in topics that were made since."""
+        try:
+            if any(pattern.endswith(".*") for pattern in self._patterns):
+                self._cluster.look_if_due()
+            version = self._cluster.version
+            if version != self._followed_version:
+                topics = self._cluster.matching(self._patterns)
+                self._take_topics(topics)
+                with self.changed:
+                    self._following = {**self._following, **topics}
+                    self._followed_version = version
+                    self.changed.notify_all()
+        except BusUnavailableError as error:
+            log.debug("%s", error)  # the client says so, too; next time then
+
+    def _take_topics(self, topics: Mapping[str, int]) -> None:
+        if self._group is None:
+            # Nothing of them was there when we began: all of it came after.
+            new = set(self._cluster.partition_ids(topics)).difference(
+                self.fetch_buffer.partition_ids()
+            )
+            self._assign(self._positions(sorted(new), FromOffset(self._wanted_from)))
+        elif not topics.keys() <= self._following.keys():
+            self._client.subscribe(
+                [self._cluster.prefix + topic for topic in {**self._following, **topics}],
+                on_assign=self._on_assign,
+                on_revoke=self._on_revoke,
+                on_lost=self._on_lost,
+            )
+
+    def _take_in(self, messages: Sequence[Message]) -> None:
+        skip = len(self._cluster.prefix)
+        records = []
+        for message in messages:
+            error = message.error()
+            if error is None:
+                records.append(_record(message, skip))
+            elif error.fatal():
+                raise KafkaException(error)
+            else:
+                log.warning("%s: %s", self._cluster.name, error.str())
+        with self.changed:
+            self.fetch_buffer.put(records)
+            self.changed.notify_all()
+        self._news()
+
+    def _hold_back(self) -> None:
+        with self.changed:
+            full, roomy = self.fetch_buffer.turned()
+        if full:
+            self._client.pause([self._cluster.partition(partition_id) for partition_id in full])
+        if roomy:
+            self._client.resume([self._cluster.partition(partition_id) for partition_id in roomy])
+
+    # Shares of a group
+
+    def _on_assign(self, client: Consumer, partitions: list[TopicPartition]) -> None:
+        partition_ids = [self._cluster.partition_id(one) for one in partitions]
+        try:
+            committed = client.committed(partitions, timeout=_COMMIT_S) if partitions else []
+            commits = {self._cluster.partition_id(one): one.offset for one in committed}
+            spans = self._cluster.spans(partition_ids)
+            with self.changed:
+                # What stayed ours goes on where we are: what was handed out is in good hands.
+                ours = self.fetch_buffer.parked()
+            positions = {
+                # Without a mark the offset is negative.
+                at: min(max(commits[at], ours.get(at, 0), low), end)
+                for at, (low, end) in spans.items()
+            }
+            self._assign_assignment(positions)
+        except (BusError, KafkaException) as error:
+            # The client finds the committed offsets itself, later.
+            log.warning("%s: where to go on is not known yet: %s", self._cluster.name, error)
+            with self.changed:
+                self.fetch_buffer.assign(dict.fromkeys(partition_ids, 0))
+                self.fetch_buffer.forget_parked()
+            client.assign(partitions)
+
+    def _on_revoke(self, client: Consumer, partitions: list[TopicPartition]) -> None:
+        with self.changed:
+            self.fetch_buffer.park([self._cluster.partition_id(one) for one in partitions])
+            self.changed.notify_all()
+        deadline = time.monotonic() + HANDOVER_S
+        done: Future[None] | None = None
+        try:
+            while not self._ending and time.monotonic() < deadline:
+                # The marks come back to this thread to be committed.
+                self._finish_commits()
+                if done is not None:
+                    if done.done():
+                        break
+                elif not self.fetch_buffer.in_hand:  # else the reader is still at work with it
+                    done = self._handover()
+                    if done is None:
+                        break
+                time.sleep(0.001)
+        except BusError as error:
+            log.warning("%s", error)
+
+    def _on_lost(self, client: Consumer, partitions: list[TopicPartition]) -> None:
+        with self.changed:
+            self.fetch_buffer.revoke([self._cluster.partition_id(one) for one in partitions])
+            self.changed.notify_all()
+
+    def _send_commits(self) -> None:
+        while self._asked:
+            commit = self._asked.popleft()
+            try:
+                self._client.commit(offsets=self._offsets(commit.commits), asynchronous=True)
+                self._sent.append(commit)  # heard of in a later poll of this thread
+            except KafkaException as error:
+                commit.answered(error.args[0])
+
+    def _on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
+        for one in offsets:
+            error = error or one.error
+        if self._sent:
+            self._sent.popleft().answered(error)
+
+    def _finish_commits(self) -> None:
+        """Commit what was asked for here and now: inside a callback no other is heard."""
+        asked = list(self._sent)  # stay there until they are heard of
+        while self._asked:
+            asked.append(self._asked.popleft())
+        for commit in asked:
+            if not commit.answer.done():
+                try:
+                    offsets = self._offsets(commit.commits)
+                    self._client.commit(offsets=offsets, asynchronous=False)
+                    commit.answered(None)
+                except KafkaException as error:
+                    commit.answered(error.args[0])
+
+    def _offsets(self, positions: Mapping[PartitionId, int]) -> list[TopicPartition]:
+        return [
+            self._cluster.partition(partition_id, offset)
+            for partition_id, offset in positions.items()
+        ]
+
+
+def _record(message: Any, skip: int) -> Record:  # no error, hence nothing is missing
+    headers = message.headers()
+    return Record(
+        message.topic()[skip:],
+        message.partition(),
+        message.offset(),
+        message.timestamp()[1] * 1000,
+        message.key() or b"",
+        tuple([(name, value or b"") for name, value in headers]) if headers else (),
+        message.value() or b"",
+    )

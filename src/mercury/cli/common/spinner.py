@@ -1,0 +1,76 @@
+"""Says on stderr what is being waited for, when it takes longer than a moment."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from time import monotonic
+
+from mercury.cli.common import command
+
+_QUIET_S = 2.0
+_TERMINAL_EVERY_S, _LOG_EVERY_S = 0.5, 10.0
+_STEPS_EVERY_S = 1.0  # drawing takes a millisecond, which a measurement may notice
+
+
+@contextmanager
+def waiting(
+    title: str,
+    progress: Callable[[], str] = str,
+    *,
+    quiet_s: float = _QUIET_S,
+    every_s: float = _TERMINAL_EVERY_S,
+) -> Iterator[None]:
+    """Show the title, `progress()` and the time: in place on a terminal, else a line at times."""
+    ended = threading.Event()
+    arguments = (title, progress, ended, quiet_s, every_s)
+    thread = threading.Thread(target=_show, args=arguments, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+@contextmanager
+def steps(title: str) -> Iterator[Callable[[str], None]]:
+    """Yield what is to be told of each step: shown as `waiting` does, elsewhere a line for each."""
+    terminal = command.progress.is_terminal
+    current = ""
+
+    def say(text: str) -> None:
+        nonlocal current
+        current = text
+        if not terminal:
+            command.progress.print(text, markup=False, soft_wrap=True)
+
+    shown = waiting(title, lambda: current, quiet_s=0.0, every_s=_STEPS_EVERY_S)
+    with shown if terminal else nullcontext():
+        yield say
+
+
+def _show(
+    title: str,
+    progress: Callable[[], str],
+    ended: threading.Event,
+    quiet_s: float,
+    every_s: float,
+) -> None:
+    begun = monotonic()
+    if ended.wait(quiet_s):
+        return
+
+    def text() -> str:
+        detail = progress()
+        return f"{title}{': ' if detail else ''}{detail} ({monotonic() - begun:.0f} s)"
+
+    if not command.progress.is_terminal:
+        command.progress.print(text(), markup=False, soft_wrap=True)
+        while not ended.wait(_LOG_EVERY_S):
+            command.progress.print(text(), markup=False, soft_wrap=True)
+        return
+    with command.progress.status(text(), refresh_per_second=2.0 / every_s) as status:
+        while not ended.wait(every_s):
+            status.update(text())

@@ -1,0 +1,1 @@
+"""Commands about stored data: history, import, replay."""

@@ -1,0 +1,290 @@
+"""`mercury history`: what was stored, asked for."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.progress import Progress
+
+from mercury.cli.common import command, positions, times
+from mercury.cli.data import history_folder
+from mercury.cli.data.history_encounters import encounters
+from mercury.cli.data.history_folder import FolderOption, FromOption, MasterOption, ToOption
+from mercury.cli.data.history_view import rounded, show
+from mercury.cli.messages.describe import iso_time
+from mercury.config import Settings
+from mercury.model.area import Area, Circle, Position
+from mercury.model.errors import AreaError, ConfigurationError, PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row
+
+    from mercury.pipeline.history.files import HistoryFolder
+
+app = typer.Typer(help="Ask what was stored: who was where, what happened.", no_args_is_help=True)
+app.command()(encounters)
+
+# The columns that people see, and where they come from.
+_LEDGER = {
+    "message": "message", "from": "source", "to": "destination", "topic": "topic",
+    "recipients": "recipients", "acknowledged": "acknowledged", "expired": "expired",
+    "refused": "refused", "unreachable": "unreachable",
+    "p50 s": "late_p50_s", "p99 s": "late_p99_s",
+}  # fmt: skip
+
+
+@app.command()
+def where(
+    vehicle: Annotated[str, typer.Argument(help="Identity of the client")],
+    at: Annotated[str | None, typer.Option(help=times.TIME_HELP, metavar="TIME")] = None,
+    begin: FromOption = None,
+    end: ToOption = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many of a track")] = 1000,
+    config: command.ConfigOption = None,
+    folder: FolderOption = None,
+    spark_master: MasterOption = None,
+    as_json: command.JsonOption = False,
+) -> None:
+    """Where a vehicle was: last, at a time, or its way between two."""
+    at_us = times.instant(at, "--at")
+    from_us, to_us = times.span(begin, end)
+    if at is not None and (begin is not None or end is not None):
+        raise ConfigurationError("--at is one time, --from and --to are two")
+    settings = history_folder.load(config, folder, spark_master)
+    stored = history_folder.opened(settings)
+    from mercury.pipeline.history import queries
+    from mercury.pipeline.history.tables import day_of
+
+    found: list[Row] = []
+    with history_folder.session(settings) as spark:
+        if begin is not None or end is not None:
+            days = _days(from_us, to_us)
+
+            def way() -> list[Row]:
+                rows = queries.within(stored.read(spark, "reports", *days), from_us, to_us)
+                return queries.track(rows, vehicle).limit(limit).collect()
+
+            found = queries.steady(way)
+        else:
+
+            def last(day: str) -> list[Row]:
+                rows = stored.read(spark, "reports", day, day)
+                rows = queries.within(rows, None, None if at_us is None else at_us + 1)
+                return queries.last_known(rows, vehicle).collect()
+
+            # The last report is most likely on the last day.
+            for day in reversed(stored.days("reports")):
+                if at_us is None or day <= day_of(at_us):
+                    found = queries.steady(partial(last, day))
+                if found:
+                    break
+    track = [_timed(row) for row in found]
+    show({"vehicle": vehicle, "track": track}, track, as_json, f"no report of {vehicle}")
+
+
+@app.command()
+def area(
+    lat: Annotated[float | None, typer.Option()] = None,
+    lon: Annotated[float | None, typer.Option()] = None,
+    radius: Annotated[float, typer.Option(min=0.1, help="In metres")] = 500.0,
+    geojson: Annotated[Path | None, typer.Option(help="An area, in a file")] = None,
+    begin: FromOption = None,
+    end: ToOption = None,
+    kind: Annotated[str | None, typer.Option(help="Only this kind of event")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many, the oldest first")] = 1000,
+    config: command.ConfigOption = None,
+    folder: FolderOption = None,
+    spark_master: MasterOption = None,
+    as_json: command.JsonOption = False,
+) -> None:
+    """What happened in an area: events, alerts that reached into it, and how much traffic."""
+    from_us, to_us = times.span(begin, end)
+    asked = _asked_area(lat, lon, radius, geojson)
+    settings = history_folder.load(config, folder, spark_master)
+    stored = history_folder.opened(settings)
+    from mercury.pipeline.history import queries
+
+    with history_folder.session(settings) as spark:
+        days = _days(from_us, to_us)
+
+        def ask() -> tuple[list[Row], Row]:
+            events, alerts, reports = (
+                queries.within(stored.read(spark, table, *days), from_us, to_us)
+                for table in ("events", "alerts", "reports")
+            )
+            listed = queries.happened(
+                queries.inside(events, asked), queries.reaching(alerts, asked), kind
+            )
+            return (
+                listed.limit(limit).collect(),
+                queries.traffic(queries.inside(reports, asked)).collect()[0],
+            )
+
+        found, seen = queries.steady(ask)
+    happened = [_timed(row) for row in found]
+    result = {"happened": happened, **rounded(seen.asDict())}
+    show(result, happened, as_json, "no event and no alert")
+    if not as_json:
+        print(f"{seen.reports:,} reports of {seen.vehicles:,} vehicles")
+
+
+@app.command()
+def busiest(
+    day: Annotated[str | None, typer.Option(help="As 2026-03-01; default the last one")] = None,
+    top: Annotated[int, typer.Option(min=1)] = 10,
+    config: command.ConfigOption = None,
+    folder: FolderOption = None,
+    spark_master: MasterOption = None,
+    as_json: command.JsonOption = False,
+) -> None:
+    """The tiles with the most reports of a day."""
+    settings = history_folder.load(config, folder, spark_master)
+    stored = history_folder.opened(settings)
+    from mercury.pipeline.history import queries
+    from mercury.pipeline.history.tiles import tile_centre
+
+    days = stored.days("reports")
+    if not days or (day is not None and day not in days):
+        known = f"there are {days[0]} to {days[-1]}" if days else "nothing is stored yet"
+        raise ConfigurationError(f"no reports of {day or 'any day'}: {known}")
+    chosen = day or days[-1]
+    with history_folder.session(settings) as spark:
+        found = queries.steady(
+            lambda: queries.busiest(stored.read(spark, "reports", chosen, chosen), top).collect()
+        )
+    tiles = []
+    for row in found:
+        lat, lon = tile_centre(row.tile) or (None, None)
+        tiles.append(rounded({"tile": row.tile, "lat": lat, "lon": lon, **row.asDict()}))
+    show({"day": chosen, "tiles": tiles}, tiles, as_json, "no reports")
+
+
+@app.command()
+def compact(
+    config: command.ConfigOption = None,
+    folder: FolderOption = None,
+    spark_master: MasterOption = None,
+    as_json: command.JsonOption = False,
+) -> None:
+    """Make few large files of many small ones; others may read and the job may add meanwhile."""
+    settings = history_folder.load(config, folder, spark_master)
+    stored = history_folder.opened(settings)
+    from mercury.pipeline.history.compaction import compact as compact_folder
+
+    with (
+        history_folder.session(settings) as spark,
+        Progress(console=command.progress, transient=True) as bar,
+    ):
+        task = bar.add_task("days and tiles", total=None)
+        done = compact_folder(
+            spark,
+            stored,
+            progress=lambda count, total: bar.update(task, completed=count, total=total),
+        )
+    if as_json:
+        command.print_json(done._asdict())
+    else:
+        print(
+            f"{done.files_before:,} files of {done.partitions:,} days and tiles"
+            f" became {done.files_after:,}"
+        )
+
+
+@app.command()
+def ledger(
+    begin: FromOption = None,
+    end: ToOption = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many, the newest")] = 1000,
+    config: command.ConfigOption = None,
+    folder: FolderOption = None,
+    spark_master: MasterOption = None,
+    as_json: command.JsonOption = False,
+) -> None:
+    """Who heard what, message by message; what is over and stored is added up first."""
+    from_us, to_us = times.span(begin, end)
+    settings = history_folder.load(config, folder, spark_master)
+    stored = history_folder.opened(settings)
+    waiting = _bring_up(settings, stored)
+    from mercury.pipeline.ledger.reading import stored_outcomes
+
+    found = [asdict(one) for one in stored_outcomes(stored.path, from_us, to_us)[-limit:]]
+    for one in found:  # to a millisecond
+        for name in ("late_p50_s", "late_p99_s"):
+            one[name] = None if one[name] is None else round(one[name], 3)
+    if as_json:
+        command.print_json({"messages": found, "waiting": waiting})
+        return
+    shown = [
+        {"time": iso_time(one["time_us"]), **{name: one[key] for name, key in _LEDGER.items()}}
+        for one in found
+    ]
+    show({}, shown, False, "no message is over")
+    if waiting:
+        print(f"{waiting:,} were not over when the last record was stored")
+
+
+def _bring_up(settings: Settings, stored: HistoryFolder) -> int | None:
+    """Enter what the pipeline has not entered; how many wait, or None if it is at work itself."""
+    from mercury.pipeline.ledger.job import LedgerJob, newest_stored_us
+
+    job = LedgerJob(stored.path)
+    try:
+        job.start()
+    except PipelineError:
+        return None
+    try:
+        until_us = newest_stored_us(stored)
+        due = job.due(until_us)
+        if not due.messages:
+            return due.waiting
+        with history_folder.session(settings) as spark:
+            # More may come of what is stored: no line is drawn under it.
+            while (entered := job.run(spark, until_us, final=False)).messages:
+                command.progress.print(f"{entered.messages:,} messages entered the ledger")
+        return entered.waiting
+    finally:
+        job.stop()
+
+
+@app.command()
+def tables(
+    config: command.ConfigOption = None,
+    folder: FolderOption = None,
+    as_json: command.JsonOption = False,
+) -> None:
+    """What is stored: rows, days, files and bytes of each table."""
+    stored = history_folder.opened(history_folder.load(config, folder))
+    from mercury.pipeline.history.tables import TABLES
+    from mercury.pipeline.history.tally import tally
+
+    with command.progress.status("counting"):
+        found = [tally(stored, table)._asdict() for table in TABLES]
+    show({"folder": str(stored.path), "tables": found}, found, as_json, "nothing")
+
+
+def _asked_area(lat: float | None, lon: float | None, radius_m: float, file: Path | None) -> Area:
+    if file is not None:
+        if lat is not None or lon is not None:
+            raise ConfigurationError("an area is given by --geojson or by --lat and --lon")
+        return positions.geojson_area(str(file), "--geojson")
+    if lat is None or lon is None:
+        raise ConfigurationError("say where: --lat and --lon, or --geojson")
+    try:
+        return Area(Circle(Position(lat, lon), radius_m))
+    except AreaError as error:
+        raise ConfigurationError(str(error)) from None
+
+
+def _days(from_us: int | None, to_us: int | None) -> tuple[str, str]:
+    from mercury.pipeline.history.tables import day_of
+
+    return "" if from_us is None else day_of(from_us), "~" if to_us is None else day_of(to_us)
+
+
+def _timed(row: Row) -> dict[str, Any]:
+    values = rounded(row.asDict())
+    return {"time": iso_time(values.pop("time_us")), **values}

@@ -1,0 +1,1 @@
+"""Commands to try things out: simulation, load, benchmarks, development servers."""

@@ -1,0 +1,381 @@
+"""`mercury bench`: how fast it is on this machine, measured with real processes."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from mercury.bench import brokers as brokers_bench
+from mercury.bench import delivery as delivery_bench
+from mercury.bench import echo as echo_bench
+from mercury.bench import fanout as fanout_bench
+from mercury.bench import ingest as ingest_bench
+from mercury.bench import processes, record
+from mercury.cli.common import command
+from mercury.cli.common.spinner import steps
+from mercury.cli.lab.dev import running_kafka
+from mercury.dev import KafkaBroker
+from mercury.mediator import NAMES
+from mercury.model.errors import ConfigurationError, PipelineError
+
+app = typer.Typer(help="Measure Mercury on this machine.", no_args_is_help=True)
+
+BusOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Default an embedded bus; kafka alone starts a broker for the run", metavar="URI"
+    ),
+]
+LogOption = Annotated[Path, typer.Option("--log", help="JSON lines file that results are added to")]
+DEFAULT_LOG = Path("mercury-bench.jsonl")
+
+_PAPER_BASELINE_S = 60.0  # Mercury §7.3: one message a second for a minute, the others 10 s
+_SECONDS = 10.0
+_WARM_UP_S = 1.0
+_NEW_KAFKA_WARM_UP_S = 30.0  # until its Java virtual machine has compiled what it runs
+_NEW_KAFKA_WARM_UP_MESSAGES = 10_000
+_SEARCH_FROM, _SEARCH_STEP, _SEARCH_TO = 10_000, 5_000, 100_000
+_SEARCH_SECONDS = 5.0
+_FLOOR_RATE = 10_000.0
+
+
+@app.command()
+def echo(
+    rates: Annotated[str, typer.Option(help="Messages a second")] = "1,10,100,500,1000,5000,10000",
+    seconds: Annotated[
+        float | None,
+        typer.Option(min=0.5, help="For each rate; default 10, and 60 at one a second"),
+    ] = None,
+    clients: Annotated[int, typer.Option(min=1, max=1000)] = echo_bench.CLIENTS,
+    search: Annotated[bool, typer.Option(help="Also find the highest rate without loss")] = True,
+    plot: Annotated[Path | None, typer.Option(help="Draw the paper's figure 5 there")] = None,
+    bus: BusOption = None,
+    log: LogOption = DEFAULT_LOG,
+    as_json: command.JsonOption = False,
+) -> None:
+    """Round trips through client, adapter, durable bus, broker and back (Mercury §7.3)."""
+    wanted = [float(rate) for rate in _numbers(rates)]
+    runs, floors = [], []
+    max_lossless = 0.0
+    with steps("bench echo") as say:
+        floor_load = echo_bench.FloorLoad()
+        try:
+            for rate in wanted:
+                say(f"floor: bare asyncio echo at {rate:,g}/s")
+                floors.append(floor_load.run(rate, min(seconds or 3.0, 3.0) if rate > 1 else 5.0))
+        finally:
+            floor_load.close()
+    with (
+        _bus_for(bus) as uri,
+        steps("bench echo") as say,
+        processes.adapter(uri) as (port, _),
+        processes.broker(uri),
+    ):
+        load = echo_bench.EchoLoad(port, clients)
+        warm_up_s = _WARM_UP_S if bus != "kafka" else _NEW_KAFKA_WARM_UP_S
+        say(f"echo: warm-up of {warm_up_s:g} s, not counted")
+        load.run(1000.0, warm_up_s)
+        for rate in wanted:
+            duration = seconds or (_PAPER_BASELINE_S if rate <= 1 else _SECONDS)
+            say(f"echo: {rate:,g}/s for {duration:g} s")
+            runs.append(load.run(rate, duration))
+            if runs[-1].lossless:
+                max_lossless = max(max_lossless, rate)
+        if search:
+            max_lossless = max(max_lossless, _search(load, say))
+        load.close()
+    floor_at = min(range(len(wanted)), key=lambda at: abs(wanted[at] - _FLOOR_RATE))
+    result: dict[str, Any] = {
+        "bench": "echo",
+        "bus": _bus_name(bus),
+        "rows": [
+            {**run.row(), "floor_p50_ms": floor.row()["p50_ms"]}
+            for run, floor in zip(runs, floors, strict=True)
+        ],
+        "floor_p50_ms": floors[floor_at].row()["p50_ms"],
+        "max_lossless_rate": max_lossless,
+    }
+    record.append(log, result, {"rates": wanted, "seconds": seconds, "clients": clients})
+    if plot is not None:
+        from mercury.bench.echo_plot import draw
+
+        draw(runs, floors, plot)
+        command.progress.print(f"drawn to {plot}")
+    if as_json:
+        command.print_json(result)
+        return
+    _table(
+        ("rate", "sent", "received", "p50_ms", "p99_ms", "max_ms", "floor_p50_ms"), result["rows"]
+    )
+    print(f"highest rate without loss: {max_lossless:,.0f}/s")
+
+
+@app.command("match")
+def match_(
+    entities: Annotated[int, typer.Option(min=1000, help="Half publish, half subscribe")] = 200_000,
+    seconds: Annotated[float, typer.Option(min=1.0, help="For each rate")] = 10.0,
+    tenfold: Annotated[bool, typer.Option(help="The kernel also with ten times as many")] = True,
+    redis: Annotated[bool, typer.Option(help="Redis beside it, if it is installed")] = True,
+    log: LogOption = DEFAULT_LOG,
+    as_json: command.JsonOption = False,
+) -> None:
+    """Moving publications meet moving subscriptions: the kernel, gateway to gateway, and Redis."""
+    try:
+        from mercury.bench import match as match_bench
+    except ImportError as error:
+        raise ConfigurationError(
+            f"mercury bench match needs {error.name}: pip install 'mercury-messaging[load]'"
+        ) from error
+    with steps("bench match") as say:
+        result = match_bench.run(
+            entities=entities, seconds=seconds, tenfold=tenfold, redis=redis, say=say
+        )
+    record.append(log, result, {"entities": entities, "seconds": seconds})
+    if as_json:
+        command.print_json(result)
+        return
+    _table(
+        ("case", "entities", "updates_per_s", "ns_per_update", "matches_per_update"),
+        result["kernel"],
+    )
+    columns = ("rate", "taken", "lost", "matches_per_s", "p50_ms", "p99_ms", "own_lag_p99_ms")
+    _table(columns, result["rows"])
+    print(f"highest rate with p99 up to 50 ms and nothing lost: {result['updates_per_s']:,}/s")
+    missing = result["rows"][0]["events_missing"]
+    print(f"events that are missing or too many at 80,000/s: {missing:,}")
+    for peer, found in result["peers"].items():
+        if found["updates_per_s"] is None:
+            print(f"{peer}: {found['reason']}")
+        else:
+            print(f"{peer}: {found['updates_per_s']:,} updates/s; {'; '.join(found['notes'])}")
+
+
+@app.command()
+def pipeline(
+    events: Annotated[int, typer.Option(min=20, help="Events to time")] = 200,
+    rate: Annotated[int, typer.Option(min=1000, help="Reports a second")] = 50_000,
+    seconds: Annotated[float, typer.Option(min=10.0, help="How long these are offered")] = 60.0,
+    rows: Annotated[int, typer.Option(min=1000, help="Reports of the batch")] = 10_000_000,
+    bus: Annotated[
+        str | None,
+        typer.Option(help="kafka alone times events over a broker of its own", metavar="kafka"),
+    ] = None,
+    log: LogOption = DEFAULT_LOG,
+    as_json: command.JsonOption = False,
+) -> None:
+    """From event to alert, reports a second, and batches beside DuckDB and Polars."""
+    if bus is not None:
+        _pipeline_over_kafka(bus, events, log, as_json)
+        return
+    try:
+        from mercury.bench import pipeline as pipeline_bench
+        from mercury.bench.pipeline_batch import compare
+    except ModuleNotFoundError as error:
+        raise PipelineError(
+            f"this needs {error.name}: pip install 'mercury-messaging[pipeline,bench]'"
+        ) from None
+
+    with steps("bench pipeline") as say:
+        found = np.array(pipeline_bench.latency("", events, say))
+        taken = pipeline_bench.sustained(rate, seconds, say)
+        with tempfile.TemporaryDirectory(prefix="mercury-bench-") as folder:
+            batch_s = compare(rows, Path(folder), say)
+    kept_up = taken["lag_growth_per_s"] < 0.01 * rate
+    result: dict[str, Any] = {
+        "bench": "pipeline",
+        "latency_p50_ms": round(float(np.percentile(found, 50)), 1),
+        "latency_p99_ms": round(float(np.percentile(found, 99)), 1),
+        "sustained_reports_per_s": taken["offered_per_s"] if kept_up else None,
+        "sustained": taken,
+        "batch_s": batch_s,
+    }
+    parameters = {"events": events, "rate": rate, "seconds": seconds, "rows": rows}
+    record.append(log, result, parameters)
+    if as_json:
+        command.print_json(result)
+        return
+    _table(("latency_p50_ms", "latency_p99_ms", "sustained_reports_per_s"), [result])
+    _table(("spark", "duckdb", "polars"), [batch_s])
+
+
+def _pipeline_over_kafka(bus: str, events: int, log: Path, as_json: bool) -> None:
+    """The way from event to alert, in small batches and in real-time mode."""
+    from mercury.bench import pipeline as pipeline_bench
+    from mercury.bench import pipeline_realtime
+
+    if bus != "kafka":
+        raise ConfigurationError(f"--bus takes kafka here, not {bus!r}")
+    with running_kafka(KafkaBroker()) as kafka, steps("bench pipeline") as say:
+        batches = pipeline_bench.latency(processes.fresh_bus(kafka.uri, ""), events, say)
+        real_time = pipeline_realtime.latency(processes.fresh_bus(kafka.uri, ""), events, say)
+    result: dict[str, Any] = {"bench": "pipeline", "bus": "kafka"}
+    for name, found in (("latency", batches), ("realtime", real_time)):
+        for share in (50, 99):
+            result[f"{name}_p{share}_ms"] = round(float(np.percentile(found, share)), 1)
+    record.append(log, result, {"events": events})
+    if as_json:
+        command.print_json(result)
+    else:
+        _table(tuple(key for key in result if key.endswith("_ms")), [result])
+
+
+def _search(load: echo_bench.EchoLoad, say: Callable[[str], None]) -> float:
+    """Raise the rate until something is lost."""
+    best = 0.0
+    for rate in range(_SEARCH_FROM + _SEARCH_STEP, _SEARCH_TO, _SEARCH_STEP):
+        say(f"search: {rate:,}/s for {_SEARCH_SECONDS:g} s")
+        if not load.run(float(rate), _SEARCH_SECONDS).lossless:
+            break
+        best = float(rate)
+    return best
+
+
+@app.command()
+def fanout(
+    clients: Annotated[str, typer.Option(help="How many, several with commas")] = (
+        "1000,10000,100000"
+    ),
+    rounds: Annotated[int, typer.Option(min=1, help="Alerts for each")] = fanout_bench.ROUNDS,
+    log: LogOption = DEFAULT_LOG,
+    as_json: command.JsonOption = False,
+) -> None:
+    """One alert to everyone in an area: until the last packet, and the adapter's longest stall."""
+    counts = [int(count) for count in _numbers(clients)]
+    with steps("bench fanout") as say:
+        rows = fanout_bench.run(counts, rounds, say)
+    result = {"bench": "fanout", "rows": rows}
+    record.append(log, result, {"clients": counts, "rounds": rounds})
+    if as_json:
+        command.print_json(result)
+    else:
+        _table(("clients", "received", "first_ms", "last_ms", "worst_last_ms", "stall_ms"), rows)
+
+
+@app.command()
+def delivery(
+    loss: Annotated[str, typer.Option(help="Shares lost, each way")] = "0,0.1,0.3,0.5",
+    clients: Annotated[int, typer.Option(min=1, max=20_000)] = 1000,
+    policies: Annotated[
+        str, typer.Option(help="Which policies")
+    ] = "fire-and-forget,repeat,critical",
+    seed: Annotated[int, typer.Option(min=0, help="Same seed, same losses")] = 1,
+    log: LogOption = DEFAULT_LOG,
+    as_json: command.JsonOption = False,
+) -> None:
+    """One alert to many over links that lose: who has it, after how long, at what price."""
+    losses = _shares(loss)
+    unknown = [name for name in policies.split(",") if name not in NAMES]
+    if unknown:
+        raise ConfigurationError(f"no policy {unknown[0]!r}: there are {', '.join(NAMES)}")
+    chosen = [NAMES[name] for name in policies.split(",")]
+    rows = delivery_bench.run(losses, clients, chosen, command.progress.print, seed)
+    result = {"bench": "delivery", "rows": rows}
+    record.append(log, result, {"loss": losses, "clients": clients, "seed": seed})
+    if as_json:
+        command.print_json(result)
+    else:
+        columns = ("policy", "loss", "delivered_share", "duplicates", "wire_per_delivery",
+                   "minimum_wire_per_delivery", "t50_s", "t99_s", "t100_s")  # fmt: skip
+        _table(columns, rows)
+
+
+@app.command()
+def ingest(
+    rates: Annotated[str, typer.Option(help="Reports a second")] = "20000,40000,60000,80000,100000",
+    seconds: Annotated[float, typer.Option(min=0.5, help="For each rate")] = 5.0,
+    log: LogOption = DEFAULT_LOG,
+    as_json: command.JsonOption = False,
+) -> None:
+    """Reports that one adapter process takes in: decoded, checked and on the bus."""
+    wanted = [int(rate) for rate in _numbers(rates)]
+    with steps("bench ingest") as say:
+        rows = ingest_bench.run(wanted, seconds, say)
+    whole = [row["offered_per_s"] for row in rows if row["absorbed_share"] == 1.0]
+    result = {"bench": "ingest", "rows": rows, "max_lossless_rate": max(whole, default=0)}
+    record.append(log, result, {"rates": wanted, "seconds": seconds})
+    if as_json:
+        command.print_json(result)
+    else:
+        _table(("rate", "sent", "on_bus", "offered_per_s", "absorbed_share"), rows)
+
+
+@app.command()
+def brokers(
+    messages: Annotated[int, typer.Option(min=100, help="Content messages of a round")] = 4000,
+    interests: Annotated[int, typer.Option(min=1, help="Each message is held against")] = 1000,
+    rounds: Annotated[int, typer.Option(min=1, help="Of one broker, then two")] = 5,
+    bus: BusOption = None,
+    log: LogOption = DEFAULT_LOG,
+    as_json: command.JsonOption = False,
+) -> None:
+    """Two brokers that share the work against one, when one has more than it can do."""
+    with _bus_for(bus) as uri, steps("bench brokers") as say:
+        say("ceiling: the same matching in two bare processes, and in one")
+        ceiling = brokers_bench.ceiling(interests, rounds)
+        warm_up = _NEW_KAFKA_WARM_UP_MESSAGES if bus == "kafka" else messages // 10
+        found = brokers_bench.run(uri, messages, interests, rounds, warm_up, say)
+    rows = found.pop("rows")
+    result = {"bench": "brokers", "bus": _bus_name(bus), **found, "ceiling": ceiling, "rows": rows}
+    record.append(log, result, {"messages": messages, "interests": interests, "rounds": rounds})
+    if as_json:
+        command.print_json(result)
+        return
+    _table(("brokers", "messages", "per_s", "cpu_us", "duplicates"), rows)
+    print(f"two do {result['ratio']:.2f} times as much as one; bare processes {ceiling:.2f}")
+
+
+@contextmanager
+def _bus_for(bus: str | None) -> Iterator[str]:
+    """A bus without a past; `kafka` starts a broker of its own."""
+    with (
+        tempfile.TemporaryDirectory(prefix="mercury-bench-") as folder,
+        running_kafka(KafkaBroker()) if bus == "kafka" else nullcontext() as kafka,
+    ):
+        yield processes.fresh_bus(kafka.uri if kafka is not None else bus, folder)
+
+
+def _bus_name(bus: str | None) -> str:
+    return (bus or "sqlite").partition(":")[0]
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        found = [float(part) for part in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or min(found) <= 0:
+        raise ConfigurationError(f"expected positive numbers with commas, not {text!r}")
+    return found
+
+
+def _shares(text: str) -> list[float]:
+    try:
+        found = [float(part) for part in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or not all(0.0 <= one < 1.0 for one in found):
+        raise ConfigurationError(f"--loss takes shares from 0 to below 1 with commas, not {text!r}")
+    return found
+
+
+def _table(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
+    table = Table(box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, justify="right")
+    for row in rows:
+        table.add_row(*(_cell(row[column]) for column in columns))
+    Console(highlight=False).print(table)
+
+
+def _cell(value: float | str | None) -> str:
+    if isinstance(value, str):
+        return value
+    return "–" if value is None else f"{value:,.6g}"

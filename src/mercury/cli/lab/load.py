@@ -1,0 +1,196 @@
+"""`mercury load`: many entities on roads that publish and subscribe, as fast as asked."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+from typing import Annotated, Any
+
+import typer
+
+from mercury.cli.common import command, positions
+from mercury.cli.common.spinner import waiting
+from mercury.load.drivers import open_driver
+from mercury.load.generator import LATE_MS, Generator, Outcome
+from mercury.load.workload import Workload, WorkloadSettings
+from mercury.model.errors import ConfigurationError
+from mercury.roads.network import CITY, CITY_ORIGIN, CITY_SIZE_M, open_roads
+from mercury.roads.trips import TripSettings
+
+_UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_SHOW_EVERY_S = 1.0
+_CITY_SIZE = f"{CITY_SIZE_M[0] / 1000:g}x{CITY_SIZE_M[1] / 1000:g}"
+
+
+def load(
+    to: Annotated[
+        str,
+        typer.Option(
+            help="ws://HOST:PORT, ws+json://HOST:PORT, udp://HOST:PORT, redis://HOST:PORT,"
+            " null: or file:PATH.csv.gz",
+            metavar="URI",
+        ),
+    ] = "ws://127.0.0.1:7480",
+    roads: Annotated[
+        str, typer.Option(help="city, or a file .osm.pbf, .osm, .osm.gz, .net.xml, .net.xml.gz")
+    ] = CITY,
+    entities: Annotated[int, typer.Option(min=1, help="How many move")] = 100_000,
+    publications: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Share that publishes; the others subscribe")
+    ] = 0.5,
+    rate: Annotated[float, typer.Option(help="Updates of each entity a second")] = 1.0,
+    radius: Annotated[
+        str, typer.Option(help="Of subscriptions, in metres", metavar="M..M")
+    ] = "50..500",
+    topics: Annotated[int, typer.Option(min=1, help="Different ones")] = 32,
+    where: Annotated[
+        float,
+        typer.Option(help="Share of publications that passes a filter on average; 1: no filters"),
+    ] = 0.55,
+    inside: Annotated[
+        bool, typer.Option("--inside", help="Subscriptions are told at every update while inside")
+    ] = False,
+    seconds: Annotated[
+        str, typer.Option("--for", help="How long, such as 30s or 5m", metavar="TIME")
+    ] = "30s",
+    warm_up: Annotated[
+        str, typer.Option(help="Before that: sent, and its events not counted", metavar="TIME")
+    ] = "2s",
+    route_places: Annotated[
+        int, typer.Option("--places", help="Of a round trip, home included")
+    ] = TripSettings().places,
+    reach: Annotated[
+        float, typer.Option("--range", help="Places are within so many metres of home")
+    ] = TripSettings().range_m,
+    noise: Annotated[
+        float, typer.Option(help="Standard deviation of positions, in metres")
+    ] = WorkloadSettings().noise_m,
+    connections: Annotated[int, typer.Option(min=1, help="Of ws:// and ws+json://")] = 1,
+    size: Annotated[
+        str, typer.Option(help="Of the city, in kilometres", metavar="KMxKM")
+    ] = _CITY_SIZE,
+    origin: Annotated[
+        str, typer.Option(help="The city's middle", metavar="LAT,LON")
+    ] = f"{CITY_ORIGIN.lat},{CITY_ORIGIN.lon}",
+    name: Annotated[
+        str, typer.Option(help="Ids begin with it; several generators need several")
+    ] = "load",
+    seed: Annotated[int, typer.Option(min=0, help="Same seed, same load")] = 1,
+    json: command.JsonOption = False,
+) -> None:
+    """Let entities move on roads and say so, open loop; count what comes of it, and how late."""
+    settings = WorkloadSettings(
+        entities=entities,
+        publications=publications,
+        rate_hz=rate,
+        radius_m=_radii(radius),
+        topics=topics,
+        selectivity=where,
+        inside=inside,
+        noise_m=noise,
+        trips=TripSettings(route_places, reach),
+        name=name,
+        seed=seed,
+    )
+    for_s, warm_up_s = _seconds(seconds, "--for"), _seconds(warm_up, "--warm-up")
+    driver = open_driver(to, connections=connections)
+    shown = ["roads"]
+    with waiting("load", lambda: shown[0], quiet_s=0.5, every_s=_SHOW_EVERY_S):
+        network = open_roads(
+            roads, seed=seed, size_m=_size(size), origin=positions.position(origin)
+        )
+        shown[0] = f"trips on {network.nodes:,} crossings and {network.edges:,} streets"
+        workload = Workload(network, settings)
+        generator = Generator(
+            workload,
+            driver,
+            seconds=for_s,
+            warm_up_s=warm_up_s,
+            say=lambda text: shown.__setitem__(0, text),
+        )
+        outcome = command.run(_run(generator))
+    if json:
+        command.print_json({"to": to, "roads": roads, **workload.to_json(), **outcome.to_json()})
+    else:
+        print(summary(to, outcome))
+
+
+async def _run(generator: Generator) -> Outcome:
+    """Ctrl-C ends the load; what was counted until then is told."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, generator.stop)
+    return await generator.run()
+
+
+def summary(to: str, outcome: Outcome) -> str:
+    """For people."""
+    found = outcome.to_json()
+    total_s = outcome.seconds + outcome.warm_up_s
+    lines = [
+        f"{found['offered']:,} updates offered to {to} in {total_s:.1f} s"
+        f" ({found['offered_per_s']:,.0f}/s): {_fate(found)}.",
+    ]
+    told = [f"{count:,} {name}" for name, count in found["matches"].items() if count]
+    if told:
+        per_s = sum(found["matches_per_s"].values())
+        lines.append(
+            f"{outcome.tally.events:,} events in {outcome.seconds:.1f} s ({per_s:,.0f}/s):"
+            f" {', '.join(told)}."
+        )
+        lines.append(f"Latency, from when an update was due: {_times(found['latency'])}.")
+    lines.append(
+        f"Own lag: {_times(found['own_lag'])}; {100 * outcome.cpu_share:.0f} % of one core."
+    )
+    if not outcome.kept_up:
+        lines.append(
+            f"The generator did not keep its own schedule (p99 above {LATE_MS:g} ms, or updates"
+            " missed): the figures say more of it than of the system."
+        )
+    lines += [f"{note[:1].upper()}{note[1:]}." for note in outcome.tally.notes]
+    return "\n".join(lines)
+
+
+def _fate(found: dict[str, Any]) -> str:
+    parts = []
+    if found["taken"] is None:
+        parts.append(f"{found['sent']:,} sent")
+    else:
+        parts += [f"{found['taken']:,} taken", f"{found['dropped']:,} dropped"]
+        silent = found["sent"] - found["taken"] - found["dropped"]
+        if silent:
+            parts.append(f"{silent:,} without a word")
+    if found["unsent"]:
+        parts.append(f"{found['unsent']:,} not sent")
+    return ", ".join(parts)
+
+
+def _times(found: dict[str, float | None]) -> str:
+    return ", ".join(
+        f"{name.removesuffix('_ms')} {'–' if value is None else f'{value:,.1f} ms'}"
+        for name, value in found.items()
+    )
+
+
+def _seconds(text: str, option: str) -> float:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip())
+    if found is None or found[2] not in _UNITS:
+        raise ConfigurationError(f"{option} takes a time such as 30s or 5m, not {text!r}")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def _radii(text: str) -> tuple[float, float]:
+    low, _, high = text.partition("..")
+    try:
+        return float(low), float(high or low)
+    except ValueError:
+        raise ConfigurationError(f"--radius takes metres such as 50..500, not {text!r}") from None
+
+
+def _size(text: str) -> tuple[float, float]:
+    width, cross, height = text.lower().partition("x")
+    try:
+        return float(width) * 1000.0, float(height if cross else width) * 1000.0
+    except ValueError:
+        raise ConfigurationError(f"--size takes kilometres such as 40x40, not {text!r}") from None

@@ -1,0 +1,1 @@
+"""Commands about single messages: send, watch, ask what became of them."""

@@ -1,0 +1,86 @@
+"""`mercury send`: an alert from the command line."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Annotated
+
+import typer
+
+from mercury.cli.common import command
+from mercury.cli.common.positions import circle as read_circle
+from mercury.cli.common.positions import geojson_area, numbers
+from mercury.cli.messages.describe import address_text
+from mercury.client import ServiceEndpoint
+from mercury.config import Settings
+from mercury.model.area import Area, HeadingSector
+from mercury.model.errors import ConfigurationError
+from mercury.model.message import Address, Message, Priority
+
+
+def send(
+    text: Annotated[str, typer.Argument(help="What to tell")],
+    config: command.ConfigOption = None,
+    bus: command.BusOption = None,
+    circle: Annotated[
+        str | None, typer.Option(help="To everyone in a circle", metavar="LAT,LON,RADIUS_M")
+    ] = None,
+    area: Annotated[
+        str | None, typer.Option(help="To everyone in an area", metavar="GEOJSON")
+    ] = None,
+    heading: Annotated[
+        str | None,
+        typer.Option(help="Only who travels in this direction", metavar="DEGREES,HALF_WIDTH"),
+    ] = None,
+    everyone: Annotated[bool, typer.Option("--everyone", help="To all clients")] = False,
+    to: Annotated[str | None, typer.Option(help="To one client", metavar="IDENTITY")] = None,
+    group: Annotated[
+        str | None, typer.Option(help="To all who are in a group", metavar="NAME")
+    ] = None,
+    kind: Annotated[str, typer.Option(help="Kind of the event")] = "notice",
+    priority: Annotated[int, typer.Option(min=0, max=9)] = int(Priority.WARNING),
+    validity: Annotated[
+        float, typer.Option(min=0.0, help="Seconds; who enters the area until then is told, too")
+    ] = 60.0,
+    as_json: command.JsonOption = False,
+) -> None:
+    """Send an alert to an area, to everyone, to a group or to one client."""
+    settings = command.settings_for(config, bus__uri=bus)
+    destinations: list[Area | Address] = []
+    if circle is not None:
+        destinations.append(read_circle(circle))
+    if area is not None:
+        destinations.append(geojson_area(area, "--area"))
+    if everyone:
+        destinations.append(Address.everyone())
+    if to is not None:
+        destinations.append(Address.client(to))
+    if group is not None:
+        destinations.append(Address.group(group))
+    if len(destinations) != 1:
+        raise ConfigurationError("say to whom: one of --circle, --area, --everyone, --to, --group")
+    destination = destinations[0]
+    if heading is not None:
+        if not isinstance(destination, Area):
+            raise ConfigurationError("--heading goes with --circle or --area")
+        sector = HeadingSector(*numbers(heading, "degrees,half_width"))
+        destination = Area(
+            destination.shape, sector, destination.valid_from_us, destination.valid_until_us
+        )
+    message = command.run(_send(settings, destination, text, kind, priority, validity))
+    if as_json:
+        command.print_json({"id": str(uuid.UUID(bytes=message.id)), "sent_us": message.sent_us,
+                          "expires_us": message.expires_us})  # fmt: skip
+    else:
+        until = f", valid for {validity:g} s" if validity else ""
+        command.progress.print(f"sent to {address_text(message.destination)}{until}", markup=False)
+        print(uuid.UUID(bytes=message.id))
+
+
+async def _send(
+    settings: Settings, to: Area | Address, text: str, kind: str, priority: int, validity: float
+) -> Message:
+    async with ServiceEndpoint(settings.bus.uri, "command-line") as endpoint:
+        return await endpoint.alert(
+            to, kind=kind, text=text, priority=priority, validity_s=validity or None
+        )

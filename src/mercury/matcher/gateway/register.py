@@ -1,0 +1,122 @@
+"""What all clients of a gateway share: the hub, who declared what, numbers and counters."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import Counter
+
+import numpy as np
+
+from mercury.config.gateway import GatewaySettings
+from mercury.matcher.backend import MatchingBackend, Participant
+from mercury.matcher.gateway.numbering import PublicationNumbers, SubscriptionHandles
+from mercury.matcher.gateway.requests import Fix, NearRequest
+from mercury.matching import Events, Found
+from mercury.model.errors import MatchingError
+from mercury.model.matching import EventType, Publication
+from mercury.service.statistics import Statistics
+
+
+class Register:
+    """The gateway's books."""
+
+    def __init__(self, hub: MatchingBackend, settings: GatewaySettings) -> None:
+        self.hub = hub
+        self.settings = settings
+        self.handles = SubscriptionHandles()
+        self.numbers = PublicationNumbers()
+        self.counts: Counter[str] = Counter()
+        self.dropped: Counter[str] = Counter()  # rows, questions and frames, by reason
+        self.connections = 0
+        self.streams = 0
+        self._owners: dict[int, Participant] = {}  # of publications, by reference
+        # Two clients may both call their subscription "me": each has a name of its own in the engine. The
+        # token keeps it apart from what an earlier life of this gateway left there.
+        self._token = secrets.token_hex(4)
+        self._clients = 0
+
+    def new_client(self) -> str:
+        """What a client's subscriptions are named by in the engine."""
+        self._clients += 1
+        return f"web-{self._token}-{self._clients}/"
+
+    def is_full(self) -> bool:
+        """Whether a further client must be refused."""
+        return self.connections + self.streams >= self.settings.max_connections
+
+    def publish(self, publication: Publication, fix: Fix | None, owner: Participant | None) -> int:
+        """Declare a publication for its owner: the last to declare it has it."""
+        time_us = self.checked_time_us(fix)
+        ref = self.hub.publish(publication, time_us, owner)
+        if owner is None:
+            self._owners.pop(ref, None)
+        else:
+            self._owners[ref] = owner
+        self.move(ref, fix, time_us)
+        return ref
+
+    def move(self, ref: int, fix: Fix | None, time_us: int | None) -> None:
+        """Put something where it is said to be."""
+        if fix is not None:
+            self.hub.move_one(ref, fix.lat, fix.lon, time_us, fix.accuracy_m)
+
+    def withdraw_publication(self, ref: int, owner: Participant | None) -> None:
+        """End a publication, unless another has declared it since."""
+        if self._owners.get(ref) == owner:
+            self._owners.pop(ref, None)
+            self.hub.withdraw(ref)
+
+    def ask(self, wanted: NearRequest) -> asyncio.Future[list[Found]]:
+        """What is there now; the answer may be there already."""
+        lat, lon = (None, None) if wanted.fix is None else (wanted.fix.lat, wanted.fix.lon)
+        return self.hub.ask(wanted.subscription, lat, lon, wanted.limit)
+
+    def checked_time_us(self, fix: Fix | None) -> int | None:
+        """The time that a place is of; none is now."""
+        time_us = None if fix is None else fix.time_us
+        if time_us is not None and time_us > self.latest_us():
+            raise MatchingError(
+                f"time_us is more than {self.settings.max_ahead_s:g} s ahead of the time here",
+                "time_us",
+            )
+        return time_us
+
+    def latest_us(self) -> int:
+        """No update may be of a later time."""
+        return self.hub.clock() + round(self.settings.max_ahead_s * 1e6)
+
+    def thinned(self, events: Events, waiting_bytes: int) -> Events:
+        """What a client that reads slowly is still told."""
+        low, high = self.settings.low_mark_bytes, self.settings.high_mark_bytes
+        if waiting_bytes <= low:
+            return events
+        shed = events.event_type == EventType.INSIDE
+        self.counts["events_shed_inside"] += int(np.count_nonzero(shed))
+        if waiting_bytes > (low + high) // 2:
+            dwell = events.event_type == EventType.DWELL
+            self.counts["events_shed_dwell"] += int(np.count_nonzero(dwell))
+            shed |= dwell
+        return events.take(~shed) if shed.any() else events
+
+    def statistics(self) -> Statistics:
+        """The gateway's numbers."""
+        return Statistics(
+            gauges={"gateway_connections": self.connections, "gateway_streams": self.streams},
+            counters={f"gateway_{name}": self.counts[name] for name in _COUNTED},
+            dropped={f"gateway.{reason}": count for reason, count in self.dropped.items()},
+        )
+
+
+_COUNTED = (
+    "connections_opened",
+    "connections_refused",
+    "connections_too_slow",
+    "requests",
+    "texts",
+    "frames",
+    "rows",
+    "events",
+    "events_shed_inside",
+    "events_shed_dwell",
+)

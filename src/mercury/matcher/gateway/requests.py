@@ -1,0 +1,293 @@
+"""The grammar of the gateway: what a publication, a subscription and a place look like from outside.
+
+One reader for all: a subscription is the same whether it is asked once, subscribed over a websocket or
+streamed, and whether it came as JSON or as the parameters of an address. What is wrong is said
+with the name of the field.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from mercury.model.area import LAST_INSTANT_US, Polygon
+from mercury.model.errors import AreaError, FilterError, MatchingError
+from mercury.model.filter import Value
+from mercury.model.geojson import area_from_geojson
+from mercury.model.matching import NearSubscription, Publication
+
+MAX_HANDLE = 1 << 20  # handles are below
+MAX_VALUES = 64  # of a publication
+MAX_VALUE_CHARACTERS = 1000
+DEFAULT_LIMIT = 100
+MAX_NAME_BYTES = 160  # of a subscription, which the gateway puts a name of its own before
+
+_FIX = {"lat", "lon", "accuracy_m", "time_us"}
+_PUBLICATION = _FIX | {"id", "topic", "values", "radius_m", "ttl_s"}
+_ASK = {"id", "topic", "radius_m", "area", "where", "lat", "lon", "limit"}
+_NEAR = _ASK - {"limit"} | _FIX | {"inside", "dwell_s", "hysteresis_m", "ttl_s"}
+_MOVE = _FIX | {"id", "side"}
+# What stands beside them in the objects of a websocket.
+FRAME = frozenset({"op", "n", "handle"})
+
+_NUMBERS = {
+    "lat", "lon", "accuracy_m", "time_us", "radius_m", "ttl_s", "dwell_s", "hysteresis_m", "limit"
+}  # fmt: skip
+
+
+class Fix(NamedTuple):
+    """Where something is, or was at a time."""
+
+    lat: float
+    lon: float
+    accuracy_m: float
+    time_us: int | None  # none: now
+
+
+class NearRequest(NamedTuple):
+    """What somebody wants to hear of, and where from."""
+
+    subscription: NearSubscription
+    fix: Fix | None
+    limit: int  # of what is found when it is asked once
+
+
+def read_publication(fields: Mapping[str, Any]) -> tuple[Publication, Fix | None]:
+    """A publication, and where it is, if that is said."""
+    _refuse_unknown(fields, _PUBLICATION)
+    publication = Publication(
+        id=_text(fields, "id"),
+        topic=_text(fields, "topic"),
+        values=_values(fields.get("values")),
+        radius_m=_number(fields, "radius_m") or 0.0,
+        ttl_s=_number(fields, "ttl_s"),
+    )
+    return publication, read_fix(fields)
+
+
+def read_near(fields: Mapping[str, Any], prefix: str = "") -> NearRequest:
+    """A subscription to be told from now on; the prefix stands before its id, as the engine has it."""
+    _refuse_unknown(fields, _NEAR)
+    return _near_request(fields, DEFAULT_LIMIT, prefix)
+
+
+def read_ask(fields: Mapping[str, Any], max_limit: int) -> NearRequest:
+    """A subscription to be told once; it needs no id."""
+    _refuse_unknown(fields, _ASK | _NEAR)
+    limit = fields.get("limit", DEFAULT_LIMIT)
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise MatchingError(f"limit must be a whole number above 0, not {_shown(limit)}", "limit")
+    wanted = _near_request({**fields, "id": fields.get("id") or "ask"}, min(limit, max_limit), "")
+    if wanted.fix is None and wanted.subscription.polygon is None:
+        raise MatchingError("a question with a radius needs lat and lon", "lat")
+    return wanted
+
+
+def read_move(fields: Mapping[str, Any]) -> Fix:
+    """Where something is; it must be said."""
+    _refuse_unknown(fields, _MOVE)
+    fix = read_fix(fields)
+    if fix is None:
+        raise MatchingError("a move needs lat and lon", "lat")
+    return fix
+
+
+def read_fix(fields: Mapping[str, Any]) -> Fix | None:
+    """A position, if one is given."""
+    lat, lon = _number(fields, "lat"), _number(fields, "lon")
+    if lat is None and lon is None:
+        for name in ("accuracy_m", "time_us"):
+            if fields.get(name) is not None:
+                raise MatchingError(f"{name} stands without lat and lon", name)
+        return None
+    if lat is None or not -90.0 <= lat <= 90.0:
+        raise MatchingError(f"lat must be between -90 and 90, not {_shown(lat)}", "lat")
+    if lon is None or not -180.0 <= lon <= 180.0:
+        raise MatchingError(f"lon must be between -180 and 180, not {_shown(lon)}", "lon")
+    accuracy_m = _number(fields, "accuracy_m") or 0.0
+    if accuracy_m < 0.0:
+        raise MatchingError(f"accuracy_m {accuracy_m:g} is below 0", "accuracy_m")
+    time_us = fields.get("time_us")
+    if time_us is not None and (
+        isinstance(time_us, bool)
+        or not isinstance(time_us, int)
+        or not 0 <= time_us <= LAST_INSTANT_US
+    ):
+        raise MatchingError(
+            f"time_us must be whole microseconds since 1970, not {_shown(time_us)}", "time_us"
+        )
+    return Fix(lat, lon, accuracy_m, time_us or None)
+
+
+def read_id(fields: Mapping[str, Any]) -> str:
+    """The id of something declared before."""
+    return _text(fields, "id")
+
+
+def read_handle(fields: Mapping[str, Any]) -> int | None:
+    """The number that a client chose for something, if it did."""
+    handle = fields.get("handle")
+    if handle is None:
+        return None
+    if isinstance(handle, bool) or not isinstance(handle, int) or not 0 <= handle < MAX_HANDLE:
+        raise MatchingError(
+            f"handle must be a whole number from 0 to {MAX_HANDLE - 1}, not {_shown(handle)}",
+            "handle",
+        )
+    return handle
+
+
+def read_json(text: str | bytes) -> Any:
+    """What a text says; NaN and infinities are not JSON (RFC 8259 §6)."""
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except MatchingError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise MatchingError(f"not JSON: {error}", "json") from None
+
+
+def fields_of_parameters(parameters: Mapping[str, str]) -> dict[str, Any]:
+    """The parameters of an address as the fields of a JSON object."""
+    fields: dict[str, Any] = {}
+    for name, text in parameters.items():
+        if name in _NUMBERS:
+            fields[name] = _parsed_number(name, text)
+        elif name == "inside":
+            if text not in ("true", "false"):
+                raise MatchingError(f"inside must be true or false, not {_shown(text)}", name)
+            fields[name] = text == "true"
+        elif name == "area":
+            fields[name] = read_json(text)
+        else:
+            fields[name] = text
+    return fields
+
+
+def refusal(error: Exception) -> tuple[str, str]:
+    """The sentence and the reason that an error is told by."""
+    if isinstance(error, MatchingError):
+        return str(error), error.reason
+    if isinstance(error, FilterError):
+        return f"where: {error}", "where"
+    return f"area: {error}", "area"
+
+
+REFUSED = (MatchingError, FilterError, AreaError)
+
+
+def _near_request(fields: Mapping[str, Any], limit: int, prefix: str) -> NearRequest:
+    name = _text(fields, "id")
+    if not 0 < len(name.encode()) <= MAX_NAME_BYTES:
+        raise MatchingError(f"an id has 1 to {MAX_NAME_BYTES} bytes here", "id")
+    where = fields.get("where", "")
+    if not isinstance(where, str):
+        raise MatchingError(f"where must be a text, not {_shown(where)}", "where")
+    inside = fields.get("inside", False)
+    if not isinstance(inside, bool):
+        raise MatchingError(f"inside must be true or false, not {_shown(inside)}", "inside")
+    subscription = NearSubscription(
+        id=prefix + name,
+        topic=_text(fields, "topic"),
+        radius_m=_number(fields, "radius_m"),
+        polygon=_polygon(fields.get("area")),
+        where=where,
+        inside=inside,
+        dwell_s=_number(fields, "dwell_s"),
+        hysteresis_m=_number(fields, "hysteresis_m"),
+        ttl_s=_number(fields, "ttl_s"),
+    )
+    return NearRequest(subscription, read_fix(fields), limit)
+
+
+def _polygon(value: Any) -> Polygon | None:
+    if value is None:
+        return None
+    area = area_from_geojson(value)
+    if not isinstance(area.shape, Polygon):
+        raise MatchingError("area must be a GeoJSON Polygon; a circle is written radius_m", "area")
+    if (area.heading, area.valid_from_us, area.valid_until_us) != (None, None, None):
+        raise MatchingError("an area has no heading and no validity here", "area")
+    return area.shape
+
+
+def _values(value: Any) -> dict[str, Value]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise MatchingError(f"values must be an object, not {_shown(value)}", "values")
+    if len(value) > MAX_VALUES:
+        raise MatchingError(f"{len(value)} values, at most {MAX_VALUES} are allowed", "values")
+    for key, one in value.items():
+        if not isinstance(one, str | int | float) or (
+            isinstance(one, float) and not math.isfinite(one)
+        ):
+            raise MatchingError(
+                f"values: {_shown(key)} must be a text, a number, true or false", "values"
+            )
+        if isinstance(one, str) and len(one) > MAX_VALUE_CHARACTERS:
+            raise MatchingError(
+                f"values: {_shown(key)} has more than {MAX_VALUE_CHARACTERS} characters", "values"
+            )
+        if isinstance(one, int) and not -(1 << 63) <= one < 1 << 63:
+            raise MatchingError(f"values: {_shown(key)} does not fit 64 bits", "values")
+    return value
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str:
+    value = fields.get(name)
+    if value is None:
+        raise MatchingError(f"{name} is missing", name)
+    if not isinstance(value, str):
+        raise MatchingError(f"{name} must be a text, not {_shown(value)}", name)
+    if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
+        raise MatchingError(f"{name} holds half a character", name)
+    return value
+
+
+def _number(fields: Mapping[str, Any], name: str) -> float | None:
+    value = fields.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise MatchingError(f"{name} must be a number, not {_shown(value)}", name)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise MatchingError(f"{name} must be a finite number", name)
+    return number
+
+
+def _parsed_number(name: str, text: str) -> int | float:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    raise MatchingError(f"{name} must be a number, not {_shown(text)}", name)
+
+
+def _refuse_unknown(fields: Mapping[str, Any], known: set[str]) -> None:
+    unknown = fields.keys() - known - FRAME
+    if unknown:
+        name = min(unknown)
+        raise MatchingError(
+            f"there is no field {_shown(name)} here; known are {', '.join(sorted(known))}", "field"
+        )
+
+
+def _refuse_constant(name: str) -> float:
+    raise MatchingError(f"{name} is not a number of JSON", "number")
+
+
+def _shown(value: object) -> str:
+    """A value from outside as it may stand in a sentence: never long."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, str):
+        return repr(value[:40])
+    return repr(value)[:40] if isinstance(value, int | float) else f"a {type(value).__name__}"

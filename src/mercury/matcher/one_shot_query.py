@@ -1,0 +1,79 @@
+"""What is asked once of many workers: a subscription that ends with its answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import numpy as np
+
+from mercury.matching import Events, Found
+from mercury.model.errors import MatchingError
+from mercury.model.matching import EventType, Publication
+from mercury.wire.declarations import Refusal
+
+# Nobody says that this was all: an answer is what came by then, or until nothing more came.
+ANSWER_AFTER_S = 0.5
+QUIET_S = 0.1
+TTL_S = 10.0  # should its end not arrive
+
+_ENTER, _EXIT = int(EventType.ENTER), int(EventType.EXIT)
+
+
+class OneShotQuery:
+    """Listens to the subscription that stands for it, until the answer is as good as it gets."""
+
+    def __init__(
+        self,
+        limit: int,
+        publication_of: Callable[[int], Publication | None],
+        end: Callable[[OneShotQuery], None],
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.answer: asyncio.Future[list[Found]] = loop.create_future()
+        self._limit = limit
+        self._publication_of = publication_of
+        self._end = end
+        self._found: dict[int, Found] = {}
+        self._due = loop.call_later(ANSWER_AFTER_S, self.finish)
+        self._quiet: asyncio.TimerHandle | None = None
+        # Who asked may have gone away.
+        self.answer.add_done_callback(lambda _: self._let_go())
+
+    def tell(self, events: Events) -> None:
+        """Something was found, or is gone again."""
+        columns = (
+            events.publication.tolist(),
+            events.event_type.tolist(),
+            events.lat.tolist(),
+            events.lon.tolist(),
+            events.distance_m.astype(np.float64).tolist(),
+            events.time_us.tolist(),
+        )
+        for ref, event_type, lat, lon, distance_m, time_us in zip(*columns, strict=True):
+            publication = self._publication_of(ref)
+            if event_type == _ENTER and publication is not None:
+                self._found[ref] = Found(publication, ref, lat, lon, distance_m, time_us)
+            elif event_type == _EXIT:
+                self._found.pop(ref, None)
+        if not self.answer.done():
+            if self._quiet is not None:
+                self._quiet.cancel()
+            self._quiet = asyncio.get_running_loop().call_later(QUIET_S, self.finish)
+
+    def refuse(self, ref: int, refusal: Refusal) -> None:
+        """A matcher does not take it."""
+        if not self.answer.done():
+            self.answer.set_exception(MatchingError(refusal.sentence, refusal.reason))
+
+    def finish(self) -> None:
+        """Answer with what was found."""
+        if not self.answer.done():
+            nearest = sorted(self._found.values(), key=lambda one: one.distance_m)
+            self.answer.set_result(nearest[: self._limit])
+
+    def _let_go(self) -> None:
+        self._due.cancel()
+        if self._quiet is not None:
+            self._quiet.cancel()
+        self._end(self)

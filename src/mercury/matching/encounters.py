@@ -1,0 +1,304 @@
+"""Who met whom: tracks go through an engine, and what it tells becomes meetings.
+
+A meeting begins when two come within the radius of one another, and ends when they are farther
+apart than radius and hysteresis. Between two reports everyone stands where it reported last.
+
+What is known of one place and hour need not hold the begin of a meeting, so it cannot say whether
+two between radius and reach (radius and hysteresis) are in one. Hence the engine is asked of both
+circles, and a contact is told: a span within reach, and since when the radius was met in it.
+Contacts of one pair that touch are one, wherever they were found, and those that met the radius
+are the meetings.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from itertools import pairwise
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mercury.matching.engine import Engine
+from mercury.matching.events import Events
+from mercury.matching.rules import MatchingRules
+from mercury.model.errors import MatchingError
+from mercury.model.matching import MAX_RADIUS_M, MAX_TTL_S, EventType, NearSubscription, Publication
+
+NEVER_US = np.iinfo(np.int64).max
+
+_TOPIC = "met"
+_SLOT = (1 << 32) - 1  # the part of a reference that is as small as there are entities
+_CHUNK_ROWS = 10_000  # what the engine tells of so many reports is held at a time
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class EncounterRule:
+    """What counts as a meeting."""
+
+    radius_m: float = 50.0
+    hysteresis_m: float = 10.0  # it ends so far outside the radius
+    min_duration_s: float = 0.0
+    gap_s: float = 60.0  # who does not report for so long is nowhere, until it reports again
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.radius_m <= MAX_RADIUS_M:
+            raise MatchingError(
+                f"a radius of {self.radius_m:g} m is not more than 0 and at most {MAX_RADIUS_M:g}",
+                "radius",
+            )
+        if not (self.hysteresis_m >= 0.0 and self.reach_m <= MAX_RADIUS_M):
+            raise MatchingError(
+                f"a hysteresis of {self.hysteresis_m:g} m is below 0, or with the radius more than"
+                f" {MAX_RADIUS_M:g}",
+                "hysteresis_m",
+            )
+        if not 0.0 <= self.min_duration_s < math.inf:
+            raise MatchingError(f"no meeting lasts {self.min_duration_s:g} s", "min_duration_s")
+        if not 0.0 < self.gap_s <= MAX_TTL_S:
+            raise MatchingError(
+                f"a gap of {self.gap_s:g} s is not more than 0 and at most {MAX_TTL_S:g}", "ttl"
+            )
+
+    @property
+    def reach_m(self) -> float:
+        return self.radius_m + self.hysteresis_m
+
+
+class Stands(NamedTuple):
+    """Who was where, and for how long: one row for each report."""
+
+    who: Ints  # a number for each client
+    from_us: Ints
+    until_us: Ints  # later: the next report, or when it was not heard of for too long
+    lat: Floats
+    lon: Floats
+    seen: Flags  # it can be met
+    sees: Flags  # and asks whom it meets
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contacts:
+    """One row for each span in which a pair was within reach."""
+
+    pair: Ints
+    from_us: Ints
+    until_us: Ints
+    near_us: Ints  # when the radius was met first, or NEVER_US
+    nearest_m: Floats
+    nearest_us: Ints
+    lat: Floats  # of the one who was met, when it was nearest
+    lon: Floats
+
+    def __len__(self) -> int:
+        return len(self.pair)
+
+    def take(self, rows: NDArray[np.intp] | Flags) -> Self:
+        """Some of them."""
+        return type(self)(*(getattr(self, column.name)[rows] for column in fields(self)))
+
+    @classmethod
+    def none(cls) -> Self:
+        whole, real = np.zeros(0, np.int64), np.zeros(0)
+        return cls(whole, whole, whole, whole, real, whole, real, real)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Several after one another."""
+        if not parts:
+            return cls.none()
+        return cls(
+            *(
+                np.concatenate([getattr(part, column.name) for part in parts])
+                for column in fields(cls)
+            )
+        )
+
+
+def merged(contacts: Contacts) -> Contacts:
+    """Those of one pair that overlap or touch as one; by pair and time."""
+    if not len(contacts):
+        return contacts
+    found = contacts.take(np.lexsort((contacts.from_us, contacts.pair)))
+    # Pair and time as one number, by their ranks, so that one running maximum serves all pairs.
+    count = len(found)
+    _, pairs = np.unique(found.pair, return_inverse=True)
+    _, times = np.unique(np.concatenate([found.from_us, found.until_us]), return_inverse=True)
+    row = pairs * (2 * count + 1)
+    ends = np.maximum.accumulate(row + times[count:])
+    begins = np.concatenate([[True], (row + times[:count])[1:] > ends[:-1]])
+    at = np.flatnonzero(begins)
+    nearest = np.lexsort((found.nearest_us, found.nearest_m, np.cumsum(begins)))[at]
+    return Contacts(
+        found.pair[at],
+        found.from_us[at],
+        np.maximum.reduceat(found.until_us, at),
+        np.minimum.reduceat(found.near_us, at),
+        found.nearest_m[nearest],
+        found.nearest_us[nearest],
+        found.lat[nearest],
+        found.lon[nearest],
+    )
+
+
+def encounters(contacts: Contacts, rule: EncounterRule) -> Contacts:
+    """The contacts, merged, that are meetings; they begin when the radius was met."""
+    met = contacts.take(contacts.near_us != NEVER_US)
+    lasted = met.until_us - met.near_us >= round(rule.min_duration_s * 1e6)
+    met = met.take(lasted)
+    return Contacts(
+        met.pair, met.near_us, met.until_us, met.near_us,
+        met.nearest_m, met.nearest_us, met.lat, met.lon,
+    )  # fmt: skip
+
+
+def contacts(
+    stands: Stands,
+    rule: EncounterRule,
+    clients: int,
+    *,
+    mutual: bool = True,
+    chunk_rows: int = _CHUNK_ROWS,
+) -> Contacts:
+    """What these tracks have of contacts, merged; a pair is `sees * clients + seen`.
+
+    Where everyone sees, `mutual` tells of each pair once, the lower number first.
+    """
+    found = []
+    crowd = _Crowd(stands, rule, clients, mutual)
+    for until_us, events in crowd.run(chunk_rows):
+        found.append(merged(crowd.read(events, until_us)))
+    return merged(Contacts.joined(found))
+
+
+class _Crowd:
+    """Everyone of some tracks in an engine: publications, each with two circles if it sees."""
+
+    def __init__(self, stands: Stands, rule: EncounterRule, clients: int, mutual: bool) -> None:
+        self._stands = stands
+        self._rule = rule
+        self._clients = clients
+        self._mutual = mutual
+        self._open = np.zeros(0, np.int64)  # pairs that are within reach
+        self._open_us = 0  # since when, as far as it was not told yet
+        # Who is not heard of any more was told by when it left; nothing has to expire here.
+        self._engine = Engine(MatchingRules(ttl_s=MAX_TTL_S, max_radius_m=rule.reach_m))
+        # References, by client; −1 for who has none.
+        self._seen, self._wide, self._near = np.full((3, clients), -1)
+        self._enter()
+        every = np.concatenate([self._seen, self._wide, self._near])
+        count = int((every[every >= 0] & _SLOT).max(initial=-1)) + 1
+        # Whose it is, and whether it is a wide circle, by slot.
+        self._who, self._is_wide = np.zeros(count, np.int64), np.zeros(count, np.bool_)
+        for refs in (self._seen, self._wide, self._near):
+            known = np.flatnonzero(refs >= 0)
+            self._who[refs[known] & _SLOT] = known
+            self._is_wide[refs[known] & _SLOT] = refs is self._wide
+
+    def _enter(self) -> None:
+        stands, rule = self._stands, self._rule
+        begin_us = int(stands.from_us.min(initial=NEVER_US))
+        for who in np.unique(stands.who[stands.seen]).tolist():
+            self._seen[who] = self._engine.publish(Publication(f"{who}", _TOPIC), begin_us)
+        for who in np.unique(stands.who[stands.sees]).tolist():
+            for name, circle, radius_m in (
+                ("wide", self._wide, rule.reach_m),
+                ("near", self._near, rule.radius_m),
+            ):
+                subscription = NearSubscription(f"{name}-{who}", _TOPIC, radius_m, hysteresis_m=0.0)
+                circle[who] = self._engine.subscribe(subscription, begin_us)
+
+    def run(self, chunk_rows: int) -> Iterator[tuple[int, Events]]:
+        """Move everyone; what was told until each of some instants."""
+        stands = self._stands
+        if not (stands.seen.any() and stands.sees.any()):
+            return
+        coming, going = np.argsort(stands.from_us), np.argsort(stands.until_us)
+        from_us, until_us = stands.from_us[coming], stands.until_us[going]
+        # An instant is not divided.
+        edges = np.unique(from_us[::chunk_rows])
+        come = [*np.searchsorted(from_us, edges).tolist(), len(coming)]
+        go = [0, *np.searchsorted(until_us, edges[1:]).tolist(), len(going)]
+        for some, others in zip(pairwise(come), pairwise(go), strict=True):
+            refs, lats, lons, times_us = self._moves(coming[slice(*some)], going[slice(*others)])
+            self._engine.move(refs, lats, lons, times_us, np.zeros(len(refs)))
+            yield int(times_us[-1]), self._engine.take()
+
+    def _moves(
+        self, coming: NDArray[np.intp], going: NDArray[np.intp]
+    ) -> tuple[Ints, Floats, Floats, Ints]:
+        """The updates of those who come and go, in order.
+
+        What happens in one instant happens at once: all who move are taken far away first, and
+        then put where they are. So nobody is near where another one has just been.
+        """
+        stands = self._stands
+        lat, lon = float(stands.lat[0]), float(stands.lon[0])
+        # Far from here, and from each other: the antipode, and a quarter of the Earth aside.
+        nowhere = (-lat, _turned(lon + 180.0)), (0.0, _turned(lon + 90.0))
+        parts = []
+        for entities, here, away in (
+            (self._seen, stands.seen, nowhere[0]),
+            (self._wide, stands.sees, nowhere[1]),
+            (self._near, stands.sees, nowhere[1]),
+        ):
+            left, came = going[here[going]], coming[here[coming]]
+            gone, put = np.zeros(len(left)), np.ones(len(came))
+            refs = entities[stands.who[left]]
+            parts.append((refs, gone + away[0], gone + away[1], stands.until_us[left], gone))
+            refs = entities[stands.who[came]]
+            parts.append((refs, stands.lat[came], stands.lon[came], stands.from_us[came], put))
+        refs, lats, lons, times_us, turn = (np.concatenate(one) for one in zip(*parts, strict=True))
+        order = np.lexsort((turn, times_us))
+        return refs[order], lats[order], lons[order], times_us[order]
+
+    def read(self, events: Events, until_us: int) -> Contacts:
+        """What was told since the last time, as contacts that end at this instant at the latest."""
+        whom = self._who[events.publication & _SLOT]
+        circle = events.subscription & _SLOT
+        who, wide = self._who[circle], self._is_wide[circle]
+        enters = events.event_type == EventType.ENTER
+        kept = who < whom if self._mutual else who != whom
+        pair = who * self._clients + whom
+        some = kept & wide
+        reach = self._within_reach(pair[some], events.time_us[some], enters[some], until_us)
+        met = kept & ~wide & enters
+        times_us = events.time_us[met]
+        # Each is a moment of the contact around it.
+        near = Contacts(
+            pair[met],
+            times_us,
+            times_us,
+            times_us,
+            np.round(events.distance_m[met].astype(np.float64), 3),
+            times_us,
+            events.lat[met],
+            events.lon[met],
+        )
+        return Contacts.joined([reach, near])
+
+    def _within_reach(self, pair: Ints, told_us: Ints, enters: Flags, until_us: int) -> Contacts:
+        pairs = np.concatenate([self._open, pair])
+        times_us = np.concatenate([np.full(len(self._open), self._open_us), told_us])
+        signs = np.concatenate([np.ones(len(self._open)), np.where(enters, 1.0, -1.0)])
+        known, rows = np.unique(pairs, return_inverse=True)
+        still = known[np.bincount(rows, signs, len(known)) > 0.0]
+        # As if all ended now: then a pair's rows are begins and ends by turns.
+        pairs = np.concatenate([pairs, still])
+        times_us = np.concatenate([times_us, np.full(len(still), until_us)])
+        order = np.argsort(pairs, kind="stable")
+        from_us, ends_us = times_us[order][0::2], times_us[order][1::2]
+        self._open, self._open_us = still, until_us
+        never, far = np.full(len(from_us), NEVER_US), np.full(len(from_us), np.inf)
+        nowhere = np.full(len(from_us), np.nan)
+        return Contacts(pairs[order][0::2], from_us, ends_us, never, far, never, nowhere, nowhere)
+
+
+def _turned(lon: float) -> float:
+    return (lon + 180.0) % 360.0 - 180.0

@@ -1,0 +1,107 @@
+"""Reference positions: where an entity looked around last, and the skin it has before it must do so again.
+
+From its reference position an entity notes everyone it can meet while it stays within its skin and they stay
+within theirs. Until it leaves that skin it has only those to look at, and its cell, which holds
+its reference position, stays as it is. Molecular dynamics knows this as the lists of Verlet (1967).
+
+Much skin means few looks around but many noted in vain; `next_leeway` finds the middle.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from mercury.matching import layout as at
+from mercury.matching.cells import DEGREE_M
+from mercury.matching.compiling import inlined
+
+PARTS = 256.0  # of a metre, in which reference positions and skins are whole numbers
+_LEAST = 4  # more than an reference position is moved by rounding
+_FEW, _MANY = 6, 12  # looks at somebody noted in vain that cost about as much as a look around
+_CELL_SHARE = 1.0 / 8.0  # of a cell's height: the most skin
+ROUNDING_M = 0.02  # no less than two reference positions and a position may be off
+
+
+@inlined
+def size_m(slot: int, numbers: Any, states: Any) -> float:
+    """How far from its position an entity's scope goes, at most."""
+    if states[slot * 16 + at.KIND] == at.POLYGON:
+        return numbers[slot * 8 + at.RADIUS] * 1.001 + 1.0
+    return numbers[slot * 8 + at.RADIUS]
+
+
+@inlined
+def skin_m(slot: int, clocks: Any) -> float:
+    return clocks[slot * 8 + at.SKIN] * (1.0 / PARTS)
+
+
+@inlined
+def coming_skin(slot: int, clocks: Any) -> int:
+    """What an entity gets at its next reference position, in parts of a metre."""
+    return max(clocks[slot * 8 + at.NEXT_SKIN], _LEAST)
+
+
+@inlined
+def strayed_squared(slot: int, x: float, y: float, z: float, states: Any) -> float:
+    """How far a place is from an entity's reference position, in square metres."""
+    dx = x - states[slot * 16 + at.REFERENCE] * (1.0 / PARTS)
+    dy = y - states[slot * 16 + at.REFERENCE + 1] * (1.0 / PARTS)
+    dz = z - states[slot * 16 + at.REFERENCE + 2] * (1.0 / PARTS)
+    return dx * dx + dy * dy + dz * dz
+
+
+@inlined
+def set_reference(slot: int, numbers: Any, clocks: Any, states: Any) -> None:
+    """Put an entity's reference position where it is."""
+    for axis in range(3):
+        parts = math.floor(numbers[slot * 8 + at.X + axis] * PARTS + 0.5)
+        states[slot * 16 + at.REFERENCE + axis] = int(parts)
+    clocks[slot * 8 + at.SKIN] = coming_skin(slot, clocks)
+    states[slot * 16 + at.STAYED] = 0
+
+
+@inlined
+def pull_in(slot: int, level: int, numbers: Any, clocks: Any, states: Any) -> None:
+    """Give an entity no more skin than a level allows, within what it has: nobody is noted."""
+    x, y, z = numbers[slot * 8 + at.X], numbers[slot * 8 + at.Y], numbers[slot * 8 + at.Z]
+    left = skin_m(slot, clocks) - math.sqrt(strayed_squared(slot, x, y, z, states)) - ROUNDING_M
+    most = most_skin(level)
+    clocks[slot * 8 + at.NEXT_SKIN] = min(clocks[slot * 8 + at.NEXT_SKIN], int(most))
+    set_reference(slot, numbers, clocks, states)
+    clocks[slot * 8 + at.SKIN] = int(min(max(left * PARTS, 0.0), most))
+
+
+@inlined
+def out_of_reach(slot: int, other: int, numbers: Any, clocks: Any, states: Any) -> bool:
+    """Whether two cannot meet before one of them has a new reference position."""
+    limit = size_m(slot, numbers, states) + size_m(other, numbers, states) + ROUNDING_M
+    limit += skin_m(slot, clocks) + skin_m(other, clocks)
+    x = states[slot * 16 + at.REFERENCE] * (1.0 / PARTS)
+    y = states[slot * 16 + at.REFERENCE + 1] * (1.0 / PARTS)
+    z = states[slot * 16 + at.REFERENCE + 2] * (1.0 / PARTS)
+    return strayed_squared(other, x, y, z, states) > limit * limit
+
+
+@inlined
+def most_skin(level: int) -> float:
+    """In parts of a metre: more would widen everyone's view."""
+    return DEGREE_M / (4096 >> level) * _CELL_SHARE * PARTS
+
+
+@inlined
+def next_skin(
+    slot: int, skin: int, strayed_m: float, updates: int, false_candidates: int, level: int
+) -> int:
+    """How much skin an entity gets at its next reference position, by how it fared with the one it leaves."""
+    most = most_skin(level)
+    step = strayed_m / max(updates, 1) * PARTS
+    if 2.0 * step > most:
+        return _LEAST  # it jumps: none would be enough
+    wanted = float(skin)
+    if false_candidates * updates < _FEW:
+        # By different factors, or those who set out together would always look around together.
+        wanted = max((1.125 + (slot & 15) * 0.03125) * wanted, 4.0 * step)
+    elif false_candidates * updates > _MANY:
+        wanted = 0.7 * wanted
+    return int(min(max(wanted, float(_LEAST)), most))

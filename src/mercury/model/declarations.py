@@ -1,0 +1,58 @@
+"""What a client and its adapter say to each other about what moves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from mercury.model.matching import Match, NearSubscription, Publication, Side
+
+# Requests to an adapter, by the topic that they bear; one that knows none of them refuses them.
+DECLARE = "moving.declare"
+WITHDRAW = "moving.withdraw"
+ASK = "moving.ask"
+REQUESTS = frozenset({DECLARE, WITHDRAW, ASK})
+
+MAX_ASKED = 200  # things in the answer to a question: it is one packet
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """Something that moves with the client, or a subscription of its own; its id is the client's word."""
+
+    what: Publication | NearSubscription
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawal:
+    """Something that the client declared is no more."""
+
+    side: Side
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class NearQuery:
+    """What is near, or in a place, at the moment."""
+
+    subscription: NearSubscription
+    limit: int
+
+
+class NumberedMatch(NamedTuple):
+    """A match, and its place in what a subscription is told.
+
+    All that matters is numbered from 1; an `inside` bears the number of the last before it.
+    """
+
+    incarnation: int  # grows when the subscription is declared anew, and the numbers begin again
+    number: int
+    match: Match
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """What happened near a client, or what it asked for."""
+
+    rows: tuple[NumberedMatch, ...]

@@ -1,0 +1,1 @@
+"""Streaming jobs that judge events and congestion."""

@@ -1,0 +1,78 @@
+"""Congestion from reports (Mercury §8): slow traffic found before anybody reports it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from mercury.detection import (
+    CellSpeed,
+    Condition,
+    Congestion,
+    CongestionRule,
+    Verdict,
+    restore_congestion,
+    snapshot_congestion,
+)
+from mercury.model import topics
+from mercury.pipeline.detection.alerts_sink import AlertsSink
+from mercury.pipeline.detection.core_job import CoreJob
+from mercury.pipeline.detection.transforms import cell_speeds, positions
+from mercury.pipeline.spark.sources import Start, read_stream
+
+# Partitions of a topic are read side by side: so much may one be ahead of another.
+WATERMARK = "1 second"
+MAX_RECORDS = 400_000  # in a batch, so that a long absence is caught up in steps
+
+
+class TrafficCore:
+    """The congestion core, fed from columns."""
+
+    def __init__(self, rule: CongestionRule) -> None:
+        self.congestion = Congestion(rule)
+
+    def take(self, rows: pa.Table) -> list[Verdict]:
+        columns = [rows.column(name).to_pylist() for name in CellSpeed._fields]
+        return self.congestion.add(map(CellSpeed._make, zip(*columns, strict=True)))
+
+    def advance(self, until_us: int) -> list[Verdict]:
+        # Nothing ends while nobody reports: the windows themselves say how late it is.
+        return []
+
+    def conditions(self) -> list[Condition]:
+        return self.congestion.conditions()
+
+    def snapshot(self) -> bytes:
+        return snapshot_congestion(self.congestion)
+
+    def restore(self, snapshot: bytes) -> None:
+        self.congestion = restore_congestion(self.congestion.rule, snapshot)
+
+
+class CongestionJob(CoreJob):
+    """From reports to alerts to those who drive towards a jam."""
+
+    name = "congestion"
+    trigger = "1 second"
+
+    def __init__(
+        self,
+        rule: CongestionRule,
+        sink: AlertsSink,
+        checkpoint: Path,
+        now_us: Callable[[], int],
+    ) -> None:
+        self._rule = rule
+        super().__init__(sink, checkpoint, now_us)
+
+    def new_core(self) -> TrafficCore:
+        return TrafficCore(self._rule)
+
+    def frame(self, spark: SparkSession, bus: str, start: Start) -> DataFrame:
+        records = read_stream(
+            spark, bus, [topics.REPORTS], start=start, max_records=MAX_RECORDS, values=False
+        )
+        return cell_speeds(positions(records), self._rule, watermark=WATERMARK)

@@ -1,0 +1,121 @@
+"""Detection (Mercury §4.1, §4.3): events of all vehicles, in bins, judged by predicates."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from mercury.detection import (
+    Condition,
+    KindBins,
+    KindRule,
+    Observation,
+    Verdict,
+    restore_bins,
+    snapshot_bins,
+)
+from mercury.model import topics
+from mercury.pipeline.detection.alerts_sink import AlertsSink
+from mercury.pipeline.detection.core_job import CoreJob
+from mercury.pipeline.detection.transforms import events
+from mercury.pipeline.spark.sources import Start, read_stream
+
+_COLUMNS = ("time_us", "id", "reporter", "lat", "lon", "speed_mps", "heading_deg")
+_LENGTHS = struct.Struct("<HI")
+
+
+class AllKinds:
+    """The bins of all kinds, as one core."""
+
+    def __init__(self, rules: Iterable[KindRule], dropped: Counter[str]) -> None:
+        self.bins = {rule.kind: KindBins(rule) for rule in rules}
+        self._dropped = dropped
+
+    def take(self, rows: pa.Table) -> list[Verdict]:
+        """Judge events (the schema `EVENT`)."""
+        found: dict[str, list[Observation]] = {}
+        kinds = rows.column("kind").to_pylist()
+        problems = rows.column("problem").to_pylist()
+        columns = [rows.column(name).to_pylist() for name in _COLUMNS]
+        for kind, problem, row in zip(kinds, problems, zip(*columns, strict=True), strict=True):
+            if problem is not None:
+                self._dropped[problem] += 1
+            elif kind not in self.bins:
+                self._dropped["no-rule"] += 1
+            else:
+                found.setdefault(kind, []).append(Observation(*row))
+        before = self._not_judged()
+        verdicts = [
+            verdict
+            for kind, observations in sorted(found.items())
+            for verdict in self.bins[kind].add(observations)
+        ]
+        self._dropped.update(self._not_judged() - before)
+        return verdicts
+
+    def advance(self, until_us: int) -> list[Verdict]:
+        before = self._not_judged()
+        verdicts = [verdict for one in self.bins.values() for verdict in one.advance(until_us)]
+        self._dropped.update(self._not_judged() - before)
+        return verdicts
+
+    def _not_judged(self) -> Counter[str]:
+        """Events that no bin took, by reason, over the whole life of the state."""
+        counters = [one.counters for one in self.bins.values()]
+        return Counter(
+            {
+                "late": sum(one.late for one in counters),
+                "malformed": sum(one.malformed for one in counters),
+                "no-room": sum(one.dropped for one in counters),
+            }
+        )
+
+    def conditions(self) -> list[Condition]:
+        return [condition for one in self.bins.values() for condition in one.conditions()]
+
+    def snapshot(self) -> bytes:
+        parts = []
+        for kind, bins in sorted(self.bins.items()):
+            name, state = kind.encode(), snapshot_bins(bins)
+            parts += [_LENGTHS.pack(len(name), len(state)), name, state]
+        return b"".join(parts)
+
+    def restore(self, snapshot: bytes) -> None:
+        """Go on from a snapshot; kinds that have a rule no more are forgotten."""
+        at = 0
+        while at < len(snapshot):
+            name_size, state_size = _LENGTHS.unpack_from(snapshot, at)
+            at += _LENGTHS.size
+            kind = snapshot[at : at + name_size].decode()
+            at += name_size
+            if kind in self.bins:
+                state = snapshot[at : at + state_size]
+                self.bins[kind] = restore_bins(self.bins[kind].rule, state)
+            at += state_size
+
+
+class EventJob(CoreJob):
+    """From the topics of events to alerts and conditions."""
+
+    name = "events"
+
+    def __init__(
+        self,
+        rules: Iterable[KindRule],
+        sink: AlertsSink,
+        checkpoint: Path,
+        now_us: Callable[[], int],
+    ) -> None:
+        self._rules = tuple(rules)
+        super().__init__(sink, checkpoint, now_us)
+
+    def new_core(self) -> AllKinds:
+        return AllKinds(self._rules, self.dropped)
+
+    def frame(self, spark: SparkSession, bus: str, start: Start) -> DataFrame:
+        return events(read_stream(spark, bus, [f"{topics.EVENTS_PREFIX}*"], start=start))

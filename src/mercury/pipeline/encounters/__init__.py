@@ -1,0 +1,1 @@
+"""Who came near whom in stored reports."""

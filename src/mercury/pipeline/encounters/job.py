@@ -1,0 +1,162 @@
+"""Who met whom, in what is stored: reads, asks, and writes the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from mercury.matching.encounters import EncounterRule
+from mercury.model.area import Area
+from mercury.model.errors import ConfigurationError
+from mercury.pipeline.encounters import transforms
+from mercury.pipeline.encounters.transforms import Cut
+from mercury.pipeline.history.files import HistoryFolder
+from mercury.pipeline.history.queries import steady, within
+from mercury.pipeline.history.tables import day_of
+from mercury.pipeline.traces.tables import POSITION_COLUMNS, check_folder
+
+_NEEDED = ("client", "time_us", "lat", "lon", "offset")
+
+
+@dataclass(frozen=True, slots=True)
+class EncounterQuery:
+    """Whose meetings are sought, of which kind, when and where."""
+
+    rule: EncounterRule
+    of: str | None = None  # only those of this client
+    between: tuple[str, str] | None = None  # only those of these two
+    from_us: int | None = None
+    to_us: int | None = None
+    area: Area | None = None  # only while both are inside
+
+    def __post_init__(self) -> None:
+        if self.of is not None and self.between is not None:
+            raise ConfigurationError("meetings are sought of one client, or between two")
+        if self.between is not None and len(set(self.between)) == 1:
+            raise ConfigurationError(f"{self.between[0]} cannot meet itself")
+
+    @property
+    def look_from_us(self) -> int | None:
+        """Who is silent at the begin stands where it reported before."""
+        return None if self.from_us is None else self.from_us - round(self.rule.gap_s * 1e6)
+
+
+class Found(NamedTuple):
+    """The answer: how many there are, and the first of them."""
+
+    encounters: int
+    pairs: int
+    clients: int
+    listed: list[Row]
+
+
+def encounters_in(reports: DataFrame, asked: EncounterQuery, cut: Cut | None = None) -> DataFrame:
+    """The meetings that reports tell of; who is asked for stands first (`MEETING`)."""
+    rule = asked.rule
+    cut = cut or Cut.suiting(rule)
+    reports = within(reports, asked.look_from_us, asked.to_us)
+
+    def pieces(some: DataFrame, *, seen: bool = True, sees: bool = True) -> DataFrame:
+        stands = transforms.stands(some, rule, asked.from_us, asked.to_us)
+        return transforms.pieces(stands, rule, cut, seen=seen, sees=sees, area=asked.area)
+
+    if asked.between is not None:
+        who, whom = (F.col("client") == one for one in asked.between)
+    elif asked.of is not None:
+        who, whom = F.col("client") == asked.of, F.col("client") != asked.of
+    else:
+        met = transforms.contacts(pieces(reports), rule, mutual=True)
+        return transforms.encounters(met, rule)
+    seeing = pieces(reports.where(who), seen=False)
+    others = transforms.where_one_sees(pieces(reports.where(whom), sees=False), seeing)
+    met = transforms.contacts(seeing.unionByName(others), rule, mutual=False)
+    return transforms.encounters(met, rule)
+
+
+def stored_reports(spark: SparkSession, folder: HistoryFolder, asked: EncounterQuery) -> DataFrame:
+    """The reports of history that matter."""
+    first = "" if asked.look_from_us is None else day_of(asked.look_from_us)
+    last = "~" if asked.to_us is None else day_of(asked.to_us)
+    return folder.read(spark, "reports", first, last).select(*_NEEDED)
+
+
+def imported_positions(spark: SparkSession, folder: Path) -> DataFrame:
+    """A table that `mercury import` wrote, as reports."""
+    if not folder.is_dir() or not any(folder.glob("day=*/*.parquet")):
+        raise ConfigurationError(f"{folder} is no folder of positions by day")
+    rows = spark.read.parquet(f"file://{folder.absolute()}")
+    missing = set(POSITION_COLUMNS) - set(rows.columns)
+    if missing:
+        raise ConfigurationError(f"the positions in {folder} have no {', '.join(sorted(missing))}")
+    # A vehicle has one of them a time: there is no order to keep.
+    rows = rows.withColumnRenamed("vehicle", "client").withColumn("offset", F.lit(0))
+    return rows.select(*_NEEDED)
+
+
+def check_out(out: Path, source: Path, *, overwrite: bool) -> None:
+    """Refuse to write where something else is, above all what is read."""
+    there, read = out.absolute(), source.absolute()
+    if there == read or there in read.parents or read in there.parents:
+        raise ConfigurationError(f"{out} is, holds or is in the folder that is read")
+    check_folder(out, overwrite=overwrite)
+
+
+def find(
+    reports: Callable[[], DataFrame],
+    asked: EncounterQuery,
+    *,
+    limit: int,
+    out: Path | None = None,
+    cut: Cut | None = None,
+) -> Found:
+    """Look for meetings, write them all to a folder, if one is given, and list the first."""
+
+    def look() -> Found:
+        rows = reports()
+        met = encounters_in(rows, asked, cut or suiting_cut(rows, asked))
+        met.persist(StorageLevel.MEMORY_AND_DISK)
+        try:
+            if out is not None:
+                write(met, out)
+            return _found(met, limit)
+        finally:
+            met.unpersist()
+
+    return steady(look)
+
+
+def suiting_cut(reports: DataFrame, asked: EncounterQuery) -> Cut:
+    """A cut by how much there is in an hour that has anything."""
+    hour = F.floor(F.col("time_us") / transforms.HOUR_US)
+    rows = within(reports, asked.look_from_us, asked.to_us)
+    [sums] = rows.agg(F.count("*").alias("reports"), F.countDistinct(hour).alias("hours")).collect()
+    return Cut.suiting(asked.rule, sums.reports / max(sums.hours, 1))
+
+
+def write(encounters: DataFrame, folder: Path) -> None:
+    """Parquet by the day (UTC) on which a meeting began; in a file by time."""
+    day = F.date_format(F.timestamp_micros("from_us"), "yyyy-MM-dd")
+    (
+        encounters.withColumn("day", day)
+        .sortWithinPartitions("day", "from_us", "client", "other")
+        .write.mode("overwrite")
+        .partitionBy("day")
+        .option("compression", "zstd")
+        .parquet(f"file://{folder.absolute()}")
+    )
+
+
+def _found(encounters: DataFrame, limit: int) -> Found:
+    [sums] = encounters.agg(
+        F.count("*").alias("encounters"),
+        F.countDistinct("client", "other").alias("pairs"),
+    ).collect()
+    who = encounters.select("client").union(encounters.select("other"))
+    listed = encounters.orderBy("from_us", "client", "other").limit(limit).collect()
+    return Found(sums.encounters, sums.pairs, who.distinct().count(), listed)

@@ -1,0 +1,57 @@
+"""Which tiles a circle around each position touches: where somebody may see somebody."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mercury.detection import Grid
+from mercury.geo.distance import MEAN_RADIUS_M
+from mercury.geo.grid import ROW
+
+# Positions on a border may be counted to either side of it.
+_MARGIN_DEG = 1e-9
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+class Copies(NamedTuple):
+    """One row for each position and tile that its circle touches."""
+
+    row: Ints  # of the position
+    tile: Ints
+
+
+def tiles_within(grid: Grid, lat: Floats, lon: Floats, reach_m: float) -> Copies:
+    """At least the tiles in which something may be within reach of each position."""
+    high_deg = np.degrees(reach_m / MEAN_RADIUS_M) + _MARGIN_DEG
+    # How far east a circle on the sphere goes; one around a pole goes all around.
+    around = np.abs(lat) + high_deg >= 90.0
+    share = np.sin(np.radians(high_deg)) / np.cos(np.radians(np.where(around, 0.0, lat)))
+    wide_deg = np.degrees(np.arcsin(np.minimum(share, 1.0))) + _MARGIN_DEG
+
+    low = _row(grid, lat - high_deg)
+    at, row = _counted(low, _row(grid, lat + high_deg) - low + 1)
+    columns = grid.columns(row)
+    west = np.floor((lon[at] - wide_deg[at] + 180.0) / 360.0 * columns).astype(np.int64)
+    east = np.floor((lon[at] + wide_deg[at] + 180.0) / 360.0 * columns).astype(np.int64)
+    all_of_it = around[at] | (east - west >= columns)
+    west = np.where(all_of_it, 0, west)
+    count = np.where(all_of_it, columns, east - west + 1)
+    cell, column = _counted(west, count)
+    return Copies(at[cell], row[cell] * ROW + column % columns[cell])
+
+
+def _row(grid: Grid, lat: Floats) -> Ints:
+    row = np.floor((lat + 90.0) / grid.step_deg)
+    return np.clip(row, 0, grid.rows - 1).astype(np.int64)
+
+
+def _counted(first: Ints, count: Ints) -> tuple[Ints, Ints]:
+    """From each of some numbers on, so many of them; and which it was."""
+    at = np.repeat(np.arange(len(first)), count)
+    step = np.arange(len(at)) - np.repeat(np.cumsum(count) - count, count)
+    return at, first[at] + step

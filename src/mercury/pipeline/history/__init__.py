@@ -1,0 +1,1 @@
+"""What was on the bus, kept as Parquet by day and tile."""

@@ -1,0 +1,161 @@
+"""History: reports, events, alerts and deliveries as Parquet tables, each record once.
+
+What has been stored is known to the folder itself: a batch that Spark does again after a crash,
+or all batches when its checkpoint is lost, add only what is not there yet.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections import Counter
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from mercury.pipeline.history.compaction import compact
+from mercury.pipeline.history.files import HistoryFolder
+from mercury.pipeline.history.journal import Offsets, locked
+from mercury.pipeline.history.tables import REJECTS, TOPICS
+from mercury.pipeline.history.writing import WRITTEN, write
+from mercury.pipeline.spark.fix_columns import with_fix
+from mercury.pipeline.spark.sources import Start, read_batch, read_stream
+
+log = logging.getLogger(__name__)
+
+NAME = "history"
+INTERVAL_S = 10.0
+# A backlog is taken in such portions: what a driver of 2 GB holds easily.
+BATCH_RECORDS = 1_000_000
+# A tile gets a file a batch: every so many batches they are merged where they have become many.
+COMPACT_BATCHES = 60
+COMPACT_FILES = 30
+_BATCH = "batch"
+# Kafka shares out a batch's limit among partitions, and may stay a little below it.
+_FULL = 0.9
+# What is being appended when a batch begins may be missed by it.
+_SETTLED_US = 1_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class HistoryJob:
+    """Wiring: source, tables, folder."""
+
+    def __init__(
+        self,
+        folder: Path,
+        checkpoint: Path,
+        *,
+        interval_s: float = INTERVAL_S,
+        batch_records: int = BATCH_RECORDS,
+        compact_batches: int = COMPACT_BATCHES,
+    ) -> None:
+        self.folder = HistoryFolder(folder)
+        self._checkpoint = checkpoint / NAME
+        self._interval_s = interval_s
+        self._batch_records = batch_records
+        self._compact_batches = compact_batches
+        self._run = uuid.uuid4().hex[:8]
+        self._taken = 0  # batches of this run
+        self._held = ExitStack()
+        self._query: StreamingQuery | None = None
+        self._until_us = 0
+        self.counters: Counter[str] = Counter()  # rows by table
+        self.rejected: Counter[str] = Counter()  # by reason
+
+    def start(self, spark: SparkSession, bus: str, start: Start = "earliest") -> StreamingQuery:
+        """Begin to store what is on the bus and what comes."""
+        refusal = f"another job stores history in {self.folder.path}"
+        self._held.enter_context(locked(self.folder.path, NAME, refusal=refusal))
+        self.folder.drop_staging(_BATCH)
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", NAME)
+        records = read_stream(
+            spark, bus, list(TOPICS), start=start, max_records=self._batch_records
+        )
+        self._query = (
+            records.writeStream.queryName(NAME)
+            .foreachBatch(self.on_batch)
+            .option("checkpointLocation", str(self._checkpoint / "spark"))
+            .trigger(processingTime=f"{self._interval_s} seconds")
+            .start()
+        )
+        return self._query
+
+    def stop(self) -> None:
+        """End, and let another job have the folder."""
+        if self._query is not None:
+            self._query.stop()
+        self._held.close()
+
+    def stored_until_us(self, now_us: int) -> int:
+        """All that came to the bus until then is stored."""
+        query = self._query
+        if query is None:
+            return 0
+        active = query.status["isTriggerActive"]
+        progress = query.lastProgress
+        if progress is not None:
+            begun_us = _micros(progress.timestamp)
+            # A batch that was not cut short had all that was there when it began.
+            if progress.numInputRows < _FULL * self._batch_records:
+                self._until_us = max(self._until_us, begun_us - _SETTLED_US)
+            # When nothing comes there are no batches.
+            idle_us = now_us - begun_us - progress.batchDuration * 1000
+            if not active and idle_us > 2 * self._interval_s * 1e6 + _SETTLED_US:
+                quiet_us = now_us - int(2 * self._interval_s * 1e6) - _SETTLED_US
+                self._until_us = max(self._until_us, quiet_us)
+        return self._until_us
+
+    def on_batch(self, frame: DataFrame, batch: int) -> None:
+        rows, bad = store(frame, self.folder, f"{batch:09}-{self._run}")
+        self.counters.update(rows)
+        self.rejected.update(bad)
+        self._taken += 1
+        if self._taken % self._compact_batches == 0:
+            try:
+                compact(frame.sparkSession, self.folder, least_files=COMPACT_FILES)
+            except Exception as error:  # what is stored stays readable, only less quickly
+                log.warning("history was not compacted: %s", error)
+
+
+def _micros(timestamp: str) -> int:
+    """A time as Spark writes it in its progress."""
+    return (datetime.fromisoformat(timestamp) - _EPOCH) // timedelta(microseconds=1)
+
+
+def store_batch(spark: SparkSession, bus: str, folder: Path) -> Counter[str]:
+    """Store all that is on the bus now and is not stored yet; how many rows each table got."""
+    place = HistoryFolder(folder)
+    refusal = f"another job stores history in {place.path}"
+    with locked(place.path, NAME, refusal=refusal):
+        place.drop_staging(_BATCH)
+        rows, _ = store(read_batch(spark, bus, list(TOPICS)), place, f"all-{uuid.uuid4().hex[:8]}")
+        return rows
+
+
+def store(
+    records: DataFrame, folder: HistoryFolder, label: str
+) -> tuple[Counter[str], Counter[str]]:
+    """Add records to the tables: all or none of them, and only those that are not there yet."""
+    # If this fails, the staging stays: the journal may need it. The next start removes it.
+    staging = folder.new_staging(_BATCH)
+    work = partial(write, str(staging), folder.offsets())
+    written = with_fix(records).mapInArrow(work, WRITTEN).toArrow().to_pylist()
+    rows: Counter[str] = Counter()
+    bad: Counter[str] = Counter()
+    offsets: Offsets = {}
+    for one in written:
+        if one["file"] is not None:
+            continue
+        rows[REJECTS if one["problem"] else one["table"]] += one["rows"]
+        if one["problem"]:
+            bad[one["problem"]] += one["rows"]
+        name = f"{one['topic']}/{one['partition']}"
+        offset, time_us = offsets.get(name, (-1, 0))
+        offsets[name] = (max(offset, one["last"]), max(time_us, one["last_us"]))
+    folder.add(staging, [one["file"] for one in written if one["file"] is not None], label, offsets)
+    return rows, bad

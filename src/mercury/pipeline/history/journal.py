@@ -1,0 +1,101 @@
+"""Changes of a folder that happen whole or not at all, whenever the process dies.
+
+What is to be done is first written down and named in one rename; from then on it is done, by us
+or by whoever opens the folder next. Every step can be done again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from mercury.model.errors import PipelineError
+
+# Up to this offset and time, the records of a bus partition are stored.
+Offsets = dict[str, tuple[int, int]]
+
+_JOURNAL = "_journal.json"
+_MARKS = "_marks.json"
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is to be done; paths are relative to the folder."""
+
+    moves: list[tuple[str, str]] = field(default_factory=list)  # a staged file, its place
+    swaps: list[tuple[str, str]] = field(default_factory=list)  # a staged folder, what it replaces
+    offsets: Offsets | None = None
+
+
+class Journal:
+    """The changes of one folder, one at a time; call it only with the folder's `change` lock."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def commit(self, change: Change) -> None:
+        """Do it all; what was written down before is finished first."""
+        self.recover()
+        write_whole(self._folder / _JOURNAL, json.dumps(asdict(change)))
+        self._do(change)
+
+    def recover(self) -> bool:
+        """Finish what a dead process has begun; whether there was anything."""
+        try:
+            change = Change(**json.loads((self._folder / _JOURNAL).read_text()))
+        except FileNotFoundError:
+            return False
+        self._do(change)
+        return True
+
+    def offsets(self) -> Offsets:
+        """How far each partition of the bus is stored."""
+        try:
+            found = json.loads((self._folder / _MARKS).read_text())
+        except FileNotFoundError:
+            return {}
+        return {name: (offset, time_us) for name, (offset, time_us) in found.items()}
+
+    def _do(self, change: Change) -> None:
+        for staged, place in change.moves:
+            source, target = self._folder / staged, self._folder / place
+            if source.exists():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                os.rename(source, target)
+        for staged, place in change.swaps:
+            source, target = self._folder / staged, self._folder / place
+            if source.exists():
+                # A reader sees all rows once, or for the moment between two renames none.
+                if target.exists():
+                    os.rename(target, source.with_name(f"{source.name}.old"))
+                os.rename(source, target)
+        if change.offsets is not None:
+            write_whole(self._folder / _MARKS, json.dumps({**self.offsets(), **change.offsets}))
+        os.unlink(self._folder / _JOURNAL)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file that is there whole, or as it was before."""
+    unfinished = path.with_name(f"{path.name}.new")
+    with unfinished.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(unfinished, path)
+
+
+@contextmanager
+def locked(folder: Path, name: str, *, refusal: str = "") -> Iterator[None]:
+    """Hold a lock of the folder, which ends with the process; with a refusal, never wait."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f"_{name}.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if refusal else 0))
+        except BlockingIOError:
+            raise PipelineError(refusal) from None
+        yield

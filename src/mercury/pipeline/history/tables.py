@@ -1,0 +1,81 @@
+"""The stored tables: which records go to which, and with what columns."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from mercury.model import topics
+from mercury.pipeline.history.schemas import (
+    ALERT_COLUMNS,
+    DELIVERY_COLUMNS,
+    EVENT_COLUMNS,
+    ORIGIN,
+    PLACES,
+    REJECT_COLUMNS,
+    REPORT_COLUMNS,
+    joined,
+)
+from mercury.pipeline.ledger.schemas import LEDGER_COLUMNS, OUTCOME_COLUMNS
+
+DAY_US = 86_400_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+REJECTS = "rejects"
+LEDGER = "ledger"  # what became of each message, for each of those who should have heard it
+OUTCOMES = "outcomes"  # the same added up: a row for each message
+
+
+class Table(NamedTuple):
+    """One table: what it is made of."""
+
+    name: str
+    topics: tuple[str, ...]
+    columns: StructType
+    of_records: bool = True  # or found from them
+    order: tuple[str, ...] = ("key", "time_us", "offset")
+
+    @property
+    def schema(self) -> StructType:
+        """The columns as a reader sees them, those in the folders' names last."""
+        origin = (ORIGIN,) if self.of_records else ()
+        return joined(self.columns, *origin, PLACES)
+
+
+TABLES = {
+    table.name: table
+    for table in (
+        Table("reports", (topics.REPORTS,), REPORT_COLUMNS),
+        Table("events", (f"{topics.EVENTS_PREFIX}*",), EVENT_COLUMNS),
+        Table("alerts", topics.ALERTS, ALERT_COLUMNS),
+        Table("deliveries", (topics.DELIVERIES,), DELIVERY_COLUMNS),
+        Table(REJECTS, (), REJECT_COLUMNS),
+        Table(LEDGER, (), LEDGER_COLUMNS, of_records=False, order=("message", "client")),
+        Table(OUTCOMES, (), OUTCOME_COLUMNS, of_records=False, order=("message",)),
+    )
+}
+TOPICS = tuple(topic for table in TABLES.values() for topic in table.topics)
+
+
+def by_place(rows: DataFrame, table: Table) -> DataFrame:
+    """Rows in the order in which they are written: one task a partition, one vehicle together."""
+    return rows.repartition("day", "tile").sortWithinPartitions("day", "tile", *table.order)
+
+
+def of_topics(names: tuple[str, ...]) -> Column:
+    """Whether a record is of one of these topics; `.*` ends a prefix."""
+    topic = F.col("topic")
+    plain = [name for name in names if not name.endswith(".*")]
+    found = topic.isin(plain)
+    for name in names:
+        if name.endswith(".*"):
+            found = found | topic.startswith(name[:-1])
+    return found
+
+
+def day_of(time_us: int) -> str:
+    """The day under which a time is stored."""
+    return (_EPOCH + timedelta(microseconds=time_us)).date().isoformat()

@@ -1,0 +1,40 @@
+"""What is stored, from the files' own footers: Spark is not needed to count."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pyarrow.parquet as pq
+
+from mercury.pipeline.history.files import HistoryFolder
+
+
+class Tally(NamedTuple):
+    """How much there is of a table."""
+
+    table: str
+    rows: int
+    days: int
+    first_day: str | None
+    last_day: str | None
+    tiles: int
+    files: int
+    bytes: int
+
+
+def tally(folder: HistoryFolder, table: str) -> Tally:
+    """Count a table."""
+    rows = files = size = 0
+    days, tiles = set(), set()
+    for partition in folder.partitions(table):
+        for file in partition.files:
+            try:
+                rows += pq.read_metadata(file).num_rows
+                size += file.stat().st_size
+            except FileNotFoundError:
+                continue  # compacted at this moment
+            files += 1
+            days.add(partition.day)
+            tiles.add(partition.tile)
+    first, last = (min(days), max(days)) if days else (None, None)
+    return Tally(table, rows, len(days), first, last, len(tiles), files, size)

@@ -1,0 +1,149 @@
+"""Which messages enter the ledger now: those that are over, and those that everybody answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from mercury.model.area import Area
+from mercury.model.delivery import Delivery, DeliveryState
+from mercury.model.geojson import area_from_geojson
+
+SECOND_US = 1_000_000
+# What has no end is tried for so long, by adapters as by this ledger.
+ENDLESS_US = 24 * 3600 * SECOND_US
+# Clocks of senders are believed so far: a message that was sent earlier counts from there.
+_ON_THE_WAY_US = 60 * SECOND_US
+# Adapters write receipts ten times a second; after so long all are there.
+GRACE_US = 10 * SECOND_US
+# Who has not reported for so long is not there any more.
+PRESENT_US = 15 * SECOND_US
+
+# What of an alert's row is looked at, to see whether it is time.
+TIMES = ("id", "time_us", "sent_us", "ends_us", "expires_us", "destination", "area")
+# And what of one that is to enter the ledger.
+PARTICULARS = ("source", "kind", "message_kind", "subject", "priority", "policy")
+
+_LAST_WORDS = (DeliveryState.ACKNOWLEDGED, DeliveryState.REFUSED)
+
+
+class Addressed(NamedTuple):
+    """A message, whom it is for and when."""
+
+    id: str
+    time_us: int  # when it came to the bus
+    sent_us: int
+    begin_us: int  # from then on, until just before its end, who comes inside is to be told
+    end_us: int
+    to: str  # area, client, group, everyone
+    name: str = ""  # of the client or group
+    area: Area | None = None
+    standing: bool = True  # or only for those who are there when it comes
+    sought: bool = True  # whether reports are to be looked at
+    about: Mapping[str, Any] = {}
+
+    @property
+    def destination(self) -> str:
+        """As the table of alerts has it."""
+        return f"{self.to}:{self.name}" if self.name else self.to
+
+    @property
+    def sender(self) -> str | None:
+        """The client that sent it: nobody is told what it says itself."""
+        source = self.about.get("source") or ""
+        return source.removeprefix("client:") if source.startswith("client:") else None
+
+    @property
+    def look_from_us(self) -> int:
+        """Reports before that do not matter."""
+        return self.begin_us if self.standing else self.begin_us - PRESENT_US
+
+    @property
+    def look_until_us(self) -> int:
+        """Nor do those from then on."""
+        return self.end_us if self.standing else self.begin_us + 1
+
+    @property
+    def may_be_early(self) -> bool:
+        """Whether all who will ever be addressed are known before its end."""
+        return self.to == "client" or not self.standing
+
+
+def addressed(row: Mapping[str, Any]) -> Addressed:
+    """Read a row of the table of alerts."""
+    time_us = row["time_us"]
+    sent_us = row["sent_us"] or time_us
+    sent_us = min(max(sent_us, time_us - _ON_THE_WAY_US), time_us)
+    to, _, name = (row["destination"] or "").partition(":")
+    end_us = row["ends_us"] or row["expires_us"] or 0
+    area = None
+    begin_us, standing = sent_us, True
+    # An area in force is looked at only when its message is over: there may be very many.
+    if row["area"] and not end_us:
+        area = area_from_geojson(row["area"])
+        begin_us = max(sent_us, area.valid_from_us or 0)
+        end_us = begin_us + ENDLESS_US if begin_us > time_us else 0
+        standing = bool(end_us)
+        if not standing:
+            # As adapters do: for those who are there now; they may have to be told for a while.
+            begin_us = max(begin_us, time_us)
+    return Addressed(
+        id=row["id"],
+        time_us=time_us,
+        sent_us=sent_us,
+        begin_us=begin_us,
+        end_us=end_us or time_us + ENDLESS_US,
+        to=to,
+        name=name,
+        area=area,
+        standing=standing,
+    )
+
+
+def in_full(message: Addressed, row: Mapping[str, Any]) -> Addressed:
+    """The same with all that the row says."""
+    area, begin_us = message.area, message.begin_us
+    if area is None and row["area"]:
+        area = area_from_geojson(row["area"])
+        begin_us = max(begin_us, area.valid_from_us or 0)
+    about = {
+        "source": row["source"],
+        "kind": row["message_kind"],
+        "topic": row["subject"] or row["kind"],  # as adapters name it in their receipts
+        "priority": row["priority"],
+        "policy": row["policy"],
+        "time_us": message.time_us,
+        "sent_us": message.sent_us,
+        "ends_us": message.end_us,
+    }
+    return message._replace(area=area, begin_us=begin_us, about=about)
+
+
+def is_over(message: Addressed, stored_until_us: int) -> bool:
+    """Whether nothing more can become of it, all until then being stored."""
+    return max(message.end_us, message.time_us) + GRACE_US <= stored_until_us
+
+
+def is_answered(message: Addressed, answers: Mapping[str, Delivery], stored_until_us: int) -> bool:
+    """Whether all its recipients have said their last word before its end.
+
+    Arguments:
+        told: what receipts say, by client.
+    """
+    return (
+        message.may_be_early
+        and message.time_us + GRACE_US <= stored_until_us
+        and bool(answers)
+        and (message.to != "client" or message.name in answers)
+        and all(row.state in _LAST_WORDS for row in answers.values())
+    )
+
+
+def first_of_each(rows: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """By message: a repeated one counts from its first record."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for row in rows:
+        known = found.get(row["id"])
+        if known is None or row["time_us"] < known["time_us"]:
+            found[row["id"]] = row
+    return found

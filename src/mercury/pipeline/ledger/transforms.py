@@ -1,0 +1,340 @@
+"""Who should have heard which message, and what became of it: each function returns rows.
+
+Messages are few and go with the functions to the workers; reports are scanned once for all of
+them. What is decided about one recipient, the ledger core decides.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from mercury.geo.containment import contains
+from mercury.geo.outline import bounds
+from mercury.mediator.ledger import final, merged, never_addressed
+from mercury.model.delivery import Delivery, DeliveryState, Reason
+from mercury.model.errors import PacketError
+from mercury.pipeline.history.schemas import PLACES, joined
+from mercury.pipeline.history.tables import day_of
+from mercury.pipeline.history.tiles import NOWHERE
+from mercury.pipeline.ledger.messages import SECOND_US, Addressed
+from mercury.pipeline.ledger.schemas import (
+    EXPECTED,
+    KNOWN,
+    LEDGER_COLUMNS,
+    RECEIPT,
+    SIGHTING,
+    STATES,
+)
+from mercury.wire import parse
+from mercury.wire.deliveries import deliveries_from_pb
+
+_REPORT = ("client", "time_us", "lat", "lon", "heading_deg")
+_STORED = joined(LEDGER_COLUMNS, PLACES)
+_STORED_ARROW = to_arrow_schema(_STORED)
+_RECEIPT_ARROW = to_arrow_schema(RECEIPT)
+_SIGHTING_ARROW = to_arrow_schema(SIGHTING)
+
+Ints = NDArray[np.int64]
+Box = tuple[float, float, float, float]  # south, west, north, east
+
+
+def expected(reports: DataFrame, messages: Sequence[Addressed]) -> DataFrame:
+    """Who should have heard each message, and since when (`EXPECTED`)."""
+    sought = [one for one in messages if one.sought and one.to != "group"]
+    time_us = F.col("time_us")
+    if sought:
+        reports = reports.where(
+            (time_us >= min(one.look_from_us for one in sought))
+            & (time_us < max(one.look_until_us for one in sought))
+        )
+    else:
+        reports = reports.where(F.lit(False))
+    seen = reports.select(*_REPORT).mapInArrow(partial(_sightings, sought), SIGHTING)
+    # Who is meant by name is expected wherever it is.
+    named = [
+        (one.id, one.name, None, True, True)
+        for one in messages
+        if one.to == "client" and one.name != one.sender
+    ]
+    if named:
+        seen = seen.unionByName(reports.sparkSession.createDataFrame(named, SIGHTING))
+    grouped = seen.groupBy("message", "client").agg(
+        F.min(F.when(F.col("inside"), time_us)).alias("inside_us"),
+        F.max_by("inside", F.struct("time_us", "inside")).alias("still_inside"),
+        F.max(time_us).alias("last_us"),
+        F.bool_or("standing").alias("standing"),
+    )
+    # A message for those who are there now is judged by the last report before it.
+    found = grouped.where("standing OR still_inside")
+    since_us = F.when(F.col("standing"), F.col("inside_us")).otherwise(F.col("last_us"))
+    return found.select("message", "client", since_us.alias("inside_us")).to(EXPECTED)
+
+
+def receipts(deliveries: DataFrame, messages: Sequence[Addressed]) -> DataFrame:
+    """What adapters said of each recipient of these messages, as often as they did (`RECEIPT`)."""
+    ids = [one.id for one in messages]
+    some = deliveries.where(F.col("message").isin(ids)).select("value")
+    return some.mapInArrow(_read_receipts, RECEIPT)
+
+
+def ledger(receipts: DataFrame, expected: DataFrame, messages: Sequence[Addressed]) -> DataFrame:
+    """One row for each message and recipient: expected, addressed or both."""
+    said = receipts.withColumns({"inside_us": F.lit(None).cast("bigint"), "expected": F.lit(False)})
+    names = [name for name in RECEIPT.names if name not in EXPECTED.names]
+    types = {field.name: field.dataType for field in RECEIPT}
+    should = expected.withColumn("expected", F.lit(True)).withColumns(
+        {name: F.lit(None).cast(types[name]) for name in names}
+    )
+    # One above the other and grouped: a full outer join that a message to everyone does not skew.
+    both = said.unionByName(should).select(*KNOWN.names).repartition("message", "client")
+    about = {one.id: one for one in messages}
+    return both.mapInArrow(partial(_fold, about), _STORED)
+
+
+def recipients(receipts: DataFrame, expected: DataFrame) -> DataFrame:
+    """How many each message was for: counted apart from the ledger, to be held against it."""
+    pair = ("message", "client")
+    both = receipts.select(*pair).union(expected.select(*pair)).distinct()
+    return both.groupBy("message").agg(F.count("*").alias("recipients"))
+
+
+def sums(rows: DataFrame) -> DataFrame:
+    """The ledger added up by message."""
+    counts = [F.count_if(F.col("state") == state).alias(state) for state in STATES]
+    late_s = F.percentile("late_s", F.array(F.lit(0.5), F.lit(0.99)))
+    grouped = rows.groupBy("message").agg(
+        *counts,
+        F.count_if("expected").alias("expected"),
+        F.sum("tries").alias("tries"),
+        late_s.alias("late_s"),
+    )
+    return grouped.select(
+        "message", *STATES, "expected", "tries",
+        F.col("late_s")[0].alias("late_p50_s"), F.col("late_s")[1].alias("late_p99_s"),
+    )  # fmt: skip
+
+
+# In the workers: reports
+
+
+def _sightings(
+    messages: Sequence[Addressed], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    # Who was just outside matters where the last report counts.
+    boxes = {
+        one.id: bounds(one.area.shape) for one in messages if one.area is not None and one.standing
+    }
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        times = np.asarray(batch.column("time_us"))
+        lats, lons, headings = (
+            np.asarray(batch.column(name).to_numpy(zero_copy_only=False), dtype=np.float64)
+            for name in _REPORT[2:]
+        )
+        clients = batch.column("client").dictionary_encode()
+        names, codes = clients.dictionary, np.asarray(clients.indices)
+        first_us, last_us = times.min(), times.max()
+        extent = lats.min(), lons.min(), lats.max(), lons.max()
+        for message in messages:
+            if message.look_from_us > last_us or message.look_until_us <= first_us:
+                continue
+            box = boxes.get(message.id)
+            # A batch is of a tile or two, and most messages are for elsewhere.
+            if box is not None and _apart(box, extent):
+                continue
+            look = (times >= message.look_from_us) & (times < message.look_until_us)
+            for name in (message.name,) if message.to == "client" else ():
+                look &= codes == _code(names, name)
+            if message.sender is not None:
+                look &= codes != _code(names, message.sender)
+            if box is not None:
+                look &= _near(box, lats, lons)
+            at = np.flatnonzero(look)
+            if not len(at):
+                continue
+            inside = np.ones(len(at), np.bool_)
+            if message.area is not None:
+                inside = contains(message.area, lats[at], lons[at], headings[at])
+            if message.standing:
+                at = at[inside]
+                chosen = _first_of_each(codes[at], times[at])
+                inside = np.ones(len(chosen), np.bool_)
+            else:
+                chosen = _last_of_each(codes[at], times[at], inside)
+                inside = inside[chosen]
+            at = at[chosen]
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array([message.id] * len(at), pa.string()),
+                    names.take(pa.array(codes[at])),
+                    pa.array(times[at]),
+                    pa.array(inside),
+                    pa.array(np.full(len(at), message.standing)),
+                ],
+                schema=_SIGHTING_ARROW,
+            )
+
+
+def _apart(box: Box, extent: Box) -> bool:
+    south, west, north, east = box
+    low, left, high, right = extent
+    if south > high or north < low:
+        return True
+    return _has_sides(box) and (west > right or east < left)
+
+
+def _near(box: Box, lats: NDArray[np.float64], lons: NDArray[np.float64]) -> NDArray[np.bool_]:
+    south, west, north, east = box
+    near = (lats >= south) & (lats <= north)
+    if _has_sides(box):
+        near &= (lons >= west) & (lons <= east)
+    return near
+
+
+def _has_sides(box: Box) -> bool:
+    """Whether it stays away from ±180°, which is one meridian with two names."""
+    _, west, _, east = box
+    return -180.0 < west <= east < 180.0
+
+
+def _code(names: pa.Array, name: str) -> int:
+    found: int = pc.index(names, name).as_py()
+    return found if found >= 0 else -2  # -1 is nobody's
+
+
+def _first_of_each(codes: Ints, times: Ints) -> Ints:
+    order = np.lexsort((times, codes))
+    _, first = np.unique(codes[order], return_index=True)
+    return order[first]
+
+
+def _last_of_each(codes: Ints, times: Ints, inside: NDArray[np.bool_]) -> Ints:
+    order = np.lexsort((inside, times, codes))[::-1]
+    _, last = np.unique(codes[order], return_index=True)
+    return order[last]
+
+
+# In the workers: receipts
+
+
+def _read_receipts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        rows = [row for value in batch.column("value").to_pylist() for row in read(value)]
+        yield pa.RecordBatch.from_pylist(rows, schema=_RECEIPT_ARROW)
+
+
+def read(value: bytes) -> Iterator[dict[str, Any]]:
+    """The rows of a stored receipt; none, if it is none."""
+    try:
+        found = deliveries_from_pb(parse(value).deliveries)
+    except PacketError:
+        return
+    message = str(uuid.UUID(bytes=found.message))
+    for row in found.rows:
+        yield {
+            "message": message,
+            "client": row.client,
+            "state": int(row.state),
+            "reason": row.reason,
+            "tries": row.tries,
+            "addressed_us": row.addressed_us,
+            "first_sent_us": row.first_sent_us,
+            "settled_us": row.settled_us,
+        }
+
+
+def delivery_of(row: Mapping[str, Any]) -> Delivery:
+    """A row of receipts as the core knows it."""
+    return Delivery(
+        row["client"],
+        DeliveryState(row["state"]),
+        row["reason"],
+        row["tries"],
+        row["addressed_us"],
+        row["first_sent_us"],
+        row["settled_us"],
+    )
+
+
+# In the workers: both
+
+
+def _fold(
+    about: Mapping[str, Addressed], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    said: dict[tuple[str, str], Delivery] = {}
+    should: dict[tuple[str, str], int | None] = {}
+    for batch in batches:
+        for row in batch.to_pylist():
+            pair = row["message"], row["client"]
+            if row["expected"]:
+                should[pair] = row["inside_us"]
+                continue
+            new, known = delivery_of(row), said.get(pair)
+            said[pair] = new if known is None else merged(known, new)
+    rows = [
+        entry(about[message], client, said.get((message, client)), (message, client) in should,
+              should.get((message, client)))
+        for message, client in {**said, **should}
+    ]  # fmt: skip
+    yield from pa.Table.from_pylist(rows, schema=_STORED_ARROW).to_batches()
+
+
+def entry(
+    message: Addressed,
+    client: str,
+    said: Delivery | None,
+    expected: bool,
+    inside_us: int | None,
+) -> dict[str, Any]:
+    """The row of one recipient: what became of the message, and how late."""
+    row = final(said, message.end_us) if said is not None else _unsaid(message, client, inside_us)
+    late_s = None
+    if row.state is DeliveryState.ACKNOWLEDGED:
+        # Adapters may know of a client inside before its first report since the message.
+        since_us = [time_us for time_us in (inside_us, row.addressed_us) if time_us]
+        could_us = max(message.begin_us, min(since_us) if inside_us else 0)
+        late_s = max(row.settled_us - could_us, 0) / SECOND_US
+    return {
+        "message": message.id,
+        "client": client,
+        "state": row.state.label,
+        "reason": str(row.reason) or None,
+        "tries": row.tries,
+        "addressed_us": row.addressed_us or None,
+        "first_sent_us": row.first_sent_us or None,
+        "settled_us": row.settled_us or None,
+        "inside_us": inside_us,
+        "late_s": late_s,
+        # Who is in a group, only adapters know.
+        "expected": expected or message.to == "group",
+        **message.about,
+        "day": _day_of(message.time_us),
+        "tile": NOWHERE,
+    }
+
+
+_day_of = lru_cache(1024)(day_of)  # a message's rows share it
+
+
+def _unsaid(message: Addressed, client: str, inside_us: int | None) -> Delivery:
+    """What became of it for one of whom no adapter said anything."""
+    if message.end_us <= message.time_us:
+        over = Delivery(client, DeliveryState.EXPIRED, Reason.NOT_SENT)
+        return Delivery(over.client, over.state, over.reason, settled_us=message.end_us)
+    if inside_us is None:  # meant by name, and not there
+        return final(Delivery(client, DeliveryState.WAITING), message.end_us)
+    end_us = message.end_us if message.standing else message.begin_us
+    return never_addressed(client, inside_us, end_us)

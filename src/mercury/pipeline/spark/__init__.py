@@ -1,0 +1,1 @@
+"""Spark itself: session, sources, start-up."""

@@ -1,0 +1,168 @@
+"""Spark reads the embedded bus: a Python data source, for streams and for batches.
+
+The driver asks for the offsets, the workers read the files: both on the bus's machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+from pyspark.sql.types import StructType
+
+from mercury.bus.embedded.record_columns import Blobs, Columns
+from mercury.bus.embedded.record_reader import RecordReader
+from mercury.pipeline.spark.fix_columns import FIX_BYTES, WITH_FIX, fix_columns
+from mercury.wire.records import POSITION
+
+FORMAT = "mercury"
+# One task reads at most so many records of a topic; more are shared among tasks.
+TASK_RECORDS = 100_000
+_ARROW = to_arrow_schema(WITH_FIX)
+
+Offsets = dict[str, int]  # topic -> the offset to read next
+
+
+class EmbeddedSource(DataSource):
+    """Options `path`, `topics` (with commas), `start`, `maxRecords`, `values`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> StructType:
+        return WITH_FIX
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return _BatchReader(self.options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return _StreamReader(self.options)
+
+
+class Span(InputPartition):
+    """The records that one task reads."""
+
+    def __init__(self, path: str, topic: str, begin: int, end: int, *, values: bool) -> None:
+        super().__init__(None)
+        self.path, self.topic, self.begin, self.end, self.values = path, topic, begin, end, values
+
+
+@lru_cache(4)  # a worker serves many tasks
+def _open(path: str) -> RecordReader:
+    return RecordReader(path)
+
+
+def _read(span: InputPartition) -> Iterator[pa.RecordBatch]:
+    if not isinstance(span, Span):
+        return  # Spark's way to plan a batch without records
+    for columns in _open(span.path).read(span.topic, span.begin, span.end):
+        yield to_arrow(span.topic, columns, values=span.values)
+
+
+def to_arrow(topic: str, columns: Columns, *, values: bool = True) -> pa.RecordBatch:
+    """Records as Arrow holds them, with the place of their senders."""
+    count = len(columns)
+    positions = columns.header(POSITION, FIX_BYTES)
+    arrays = [
+        pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), [topic]).cast(pa.string()),
+        pa.array(columns.partitions),
+        pa.array(columns.offsets),
+        pa.array(columns.times_us),
+        _binary(columns.keys),
+        _binary(positions),
+        _binary(columns.values) if values else pa.nulls(count, pa.binary()),
+        *places(positions),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+
+
+def _binary(blobs: Blobs) -> pa.Array:
+    bounds, data = blobs.joined()
+    known = np.packbits(blobs.sizes >= 0, bitorder="little")
+    buffers = [pa.py_buffer(part) for part in (known, bounds, data)]
+    return pa.Array.from_buffers(pa.binary(), len(blobs.sizes), buffers)
+
+
+def places(positions: Blobs) -> list[pa.Array]:
+    """The numbers of position headers, a column each; null where one is not known."""
+    whole = positions.sizes == FIX_BYTES
+    _, data = positions.where(whole).joined()
+    return fix_columns(data, whole)
+
+
+def _spans(options: _Options, begin: Offsets, end: Offsets) -> list[Span]:
+    return [
+        Span(options.path, topic, at, min(at + TASK_RECORDS, stop), values=options.values)
+        for topic, stop in end.items()
+        for at in range(begin.get(topic, 1), stop, TASK_RECORDS)
+    ]
+
+
+class _Options:
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self.path = options["path"]
+        self.topics = tuple(options["topics"].split(","))
+        self.start = options.get("start", "latest")
+        self.max_records = int(options.get("maxRecords", 0))
+        self.values = options.get("values", "true") == "true"
+
+
+class _BatchReader(DataSourceReader):
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = _Options(options)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        chosen = self._options
+        reader = _open(chosen.path)
+        return _spans(chosen, reader.begins(chosen.topics), reader.ends(chosen.topics))
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return _read(partition)
+
+
+class _StreamReader(DataSourceStreamReader):
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = _Options(options)
+
+    def initialOffset(self) -> Offsets:
+        chosen = self._options
+        reader = _open(chosen.path)
+        earliest = chosen.start == "earliest"
+        return reader.begins(chosen.topics) if earliest else reader.ends(chosen.topics)
+
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
+        ends = _open(self._options.path).ends(self._options.topics)
+        if not isinstance(limit, ReadMaxRows):
+            return ends
+        left = limit.max_rows
+        # A topic that is not in `start` is younger than the query, and read whole.
+        for topic, end in ends.items():
+            begin = start.get(topic, 1)
+            ends[topic] = begin + min(end - begin, left)
+            left -= ends[topic] - begin
+        return ends
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        most = self._options.max_records
+        return ReadMaxRows(most) if most else ReadAllAvailable()
+
+    def reportLatestOffset(self) -> Offsets:
+        return _open(self._options.path).ends(self._options.topics)
+
+    def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
+        return _spans(self._options, start, end)
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return _read(partition)

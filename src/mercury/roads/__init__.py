@@ -1,0 +1,1 @@
+"""Road networks, routes and movement."""

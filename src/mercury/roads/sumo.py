@@ -1,0 +1,162 @@
+"""The roads of a SUMO network (`.net.xml`), read as a stream.
+
+Expat calls back for each element. A document type is refused: without one there are no entities,
+neither to expand nor to fetch. Which lane leads where at a junction is not looked at.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import zlib
+from pathlib import Path
+from xml.parsers import expat
+
+import numpy as np
+from pyproj import Transformer
+from pyproj.exceptions import ProjError
+
+from mercury.model.errors import RoadsError
+from mercury.roads.network import RoadNetwork, build
+
+_CHUNK = 1 << 16
+_MAX_ELEMENT = 1 << 22  # Expat holds an unfinished element in memory
+_CAR = "passenger"
+
+Point = tuple[float, float]
+
+
+def read_network(path: Path) -> RoadNetwork:
+    """The streets on which cars may drive."""
+    document = _Document()
+    try:
+        zipped = path.name.lower().endswith(".gz")
+        opened = gzip.open(path) if zipped else path.open("rb")  # noqa: SIM115
+        with opened as file:
+            while chunk := file.read(_CHUNK):
+                document.feed(chunk)
+            document.end()
+    except (expat.ExpatError, zlib.error, EOFError, gzip.BadGzipFile) as error:
+        raise RoadsError(f"the file is not well-formed: {error}") from None
+    except OSError as error:
+        raise RoadsError(f"it cannot be read: {error.strerror}") from None
+    return document.roads()
+
+
+class _Document:
+    """What Expat has met so far."""
+
+    def __init__(self) -> None:
+        self._inside = False
+        self._fed = 0
+        self._location: dict[str, str] | None = None
+        self._junctions: dict[str, Point] = {}
+        self._edge: tuple[str, str, str] | None = None  # from, to and shape of the open one
+        self._lane: tuple[float, str] | None = None  # its fastest lane for cars
+        self._edges: list[tuple[str, str, float, list[Point]]] = []
+        self._parser = parser = expat.ParserCreate()
+        parser.StartElementHandler = self._begin
+        parser.EndElementHandler = self._end
+        parser.StartDoctypeDeclHandler = _refuse
+
+    def feed(self, chunk: bytes) -> None:
+        self._fed += len(chunk)
+        self._parser.Parse(chunk, False)
+        if self._fed - self._parser.CurrentByteIndex > _MAX_ELEMENT:
+            raise RoadsError("an element is longer than four megabytes")
+
+    def end(self) -> None:
+        self._parser.Parse(b"", True)
+
+    def roads(self) -> RoadNetwork:
+        """Everything, on the Earth."""
+        number = {name: at for at, name in enumerate(self._junctions)}
+        places = list(self._junctions.values())
+        sources, targets, speeds, counts, points = [], [], [], [], []
+        for begin, end, speed_mps, shape in self._edges:
+            if begin not in number or end not in number:
+                raise RoadsError(f"{begin!r} and {end!r}, which an edge joins, are not both there")
+            # Lanes end at the border of a junction; cars go on to its middle.
+            line = [self._junctions[begin], *shape, self._junctions[end]]
+            sources.append(number[begin])
+            targets.append(number[end])
+            speeds.append(speed_mps)
+            counts.append(len(line))
+            points += line
+        if not sources:
+            raise RoadsError("there is no road for cars")
+        node_lat, node_lon = self._to_wgs84(places)
+        point_lat, point_lon = self._to_wgs84(points)
+        firsts = np.concatenate([[0], np.cumsum(counts)])
+        return build(node_lat, node_lon, sources, targets, speeds, firsts, point_lat, point_lon)
+
+    def _to_wgs84(self, places: list[Point]) -> tuple[list[float], list[float]]:
+        location = self._location or {}
+        projection = location.get("projParameter", "!")
+        try:
+            offset = _point(location.get("netOffset", "0,0"))
+            transformer = Transformer.from_crs(projection, "EPSG:4326", always_xy=True)
+        except ProjError:
+            raise RoadsError(
+                f"the network does not say where on the Earth it is (projection {projection!r})"
+            ) from None
+        xs, ys = np.array(places, np.float64).T
+        lons, lats = transformer.transform(xs - offset[0], ys - offset[1])
+        if not (np.all(np.abs(lats) <= 90.0) and np.all(np.abs(lons) <= 360.0)):
+            raise RoadsError("by its projection and offset the network is not on the Earth")
+        return lats.tolist(), lons.tolist()
+
+    def _begin(self, name: str, values: dict[str, str]) -> None:
+        if not self._inside:
+            if name != "net":
+                raise RoadsError(f"the file is a <{name}>, not a network of SUMO")
+            self._inside = True
+        elif name == "location":
+            self._location = values
+        elif name == "edge" and values.get("function", "normal") == "normal":
+            self._edge = values.get("from", ""), values.get("to", ""), values.get("shape", "")
+            self._lane = None
+        elif name == "lane" and self._edge is not None and _for_cars(values):
+            speed_mps = _number(values.get("speed", ""))
+            if speed_mps > (self._lane[0] if self._lane is not None else 0.0):
+                self._lane = speed_mps, values.get("shape", "")
+        elif name == "junction" and values.get("type") != "internal":
+            place = _number(values.get("x", "")), _number(values.get("y", ""))
+            self._junctions[values.get("id", "")] = place
+
+    def _end(self, name: str) -> None:
+        if name != "edge" or self._edge is None:
+            return
+        begin, end, shape = self._edge
+        if self._lane is not None:
+            speed_mps, lane_shape = self._lane
+            line = [_point(text) for text in (lane_shape or shape).split()]
+            self._edges.append((begin, end, speed_mps, line))
+        self._edge = None
+
+
+def _for_cars(lane: dict[str, str]) -> bool:
+    if "allow" in lane:
+        return not {_CAR, "all"}.isdisjoint(lane["allow"].split())
+    return {_CAR, "all"}.isdisjoint(lane.get("disallow", "").split())
+
+
+def _number(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not math.isfinite(found):
+        raise RoadsError(f"{text!r} is no number")
+    return found
+
+
+def _point(text: str) -> Point:
+    x, comma, rest = text.partition(",")
+    if not comma:
+        raise RoadsError(f"{text!r} is no point")
+    return _number(x), _number(rest.partition(",")[0])  # a height may follow
+
+
+def _refuse(*_declaration: object) -> None:
+    raise RoadsError("refused: the file declares a document type")

@@ -1,0 +1,273 @@
+"""Frames: what moves, and what became of it, as it stands on the bus.
+
+A frame is a version byte and segments: type u8, length u32, bytes, little-endian. Segments hold in
+their order. Most are rows of a fixed size, read and written as columns:
+
+    D  declarations     Protocol Buffers `Declarations`
+    M  moves            rows of MOVES
+    W  withdrawals      rows of WITHDRAWALS
+    P  publications     Protocol Buffers `Descriptions`: what the events after it are about
+    E  events           rows of EVENTS
+    R  refusals         Protocol Buffers `RefusedDeclarations`
+
+Types that a version does not know are left out by its readers. Entities are keys (`entity_key`).
+On the topic `moving` a record holds entities of one bucket, and the bucket is its key: so all that
+is said of an entity stays in order, and many entities share a record.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from google.protobuf.message import DecodeError
+from numpy.typing import ArrayLike, NDArray
+
+from mercury.model.errors import AreaError, MatchingError, PacketError
+from mercury.model.matching import NearSubscription, Publication
+from mercury.wire import mercury_pb2 as pb
+from mercury.wire.declarations import (
+    Declaration,
+    Refusal,
+    declaration_from_pb,
+    declaration_to_pb,
+    publication_from_pb,
+    publication_to_pb,
+)
+
+VERSION = 1
+BUCKETS = 16
+# A withdrawal that is older than the last word of its entity by more than this comes from who had
+# the entity before. Not by less: words bear the time of when they were passed on.
+WITHDRAWN_BEFORE_US = 1_000_000
+
+MOVES = np.dtype(
+    [
+        ("key", "<u8"),
+        ("time_us", "<i8"),
+        ("lat_e7", "<i4"),
+        ("lon_e7", "<i4"),
+        ("accuracy_m", "<f4"),  # 0: not known
+        ("sequence", "<u4"),  # the sender's own count
+    ]
+)
+WITHDRAWALS = np.dtype([("key", "<u8"), ("time_us", "<i8")])
+EVENTS = np.dtype(
+    [
+        ("subscription", "<u8"),
+        ("publication", "<u8"),
+        ("time_us", "<i8"),
+        ("lat_e7", "<i4"),
+        ("lon_e7", "<i4"),
+        ("distance_m", "<f4"),
+        ("event_type", "u1"),
+        ("reason", "u1"),
+        ("reserved", "<u2"),
+    ]
+)
+
+Rows = NDArray[np.void]
+
+_SEGMENT = struct.Struct("<BI")
+_E7 = 1e7
+
+
+class Declared(NamedTuple):
+    """Entities that are new or others than before."""
+
+    declarations: list[Declaration]
+
+
+class Moved(NamedTuple):
+    """Where entities are; rows of MOVES."""
+
+    rows: Rows
+
+
+class Withdrawn(NamedTuple):
+    """Entities that are no more; rows of WITHDRAWALS."""
+
+    rows: Rows
+
+
+class Described(NamedTuple):
+    """What publications are, by key."""
+
+    publications: dict[int, Publication]
+
+
+class Happened(NamedTuple):
+    """What happened to pairs; rows of EVENTS."""
+
+    rows: Rows
+
+
+class Refused(NamedTuple):
+    """Declarations that do not hold."""
+
+    refusals: list[Refusal]
+
+
+Segment = Declared | Moved | Withdrawn | Described | Happened | Refused
+
+
+class FrameWriter:
+    """Puts a frame together, segment after segment; empty ones are left out."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = [bytes((VERSION,))]
+        self.size = 1
+
+    def __len__(self) -> int:
+        """How many segments there are."""
+        return len(self._parts) // 2
+
+    def declare(self, declarations: Iterable[tuple[Publication | NearSubscription, int]]) -> Self:
+        """Entities, each with the time of its declaration."""
+        message = pb.Declarations()
+        for what, time_us in declarations:
+            declaration_to_pb(what, time_us, message.declaration.add())
+        return self.segment(b"D", message.SerializeToString())
+
+    def move(self, rows: Rows) -> Self:
+        return self.segment(b"M", rows.astype(MOVES, copy=False).tobytes())
+
+    def withdraw(self, rows: Rows) -> Self:
+        return self.segment(b"W", rows.astype(WITHDRAWALS, copy=False).tobytes())
+
+    def describe(self, publications: Mapping[int, Publication]) -> Self:
+        """What publications are, by key."""
+        message = pb.Descriptions()
+        for key, publication in publications.items():
+            description = message.description.add()
+            description.key = key
+            publication_to_pb(publication, description.publication)
+        return self.segment(b"P", message.SerializeToString())
+
+    def tell(self, rows: Rows) -> Self:
+        return self.segment(b"E", rows.astype(EVENTS, copy=False).tobytes())
+
+    def refuse(self, refusals: Iterable[Refusal]) -> Self:
+        message = pb.RefusedDeclarations()
+        for refusal in refusals:
+            message.refused.add(key=refusal.key, reason=refusal.reason, sentence=refusal.sentence)
+        return self.segment(b"R", message.SerializeToString())
+
+    def segment(self, kind: bytes, data: bytes) -> Self:
+        """Any segment, by its letter."""
+        if data:
+            self._parts += (_SEGMENT.pack(kind[0], len(data)), data)
+            self.size += _SEGMENT.size + len(data)
+        return self
+
+    def to_bytes(self) -> bytes:
+        return b"".join(self._parts)
+
+
+def read_frame(data: bytes) -> list[Segment]:
+    """The segments of a frame; raises PacketError with the reason to count it under."""
+    return [
+        segment for kind, part in split_frame(data) if (segment := _read(kind, part)) is not None
+    ]
+
+
+def split_frame(data: bytes) -> list[tuple[bytes, memoryview]]:
+    """Letters and bytes of the segments, for who reads some of them only."""
+    if not data:
+        raise PacketError("truncated")
+    if data[0] != VERSION:
+        raise PacketError("version")
+    view = memoryview(data)
+    segments = []
+    at = 1
+    while at < len(data):
+        if at + _SEGMENT.size > len(data):
+            raise PacketError("truncated")
+        kind, size = _SEGMENT.unpack_from(data, at)
+        at += _SEGMENT.size
+        if at + size > len(data):
+            raise PacketError("truncated")
+        segments.append((bytes((kind,)), view[at : at + size]))
+        at += size
+    return segments
+
+
+def rows_of(data: memoryview | bytes, row: np.dtype[np.void]) -> Rows:
+    """The rows of a segment."""
+    if len(data) % row.itemsize:
+        raise PacketError("truncated")
+    return np.frombuffer(data, row)
+
+
+def rows(kind: np.dtype[np.void], count: int, **columns: ArrayLike) -> Rows:
+    """Rows out of columns; what is not given is 0."""
+    made = np.zeros(count, kind)
+    for name, column in columns.items():
+        made[name] = column
+    return made
+
+
+def to_e7(degrees: ArrayLike) -> NDArray[np.int32]:
+    """Degrees as they travel: whole numbers of about a centimetre."""
+    return np.rint(np.asarray(degrees, np.float64) * _E7).astype(np.int32)
+
+
+def from_e7(numbers: ArrayLike) -> NDArray[np.float64]:
+    """Degrees out of what travelled."""
+    # Divided, not multiplied by 1e-7: what was 1e-7 exact comes back as the same number.
+    return np.asarray(numbers, np.int32) / _E7
+
+
+def buckets_of(keys: ArrayLike) -> NDArray[np.int64]:
+    """The bucket of each entity."""
+    # High bits: tables that hash keys use the low ones.
+    return (np.asarray(keys, np.uint64) >> np.uint64(60)).astype(np.int64)
+
+
+def by_bucket(table: Rows) -> dict[int, Rows]:
+    """Rows, in their order, by the bucket of their key."""
+    buckets = buckets_of(table["key"])
+    order = np.argsort(buckets, kind="stable")
+    found, starts = np.unique(buckets[order], return_index=True)
+    return dict(zip(found.tolist(), np.split(table[order], starts)[1:], strict=True))
+
+
+def bucket_key(bucket: int) -> bytes:
+    """The key of records about entities of a bucket."""
+    return b"%02d" % bucket
+
+
+def subscription_bucket_key(key: int) -> bytes:
+    """The key of records on `matches` about one subscription."""
+    return bucket_key(int(buckets_of(key)))
+
+
+def _read(kind: bytes, data: memoryview) -> Segment | None:
+    try:
+        match kind:
+            case b"M":
+                return Moved(rows_of(data, MOVES))
+            case b"E":
+                return Happened(rows_of(data, EVENTS))
+            case b"W":
+                return Withdrawn(rows_of(data, WITHDRAWALS))
+            case b"D":
+                declared = _parse(pb.Declarations, data)
+                return Declared([declaration_from_pb(one) for one in declared.declaration])
+            case b"P":
+                described = _parse(pb.Descriptions, data).description
+                return Described(
+                    {one.key: publication_from_pb(one.publication) for one in described}
+                )
+            case b"R":
+                refused = _parse(pb.RefusedDeclarations, data).refused
+                return Refused([Refusal(one.key, one.reason, one.sentence) for one in refused])
+    except (DecodeError, MatchingError, AreaError):
+        raise PacketError("malformed") from None
+    return None
+
+
+def _parse(kind: Any, data: memoryview) -> Any:
+    return kind.FromString(bytes(data))

@@ -91,7 +91,7 @@ def tell(
     )
 
 
-@pytest.fixture(params=["memory", "sqlite", "kafka"])
+@pytest.fixture(params=["memory", "embedded", "kafka"])
 def bus(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URI of a fresh bus of each kind."""
     if request.param == "kafka":

@@ -31,7 +31,7 @@ def test_it_runs_and_every_message_is_answered_once(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
-    assert (result["bench"], result["bus"]) == ("brokers", "sqlite")
+    assert (result["bench"], result["bus"]) == ("brokers", "embedded")
     assert [row["brokers"] for row in result["rows"]] == [1, 2, 1, 2]
     for row in result["rows"]:
         assert (row["messages"], row["duplicates"]) == (200, 0)

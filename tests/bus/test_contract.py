@@ -41,7 +41,7 @@ KINDS = {
             "kafka", resolution_us=1000, order="partition", first_offset=0, young_s=2.0, woken_s=2.0
         ),
         Kind("memory"),
-        Kind("sqlite"),
+        Kind("embedded"),
     )
 }
 running = KINDS["memory"]  # the kind that the current test is about

@@ -20,7 +20,7 @@ from cli.commands import mercury
         (["adapter", "--coverage", "missing.json"], "cannot read adapter.coverage"),
         (["adapter", "--coverage", '{"type": "Point"}'], "adapter.coverage is no area"),
         (["adapter", "--port", "99999"], "adapter.port"),
-        (["up", "--bus", "memory:"], "use a embedded: bus"),
+        (["up", "--bus", "memory:"], "use an embedded: bus"),
         (["up", "--event", "1,2,3"], "--vehicles"),
         (["up", "--link", "wifi"], "--link and --antenna need --vehicles"),
         (["up", "--vehicles", "1", "--link", "wfi"], "there is no link named 'wfi', did you mean"),

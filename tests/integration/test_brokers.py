@@ -23,7 +23,7 @@ INTERVAL_S = 0.001
 ANSWER_S = 20.0
 
 
-@pytest.fixture(params=["sqlite", "kafka"])
+@pytest.fixture(params=["embedded", "kafka"])
 def bus_uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "kafka":
         return f"{request.getfixturevalue('kafka_broker').uri}/{uuid.uuid4().hex}"

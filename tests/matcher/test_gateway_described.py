@@ -1,4 +1,4 @@
-"""The gateway's two descriptions say what it does: every path is there, every example is accepted."""
+"""The gateway's two descriptions are true: every path is there, every example is accepted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_references_lead_somewhere() -> None:
                 node = node[step]
 
 
-def requests() -> list[tuple[str, str, dict[str, Any], Any]]:
+def documented() -> list[tuple[str, str, dict[str, Any], Any]]:
     """Every documented operation with each of its examples: method, path, parameters, body."""
     found = []
     for path, operations in OPENAPI["paths"].items():
@@ -58,7 +58,7 @@ async def test_every_documented_request_is_accepted() -> None:
         httpx.AsyncClient(base_url=here.url, timeout=WAIT_S, trust_env=False) as http,
     ):
         seen = set()
-        for method, path, parameters, body in requests():
+        for method, path, parameters, body in documented():
             parameters = {
                 name: json.dumps(value) if isinstance(value, bool) else value
                 for name, value in parameters.items()

@@ -49,13 +49,13 @@ async def test_workers_come_and_go_and_every_update_is_told_once() -> None:
         )
         await until(lambda: lanes_with(workers[0]) == LANES)  # the watch is everywhere
         said: list[int] = []
-        for flush in range(60):
-            if flush in (15, 20):
-                workers.append(await world._start(worker(world, flush)))
-            if flush == 40:
+        for step in range(60):
+            if step in (15, 20):
+                workers.append(await world._start(worker(world, step)))
+            if step == 40:
                 await world.stop(workers.pop(0))
             said.append(now_us())
-            lats = [LAT + 0.003 * ((flush + number) % 60) for number in range(TAXIS)]
+            lats = [LAT + 0.003 * ((step + number) % 60) for number in range(TAXIS)]
             lons = [LON + 0.001 * number for number in range(TAXIS)]
             front.move(taxis, lats, lons, said[-1])
             await asyncio.sleep(0.03)

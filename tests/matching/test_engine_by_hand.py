@@ -78,8 +78,8 @@ def test_a_batch_says_what_single_updates_say() -> None:
 
 
 def test_a_batch_in_which_the_same_few_drive_on_and_on_says_so_too() -> None:
-    # What the kernel notes ahead of an update may be over when its turn comes: it has a new reference position
-    # by then, with more skin.
+    # What the kernel notes ahead of an update may be over when its turn comes: it has a new
+    # reference position by then, with more skin.
     people = crowd(12, side_m=3_000.0, radius_m=100.0)
     whole, single = Engine(), Engine()
     refs = people.join(whole)

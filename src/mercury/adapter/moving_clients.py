@@ -54,7 +54,7 @@ class Waiting(NamedTuple):
 class MovingClients:
     """Passes on what clients declare and where they are, many of them in one record.
 
-    `flush` does so, at the end of an event-loop iteration. What is said of one client in a turn goes
+    `flush` does so, at the end of an event-loop iteration. What is said of one client in one goes
     out as: what is no more, what is declared, where it is. After `repeat_after_s`, when a client
     that came from another adapter is given up there, what it declared is repeated once.
     """

@@ -27,7 +27,7 @@ def _open_memory(name: str, retention: Retention, partitions: int) -> Bus:
     return MemoryBus(log, retention=retention, partitions=partitions)
 
 
-def _open_sqlite(path: str, retention: Retention, partitions: int) -> Bus:
+def _open_embedded(path: str, retention: Retention, partitions: int) -> Bus:
     from mercury.bus.embedded.bus import EmbeddedBus
 
     return EmbeddedBus(path, retention=retention, partitions=partitions)
@@ -48,11 +48,11 @@ def _open_kafka(rest: str, retention: Retention, partitions: int) -> Bus:
 
 OPENERS: dict[str, Opener] = {
     "memory": _open_memory,
-    "sqlite": _open_sqlite,
+    "embedded": _open_embedded,
     "kafka": _open_kafka,
 }
 # In the embedded buses a partition costs nothing; in Kafka, each is a request of its own.
-PARTITIONS = {"memory": 16, "sqlite": 16, "kafka": 4}
+PARTITIONS = {"memory": 16, "embedded": 16, "kafka": 4}
 
 
 def open_bus(

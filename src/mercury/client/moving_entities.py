@@ -1,4 +1,4 @@
-"""What moves with a client: its publications, its subscriptions to hear what is near, its questions."""
+"""What moves with a client: its publications, its subscriptions to what is near, its queries."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class BusSettings(Section):
     uri: str = Field(
         default="embedded:mercury.db",
         min_length=1,
-        description="Where the topics are kept: embedded:PATH, kafka://HOST:PORT[/PREFIX] or memory:",
+        description="The topics are kept at embedded:PATH, kafka://HOST:PORT[/PREFIX] or memory:",
     )
     retention_age_s: float | None = Field(
         default=86400.0,

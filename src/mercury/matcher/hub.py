@@ -182,7 +182,7 @@ class Hub:
         return np.take(self._revisions, refs & SLOT_MASK, mode="clip")
 
     def forget(self, listener: Listener) -> None:
-        """Tell it nothing more and withdraw its subscriptions, some at each event-loop iteration."""
+        """Tell it nothing more; withdraw its subscriptions, some at each event-loop iteration."""
         number = self._numbers.pop(listener, None)
         if number is not None:
             self._listeners[number] = None

@@ -137,7 +137,7 @@ def settle(
     slot: int, counters: Any, numbers: Any, clocks: Any, states: Any, table: Any,
     records: Any, singles: Any, wholes: Any, columns: Any, levels: Any, widest: Any, inhabited: Any,
 ) -> None:
-    """See to it that an entity stands in the cell of its reference position, which is where it is itself."""
+    """Put an entity into the cell of its reference position, which is where it is now."""
     topic = states[slot * 16 + at.TOPIC]
     side = 0 if states[slot * 16 + at.KIND] == at.PUBLICATION else 1
     level = level_for(slot, numbers, states, levels)

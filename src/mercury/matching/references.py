@@ -1,10 +1,8 @@
-"""Reference positions: where an entity looked around last, and the skin it has before it must do so again.
+"""Reference positions and skins: how an entity avoids looking around at every update.
 
-From its reference position an entity notes everyone it can meet while it stays within its skin and they stay
-within theirs. Until it leaves that skin it has only those to look at, and its cell, which holds
-its reference position, stays as it is. Molecular dynamics knows this as the lists of Verlet (1967).
-
-Much skin means few looks around but many noted in vain; `next_leeway` finds the middle.
+At its reference position an entity notes everyone it can meet while both stay within their skins (Verlet's
+neighbour lists). Until it leaves its skin it looks only at those it noted. A skin that is too large
+notes many false candidates, one that is too small ends soon: the next is chosen by how the last fared.
 """
 
 from __future__ import annotations
@@ -93,7 +91,7 @@ def most_skin(level: int) -> float:
 def next_skin(
     slot: int, skin: int, strayed_m: float, updates: int, false_candidates: int, level: int
 ) -> int:
-    """How much skin an entity gets at its next reference position, by how it fared with the one it leaves."""
+    """The skin of the next reference position, by how the one before fared."""
     most = most_skin(level)
     step = strayed_m / max(updates, 1) * PARTS
     if 2.0 * step > most:

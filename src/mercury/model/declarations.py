@@ -19,7 +19,7 @@ MAX_ASKED = 200  # things in the answer to a question: it is one packet
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """Something that moves with the client, or a subscription of its own; its id is the client's word."""
+    """A publication or subscription of a client; its id is the one the client gave it."""
 
     what: Publication | NearSubscription
 

@@ -13,7 +13,7 @@ MercuryError
 │   └── SessionRefusedError     the adapter said no; carries its reason
 ├── DetectionError              a rule of detection that cannot be: unknown name, impossible number
 │   └── SnapshotError           bytes that are no state of detection, or a damaged one
-├── MatchingError               a publication or subscription that cannot be; carries what is wrong with it
+├── MatchingError               an invalid publication or subscription; carries the reason
 ├── LoadError                   load cannot be made, or whom it is for cannot be reached
 │   └── RoadsError              a file of roads that cannot be read, or roads that lead nowhere
 ├── RequestError                a request was refused or not answered in time
@@ -109,7 +109,7 @@ class SnapshotError(DetectionError):
 
 
 class MatchingError(MercuryError, ValueError):
-    """A publication or a subscription to hear of some that cannot be; `reason` is what is wrong with it."""
+    """An invalid publication or subscription; `reason` is what is wrong with it."""
 
     def __init__(self, message: str, reason: str) -> None:
         super().__init__(message)

@@ -164,7 +164,7 @@ class Attributes:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A subscription for content: a topic, a filter over its key/values, and optionally only near me."""
+    """A subscription to content: a topic, a filter over its values, and optionally only near me."""
 
     id: bytes
     topic: str

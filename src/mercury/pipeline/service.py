@@ -148,7 +148,7 @@ class Pipeline(Service):
 
     def _beside_bus(self, what: str) -> Path:
         scheme, _, path = self._bus_uri.partition(":")
-        if scheme != "sqlite":
+        if scheme != "embedded":
             raise ConfigurationError(
                 "with this bus the pipeline must be told its folders:"
                 " pipeline.checkpoint and pipeline.history_folder"

@@ -1,1 +1,1 @@
-"""The embedded bus: append-only segments beside an SQLite catalogue, shared by the processes of a machine."""
+"""The embedded bus: append-only segments and an SQLite catalogue, shared by processes."""

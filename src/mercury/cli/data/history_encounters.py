@@ -101,7 +101,7 @@ def encounters(
     )
     if not as_json and found.encounters:
         print(
-            f"{found.encounters:,} meetings of {found.pairs:,} pairs among {found.clients:,} clients"
+            f"{found.encounters:,} encounters of {found.pairs:,} pairs among {found.clients:,} clients"
             + (f", {len(listed):,} listed" if len(listed) < found.encounters else "")
         )
 

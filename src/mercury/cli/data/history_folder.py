@@ -42,7 +42,7 @@ def folder_of(settings: Settings) -> Path:
     if folder is not None:
         return folder
     scheme, _, path = settings.bus.uri.partition(":")
-    if scheme != "sqlite":
+    if scheme != "embedded":
         raise ConfigurationError("with this bus, say where history is: --folder")
     return Path(f"{path}-history")
 

@@ -343,7 +343,7 @@ def _bus_for(bus: str | None) -> Iterator[str]:
 
 
 def _bus_name(bus: str | None) -> str:
-    return (bus or "sqlite").partition(":")[0]
+    return (bus or "embedded").partition(":")[0]
 
 
 def _numbers(text: str) -> list[float]:

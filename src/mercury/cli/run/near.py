@@ -85,7 +85,8 @@ def match_line(match: Match) -> str:
     """A match in a line."""
     values = "".join(f" {key}={value!r}" for key, value in match.values.items())
     return (
-        f"{clock_time(match.time_us)} {match.event_type.name:<6} {match.publication} [{match.topic}]"
+        f"{clock_time(match.time_us)} {match.event_type.name:<6}"
+        f" {match.publication} [{match.topic}]"
         f" {match.distance_m:.0f} m away at {match.lat:.5f},{match.lon:.5f}{values}"
     )
 

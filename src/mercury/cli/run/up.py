@@ -78,7 +78,7 @@ def up(
     )
     if settings.bus.uri.startswith("memory:"):
         raise ConfigurationError(
-            "mercury up runs several processes: use a embedded: bus or a kafka: bus"
+            "mercury up runs several processes: use an embedded: bus or a kafka: bus"
         )
     if settings.adapter.port == 0:
         raise ConfigurationError("mercury up needs a fixed adapter port, not 0")
@@ -132,7 +132,8 @@ def _matcher(settings: Settings, common: list[str]) -> Part:
     arguments = ["matcher", *common]
     if settings.matcher.gateway and _is_taken(settings):
         command.progress.print(
-            f"without the gateway: TCP port {settings.gateway.port} is taken; gateway.port sets another",
+            f"without the gateway: TCP port {settings.gateway.port} is taken;"
+            " gateway.port sets another",
             soft_wrap=True,
         )
         arguments.append("--no-gateway")

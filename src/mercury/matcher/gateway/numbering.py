@@ -1,4 +1,4 @@
-"""Numbers for what binary frames speak of: clients number their own, the gateway numbers the rest."""
+"""Numbers in binary frames: clients number their own entities, the gateway the others."""
 
 from __future__ import annotations
 

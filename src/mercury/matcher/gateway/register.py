@@ -31,7 +31,7 @@ class Register:
         self.connections = 0
         self.streams = 0
         self._owners: dict[int, Participant] = {}  # of publications, by reference
-        # Two clients may both call their subscription "me": each has a name of its own in the engine. The
+        # Two clients may both name a subscription "me": each has its own in the engine. The
         # token keeps it apart from what an earlier life of this gateway left there.
         self._token = secrets.token_hex(4)
         self._clients = 0

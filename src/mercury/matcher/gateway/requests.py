@@ -1,6 +1,6 @@
-"""The grammar of the gateway: what a publication, a subscription and a place look like from outside.
+"""The grammar of the gateway: publications, subscriptions and positions as they come from outside.
 
-One reader for all: a subscription is the same whether it is asked once, subscribed over a websocket or
+One reader for all: a subscription is the same whether it is asked once, comes by a websocket or is
 streamed, and whether it came as JSON or as the parameters of an address. What is wrong is said
 with the name of the field.
 """
@@ -68,7 +68,7 @@ def read_publication(fields: Mapping[str, Any]) -> tuple[Publication, Fix | None
 
 
 def read_near(fields: Mapping[str, Any], prefix: str = "") -> NearRequest:
-    """A subscription to be told from now on; the prefix stands before its id, as the engine has it."""
+    """A subscription from now on; the prefix stands before its id in the engine."""
     _refuse_unknown(fields, _NEAR)
     return _near_request(fields, DEFAULT_LIMIT, prefix)
 

@@ -1,7 +1,7 @@
 """Makes the archive of Spark's classes, by running the jobs for a moment on a bus of their own.
 
-`python -m mercury.pipeline.spark.class_training` takes half a minute, once for a version of Java and
-Spark; it does nothing where the archive is there already.
+`python -m mercury.pipeline.spark.class_training` takes half a minute, once for each version of Java
+and Spark; it does nothing where the archive is there already.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def read_batch(spark: SparkSession, bus: str, topics: Sequence[str]) -> DataFram
 
 def _scheme(bus: str) -> str:
     scheme = bus.partition(":")[0]
-    if scheme not in ("sqlite", "kafka"):
+    if scheme not in ("embedded", "kafka"):
         raise PipelineError(f"the pipeline reads embedded: and kafka: buses, not {bus!r}")
     return scheme
 

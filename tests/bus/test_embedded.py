@@ -216,7 +216,7 @@ def hold(state):  # the frame is written, but nobody knows of it yet
     print("holding", flush=True)
     time.sleep(60)
 
-bus._file.log(topic)._page.turn = hold
+bus._file.log(topic)._page.publish_end = hold
 bus.append("t", b"9")
 bus.flush_now()
 """

@@ -247,7 +247,7 @@ def test_describe_says_where_a_value_came_from(monkeypatch: pytest.MonkeyPatch) 
     assert lines["adapter.port"][1:3] == (2, "environment")
     assert lines["sim.seed"][1:3] == (8, "flag")
     assert lines["sim.vehicles"][1:3] == (100, "default")
-    assert lines["bus.uri"].description.startswith("Where the topics")
+    assert lines["bus.uri"].description.startswith("The topics")
 
 
 def test_every_setting_is_described() -> None:

@@ -124,9 +124,9 @@ class World:
         """The updates that the one who watches everything was told of."""
         watch = self.keys[0]
         found: dict[int, list[int]] = {}
-        for receipts in self.front.receipts:
-            if receipts.subscription == watch:
-                found.setdefault(receipts.publication, []).append(receipts.time_us)
+        for event in self.front.told:
+            if event.subscription == watch:
+                found.setdefault(event.publication, []).append(event.time_us)
         return found
 
 
@@ -135,8 +135,8 @@ async def told_all(world: World) -> None:
     front, count = world.front, sum(map(len, world.updates.values()))
     await until(lambda: front.heard[world.keys[0]] >= count, timeout_s=TOLD_S)
     before = -1
-    while len(front.receipts) != before:
-        before = len(front.receipts)
+    while len(front.told) != before:
+        before = len(front.told)
         await asyncio.sleep(SILENCE_S)
 
 

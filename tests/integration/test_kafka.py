@@ -17,7 +17,7 @@ import pytest
 from live import HERE, NEAR, connect, first, in_loop, live
 
 from mercury.bus import Bus, Consumer, Record, open_bus
-from mercury.bus.kafka.bus import outbox
+from mercury.bus.kafka import outbox
 from mercury.bus.kafka.fetcher import Fetcher
 from mercury.dev import KafkaBroker
 from mercury.model.errors import BusFullError, BusUnavailableError

@@ -65,9 +65,9 @@ async def test_every_documented_request_is_accepted() -> None:
             }
             async with http.stream(method, path, params=parameters, json=body) as answer:
                 assert answer.status_code in (200, 201), (method, path, body)
-                documented = OPENAPI["paths"][_template(path)][method.lower()]["responses"]
-                assert str(answer.status_code) in documented
-                (kind,) = documented[str(answer.status_code)]["content"]
+                answers = OPENAPI["paths"][_template(path)][method.lower()]["responses"]
+                assert str(answer.status_code) in answers
+                (kind,) = answers[str(answer.status_code)]["content"]
                 assert answer.headers["content-type"].startswith(kind)
             seen.add((method, path))
         assert len(seen) == 9
@@ -77,12 +77,12 @@ async def test_every_documented_request_is_accepted() -> None:
             for route in here.gateway._pages.application().routes
             for method in route.methods - {"HEAD"}  # type: ignore[attr-defined]
         }
-        documented = {
+        described = {
             (method.upper(), path)
             for path, operations in OPENAPI["paths"].items()
             for method in operations
         }
-        assert served == documented
+        assert served == described
         for path, document in (("/openapi.json", OPENAPI), ("/asyncapi.json", ASYNCAPI)):
             assert (await http.get(path)).json() == document
 

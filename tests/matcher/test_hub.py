@@ -154,7 +154,7 @@ def test_a_slot_that_was_given_away_does_not_mix_up_listeners() -> None:
 def test_who_left_is_told_nothing_and_its_subscriptions_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(hub_module, "WITHDRAWN_A_TURN", 3)
+    monkeypatch.setattr(hub_module, "WITHDRAWN_AT_ONCE", 3)
 
     async def work(hub: Hub, now: Now) -> None:
         ann, bob = Heard(hub), Heard(hub)

@@ -12,17 +12,17 @@ import pytest
 from mercury.bus import Record, Retention
 from mercury.bus.embedded.bus import EmbeddedBus
 from mercury.bus.embedded.consumer import EmbeddedConsumer
-from mercury.bus.embedded.wake_up import Batch, Waker, WakeUpSocket
+from mercury.bus.embedded.wake_up import Datagram, Waker, WakeUpSocket
 
 WAIT_S = 10.0
-BATCH = Batch(5, 2, b"a frame")
+DATAGRAM = Datagram(5, 2, b"a frame")
 
 
 def test_a_batch_is_handed_over() -> None:
     listener = uuid.uuid4().hex
     bell, waker = WakeUpSocket(listener), Waker()
-    assert waker.hand(bell.address, listener, BATCH)
-    assert bell.drain() == (set(), [BATCH])
+    assert waker.hand(bell.address, listener, DATAGRAM)
+    assert bell.drain() == (set(), [DATAGRAM])
     bell.close()
     waker.close()
 
@@ -30,7 +30,7 @@ def test_a_batch_is_handed_over() -> None:
 @pytest.mark.parametrize("forged", [uuid.uuid4().hex, "00" * 16], ids=["other", "zeros"])
 def test_who_does_not_know_the_listener_is_not_believed(forged: str) -> None:
     bell, waker = WakeUpSocket(uuid.uuid4().hex), Waker()
-    waker.hand(bell.address, forged, BATCH)
+    waker.hand(bell.address, forged, DATAGRAM)
     assert bell.drain() == (set(), [])
     bell.close()
     waker.close()
@@ -50,7 +50,7 @@ def test_noise_at_the_gateway_is_ignored() -> None:
 def test_large_batches_are_read_instead() -> None:
     listener = uuid.uuid4().hex
     bell, waker = WakeUpSocket(listener), Waker()
-    assert waker.hand(bell.address, listener, Batch(5, 2, bytes(100_000)))
+    assert waker.hand(bell.address, listener, Datagram(5, 2, bytes(100_000)))
     assert bell.drain() == ({2}, [])
     bell.close()
     waker.close()

@@ -19,7 +19,7 @@ from mercury.java.archives import cache_folder
 
 log = logging.getLogger(__name__)
 
-_SOURCE = Path(__file__).parent / "QuickLocalFileSystem.java"
+_SOURCE = Path(__file__).parent / "java" / "QuickLocalFileSystem.java"
 _COMPILE_S = 60.0
 _QUICKLY = ("-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC", "-proc:none", "--release", "17")
 

@@ -13,8 +13,9 @@ from mercury.cli.common.command import fail
 from mercury.cli.data import history, import_, replay
 from mercury.cli.lab import bench, dev, load, sim
 from mercury.cli.messages import report, send, tail, why
-from mercury.cli.run import adapter, broker, client, matcher, moos, pipeline, up
+from mercury.cli.run import adapter, broker, client, down, matcher, moos, pipeline, up
 from mercury.model.errors import MercuryError
+from mercury.service import tie
 
 app = typer.Typer(
     name="mercury",
@@ -24,6 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("up")(up.up)
+app.command("down")(down.down)
 app.command("adapter")(adapter.adapter)
 app.command("broker")(broker.broker)
 app.command("matcher")(matcher.matcher)
@@ -60,6 +62,7 @@ def _options(
 
 def main() -> None:
     """Run a command; what goes wrong is one sentence and a non-zero exit code."""
+    tie.hold()
     try:
         app()
     except MercuryError as error:

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from mercury.model.errors import AddressInUseError
+from mercury.net.ports import address_in_use
 from mercury.service.statistics import Statistics
 
 _TIMEOUT_S = 5.0
@@ -40,9 +40,7 @@ class MetricsServer:
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
-            raise AddressInUseError(
-                f"TCP port {port} on {host}, for metrics, is in use: is another Mercury there?"
-            ) from None
+            raise address_in_use("TCP", host, port, "metrics") from None
 
     @property
     def port(self) -> int:

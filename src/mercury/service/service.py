@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import signal
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from typing import Any
@@ -14,8 +13,10 @@ from mercury.bus import Bus
 from mercury.model import topics
 from mercury.model.errors import BusError
 from mercury.model.message import Address, Attributes, Kind, Message, Priority
+from mercury.service import tie
 from mercury.service.metrics import MetricsServer
 from mercury.service.statistics import Statistics
+from mercury.service.stop_signals import on_stop_signal
 from mercury.wire import encode
 from mercury.wire.records import message_route
 
@@ -88,10 +89,8 @@ class Service(ABC):
                 await self.metrics.stop()
 
     async def run(self) -> None:
-        """Serve until SIGINT, SIGTERM or a failure."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._stopping.set)
+        """Serve until a signal or a failure."""
+        on_stop_signal(self._stopping.set)
         starting = asyncio.create_task(self.start())
         told = asyncio.create_task(self._stopping.wait())
         await asyncio.wait([starting, told], return_when=asyncio.FIRST_COMPLETED)
@@ -102,6 +101,7 @@ class Service(ABC):
             return
         starting.result()
         self.has_started.set()
+        tie.say_ready()
         # What was made at the start stays: not looking at it again and again keeps the pauses of
         # the garbage collector short.
         gc.collect()

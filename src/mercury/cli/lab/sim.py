@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import signal
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,6 +20,7 @@ from mercury.model.errors import ConfigurationError
 from mercury.model.topics import events_topic
 from mercury.roads.plane import Plane
 from mercury.roads.plane_frame import PlaneFrame
+from mercury.service.stop_signals import on_stop_signal
 from mercury.sim.figure import draw
 from mercury.sim.fleet import Fleet
 from mercury.sim.incident import Incident
@@ -157,8 +157,7 @@ class _Run:
     async def run(self) -> None:
         """Drive until the time is over or a signal comes."""
         work = asyncio.create_task(self._drive())
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, work.cancel)
+        on_stop_signal(work.cancel)
         await asyncio.wait([work])
         await self._fleet.stop()
         if not work.cancelled():

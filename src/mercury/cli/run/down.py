@@ -29,7 +29,7 @@ def down(config: command.ConfigOption = None, bus: command.BusOption = None) -> 
     with waiting(f"ending process {holder.process}"):
         while holder_of(uri) == holder:
             if time.monotonic() > deadline and how == "ended":
-                how = f"killed, after {_STOP_S:g} s"
+                how = "killed"
                 os.kill(holder.process, signal.SIGKILL)  # its parts notice, and end
             time.sleep(_LOOK_EVERY_S)
-    print(f"{how}: mercury up, process {holder.process}, on {uri} ({parts})")
+    print(f"{how} mercury up, process {holder.process}, on {uri} ({parts})")

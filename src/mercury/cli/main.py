@@ -13,7 +13,7 @@ from mercury.cli.common.command import fail
 from mercury.cli.data import history, import_, replay
 from mercury.cli.lab import bench, dev, load, sim
 from mercury.cli.messages import report, send, tail, why
-from mercury.cli.run import adapter, broker, client, down, matcher, moos, pipeline, up
+from mercury.cli.run import adapter, broker, client, demo, down, matcher, moos, pipeline, up
 from mercury.model.errors import MercuryError
 from mercury.service import tie
 
@@ -24,6 +24,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command("demo")(demo.demo)
 app.command("up")(up.up)
 app.command("down")(down.down)
 app.command("adapter")(adapter.adapter)

@@ -9,9 +9,7 @@ READY := $(VENV)/.ready
 
 demo: $(READY) java kernel
 	@rm -rf out/demo && mkdir -p out/demo
-	$(BIN)/mercury up --config examples/city.toml --bus embedded:out/demo/mercury.db \
-		--vehicles 1500 --event 2000,2000,100 --event-kind collision --event-after 12 \
-		--jam 1000,3000,600 --jam-after 20 --for 60
+	@$(BIN)/mercury demo --bus embedded:out/demo/mercury.db
 
 # Three at a time: much of a test run is waiting, for Java to start and for time to pass.
 test: $(READY) java kernel

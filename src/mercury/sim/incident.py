@@ -165,14 +165,19 @@ class Incident:
 
     def sentences(self, unit_m: float = 1.0) -> str:
         """For people; places are in units of so many metres."""
+        return " ".join(self.lines(unit_m))
+
+    def lines(self, unit_m: float = 1.0) -> list[str]:
+        """The same, sentence by sentence."""
         place = f"({self.x_m / unit_m:g}, {self.y_m / unit_m:g})"
         text = f"{self.kind.capitalize()} at {place}: "
         if self.reported and not self.sensed:
-            return f"{text}nobody was within {self.radius_m:g} m to sense it."
-        text += f"{_vehicles(len(self.sensed))} sensed it." if self.reported else "nobody said so."
+            return [f"{text}nobody was within {self.radius_m:g} m to sense it."]
+        sensed = f"{_vehicles(len(self.sensed))} sensed it."
+        text += sensed if self.reported else "nobody reported it."
         if self.area is None:
-            return f"{text} No alert came."
-        return " ".join([text, self._of_those_inside(), *self._of_others()])
+            return [text, "No alert came."]
+        return [text, self._of_those_inside(), *self._of_others()]
 
     def _of_those_inside(self) -> str:
         count, notified = len(self.inside), len(self.notified_inside)

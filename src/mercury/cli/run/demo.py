@@ -126,7 +126,11 @@ async def _tell(story: _Story, machine: Machine, fleet: Fleet) -> None:
     emergency = await _witnessed(fleet, EventKind.EMERGENCY, _EMERGENCY)
     story.incidents.append(emergency)
     if await _found(story, emergency):
-        _say(f"The broker judged an emergency in milliseconds.\n  {emergency.sentences()}\n")
+        first_ms = min(emergency.notified_ms.values())
+        _say_all(
+            f"The broker judged an emergency: the first vehicle knew after {first_ms:.1f} ms.",
+            emergency,
+        )
     if pipeline is None:
         return
     with waiting("Spark is starting"):
@@ -146,7 +150,7 @@ async def _tell(story: _Story, machine: Machine, fleet: Fleet) -> None:
     async def tell_of(incident: Incident, name: str) -> None:
         if await _found(story, incident):
             took_s = time.monotonic() - begun - _ALL_NOTIFIED_S
-            _say(f"Spark found the {name} after {took_s:.1f} s.\n  {incident.sentences()}\n")
+            _say_all(f"Spark found the {name} after {took_s:.1f} s.", incident)
 
     with waiting("Spark is looking for both"):
         await asyncio.gather(tell_of(collision, "collision"), tell_of(jam, "jam"))
@@ -209,6 +213,10 @@ def _program() -> str:
         return f"{sys.executable} -m mercury"
     found = shutil.which("mercury")
     return "mercury" if found and os.path.samefile(found, called) else called
+
+
+def _say_all(headline: str, incident: Incident) -> None:
+    _say("\n  ".join([headline, *incident.lines()]) + "\n")
 
 
 def _say(text: str) -> None:

@@ -71,11 +71,11 @@ def test_the_first_on_a_bus_is_named_not_its_port(tmp_path: Path) -> None:
         None, {"adapter.port": free_udp_port(), "bus.uri": f"embedded:{tmp_path / 'bus.db'}"}
     )
     options = {"pipeline": False, "matcher": False}
-    with claimed_parts(settings, None, **options):
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
-            taken.bind((settings.adapter.host, settings.adapter.port))
-            second = claimed_parts(settings, None, **options)
-            with pytest.raises(AlreadyRunningError):
-                second.__enter__()
+    taken = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with claimed_parts(settings, None, **options), taken:
+        taken.bind((settings.adapter.host, settings.adapter.port))
+        second = claimed_parts(settings, None, **options)
+        with pytest.raises(AlreadyRunningError):
+            second.__enter__()
     with claimed_parts(settings, None, **options):
         pass

@@ -117,6 +117,7 @@ def test_nothing_remains(end: Callable[[Up], None], code: int, tmp_path: Path) -
         assert running.process.returncode == code
 
 
+@pytest.mark.jvm
 @pytest.mark.parametrize("when", ["Mercury is up", "the pipeline is up"])
 def test_nothing_of_spark_remains_after_a_kill(when: str, tmp_path: Path) -> None:
     with up(tmp_path, "--no-matcher", "--pipeline") as running:

@@ -23,7 +23,7 @@ with claimed(sys.argv[1]) as write:
 """
 
 
-@pytest.fixture(params=["embedded", "kafka"])
+@pytest.fixture(params=["embedded", "other"])
 def uri(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
     return f"embedded:{tmp_path}/bus.db" if request.param == "embedded" else "kafka://here:9092"

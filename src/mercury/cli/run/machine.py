@@ -37,7 +37,8 @@ class Machine:
         self.ledger = LedgerReader(bus, now_us())
         self._status = bus.subscribe((topics.STATUS,))
         self._numbers: dict[str, dict[str, float]] = {}
-        self._begun = time.monotonic()
+        self.begun = time.monotonic()
+        self.ended: float | None = None
         self.last: dict[str, Any] = {}  # what they said when they stopped
 
     async def ready(self, *parts: Part, timeout_s: float | None = None) -> bool:
@@ -70,7 +71,7 @@ class Machine:
                 self._numbers[record.key.decode()] = _numbers(record)
         parts = self.supervisor.parts
         return {
-            "seconds": round(time.monotonic() - self._begun, 1),
+            "seconds": round((self.ended or time.monotonic()) - self.begun, 1),
             "restarts": {part.name: part.restarts for part in parts if part.restarts},
             "parts": self._numbers,
             "ledger": self.ledger.catch_up().summary().as_dict(),
@@ -98,8 +99,10 @@ async def running(
             for part in parts.all():
                 await machine.supervisor.start(part)
             await machine.ready(*parts.core, timeout_s=_READY_S)
+            machine.begun = time.monotonic()
             yield machine
         finally:
+            machine.ended = time.monotonic()
             await machine.supervisor.stop()
             looking.cancel()
         raise_if_failed(machine.supervisor)

@@ -276,10 +276,10 @@ class _Machine:
 
     async def _await_matcher(self, status: Consumer) -> None:
         """Say where the gateway is, once it is open."""
-        name = str(Address.service(self._settings.matcher.id)).encode()
+        name = str(Address.service(self._settings.matcher.id))
         host, port = self._settings.gateway.host, self._settings.gateway.port
         with contextlib.closing(status):
-            while not any(record.key == name for record in await status.read()):
+            while name not in _latest(await status.read()):
                 pass
         command.progress.print(f"the gateway is open at http://{host}:{port}, see /openapi.json")
 
@@ -344,6 +344,8 @@ def _latest(records: list[Any]) -> dict[str, dict[str, float]]:
     for record in records:
         with contextlib.suppress(PacketError):
             values = decode(record.value).values
+            if values.get("state") == "starting":
+                continue
             found[record.key.decode()] = {
                 key: value for key, value in values.items() if isinstance(value, int | float)
             }

@@ -38,7 +38,7 @@ class PartFacts:
 
     report: Status
     process: Literal["there", "stopped", "gone", "unknown"] = "unknown"
-    health: str = ""  # what its own /healthz says is wrong
+    health: str = ""  # what its own page says is wrong: "fails: …", "hangs: …"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,8 @@ def _judge(part: PartFacts, facts: Facts, now_us: int) -> PartState:
         state = "silent" if age_s < GIVEN_UP_S else "died"
         return PartState(report, state, age_s, meaning, start)
     if report.problem:
-        return PartState(report, "failing", age_s, report.problem, _look(report, facts))
+        meaning = f"fails: {report.problem}"
+        return PartState(report, "failing", age_s, meaning, _look(report, facts))
     up_s = max(0.0, (report.at_us - report.started_us) / 1e6) + age_s
     if report.state == "starting":
         meaning = f"has been starting for {age_text(up_s)}"
@@ -170,8 +171,7 @@ def _judge(part: PartFacts, facts: Facts, now_us: int) -> PartState:
 
 def _start_command(report: Status, options: str) -> str:
     name = report.address.partition(":")[2]
-    default = report.part if report.part in ("matcher", "pipeline") else f"{report.part}-1"
-    own = "" if name in ("", default) or report.part == "pipeline" else f" --id {name}"
+    own = "" if name in (f"{report.part}-1", "pipeline") else f" --id {name}"
     return f"mercury {report.part}{options}{own}"
 
 
@@ -182,6 +182,7 @@ def _look(report: Status, facts: Facts) -> str:
 def _parts(facts: Facts, states: Sequence[PartState]) -> Iterator[Finding]:
     living = [one for one in states if one.lives]
     oldest_us = min((one.report.started_us for one in living), default=0)
+    there = {one.report.part for one in states if one.lives or one.state in ("hung", "silent")}
     for one in states:
         name = one.report.address
         if one.lives:
@@ -190,13 +191,16 @@ def _parts(facts: Facts, states: Sequence[PartState]) -> Iterator[Finding]:
             yield Finding(name, verdict, one.meaning, hint)
         elif one.state == "stopped":
             continue  # on purpose: it counts only if nobody else does its work
-        elif one.report.at_us >= oldest_us or one.state in ("hung", "silent"):
+        elif one.state == "died" and one.report.part in NEEDED and one.report.part not in there:
+            continue  # that is said below
+        elif one.report.at_us >= oldest_us or one.state != "died":
             yield Finding(name, "failed", one.meaning, one.hint)
+            there.add(one.report.part)
         # Otherwise it belongs to an earlier run.
     for kind in _KINDS:
-        same = [one for one in states if one.report.part == kind]
-        if any(one.lives or one.state in ("hung", "silent") for one in same):
+        if kind in there:
             continue
+        same = [one for one in states if one.report.part == kind]
         last = max(same, key=lambda one: one.report.at_us, default=None)
         said = "" if last is None else f": {last.report.address} {last.meaning}"
         start = f"mercury {kind}{facts.options}"
@@ -228,10 +232,9 @@ def _same_id(facts: Facts, now_us: int) -> Iterator[Finding]:
 
 
 def _bus(bus: BusFacts) -> Finding:
-    if not bus.trouble:
-        return Finding("bus", "ok", bus.found)
+    if not bus.trouble or bus.trouble == "missing":  # then nothing runs, which is said
+        return Finding("bus", "warning" if bus.trouble else "ok", bus.found)
     hints = {
-        "missing": "mercury up",
         "full": f"df -h {bus.path}",
         "corrupt": f"mkdir damaged && mv {bus.path}* damaged/ && mercury up",
         "unavailable": f"ls -ld {bus.path}*",

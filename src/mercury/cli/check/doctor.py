@@ -91,6 +91,10 @@ def _as_dict(part: PartState) -> dict[str, object]:
     }
 
 
+def _digits(value: float) -> str:
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.2f}"
+
+
 def _show(findings: list[Finding], parts: list[PartState], cause: Finding | None) -> None:
     """One line each, however long: what is piped must be whole."""
     width = max(len(finding.name) for finding in findings)
@@ -110,9 +114,11 @@ def _show(findings: list[Finding], parts: list[PartState], cause: Finding | None
             for name, value in report.numbers.items()
             if name.startswith("dropped.")
         }
-        numbers = [f"{k} {v:g}" for k, v in sorted(report.numbers.items()) if "." not in k]
-        typer.echo(f"    {'  '.join(numbers)}")
-        text = ", ".join(f"{reason} {count:g}" for reason, count in dropped.items())
+        numbers = {k: v for k, v in report.numbers.items() if v and not k.startswith("dropped.")}
+        typer.echo(
+            "    " + ("  ".join(f"{k} {_digits(v)}" for k, v in sorted(numbers.items())) or "-")
+        )
+        text = ", ".join(f"{reason} {count:,}" for reason, count in dropped.items())
         typer.echo(f"    dropped: {text or 'nothing'}")
     typer.echo()
     if cause is None:

@@ -95,10 +95,9 @@ def _embedded(uri: str, path: Path) -> tuple[BusFacts, list[Record]]:
         return BusFacts(uri, "missing", f"{uri} does not exist yet", str(path)), []
     seen = inspect_bus(path, topics.STATUS)
     disk = shutil.disk_usage(path.parent)
-    found = (
-        f"{uri}, {seen.topics} topics, {seen.size_bytes / 1e6:,.1f} MB,"
-        f" of which the newest {seen.checked_bytes / 1e6:,.1f} MB were checked"
-    )
+    found = f"{uri}, {seen.topics} topics, {seen.size_bytes / 1e6:,.1f} MB"
+    if seen.checked_bytes < seen.size_bytes:
+        found += f" of which the newest {seen.checked_bytes / 1e6:,.1f} were checked"
     trouble: Trouble = ""
     if seen.problem is not None:
         trouble, found = _kind(seen.problem), str(seen.problem)
@@ -155,7 +154,7 @@ def _health(port: int) -> str:
         return ""  # not its port any more, or in another network: its reports tell
     finally:
         asking.close()
-    return str(answer.get("reason", "")) if answer.get("status") == "failing" else ""
+    return f"fails: {answer.get('reason')}" if answer.get("status") == "failing" else ""
 
 
 # From end to end

@@ -73,7 +73,7 @@ def spark() -> Iterator[SparkSession]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what starts Java, for `make test-quick`; tests that do so in a child say it themselves."""
+    """Mark what starts Java; a test whose child does so says it itself."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         parameters = getattr(getattr(item, "callspec", None), "id", "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import uvicorn
@@ -27,10 +27,15 @@ STOP_S = 2.0  # for answers under way
 class Gateway:
     """Matching over HTTP and websockets."""
 
-    def __init__(self, hub: MatchingBackend, settings: GatewaySettings) -> None:
+    def __init__(
+        self,
+        hub: MatchingBackend,
+        settings: GatewaySettings,
+        health: Callable[[], tuple[str, str]] = lambda: ("ok", ""),
+    ) -> None:
         self._settings = settings
         self._register = Register(hub, settings)
-        self._pages = Pages(self._register)
+        self._pages = Pages(self._register, health)
         self._websockets: set[MatchProtocol] = set()
         self.port = settings.port  # the one taken, once started
         self._socket: socket.socket | None = None

@@ -235,7 +235,7 @@ def test_two_of_the_same_id() -> None:
 TROUBLES: list[tuple[Trouble, str, str]] = [
     ("full", "no space is left to append to the bus file m.db", "df -h m.db"),
     ("corrupt", "the bus file m.db is damaged at byte 7", "mv m.db* damaged/"),
-    ("unavailable", "the bus file m.db is read-only", "ls -ld m.db*"),
+    ("unavailable", "the bus file m.db is read-only", "ls -ld m.db*; findmnt -T m.db"),
 ]
 
 

@@ -245,7 +245,7 @@ def _bus(bus: BusFacts) -> Finding:
     hints = {
         "full": f"df -h {bus.path}",
         "corrupt": f"mkdir damaged && mv {bus.path}* damaged/ && mercury up",
-        "unavailable": f"{'fuser -v' if 'locked' in bus.found else 'ls -ld'} {bus.path}*",
+        "unavailable": f"fuser -v {bus.path}*; ls -ld {bus.path}*; findmnt -T {bus.path}",
     }
     hint = hints[bus.trouble]
     if not bus.path:

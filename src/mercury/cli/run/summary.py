@@ -27,8 +27,10 @@ def why_missed(settings: Settings, alert: str | None, vehicles: Sequence[str]) -
 
 def ledger_sentence(ledger: dict[str, float | None]) -> str:
     """The ledger in a sentence."""
+    count = ledger["messages"]
+    messages = "1 message" if count == 1 else f"{count:,} messages"
     if not ledger["recipients"]:
-        return f"Ledger: {ledger['messages']:,} messages, addressed to nobody who was there."
+        return f"Ledger: {messages}, addressed to nobody who was there."
     took = ""
     if ledger["p50_s"] is not None and ledger["p99_s"] is not None:
         took = f" (half within {ledger['p50_s']:.3f} s, 99 % within {ledger['p99_s']:.3f} s)"
@@ -38,7 +40,7 @@ def ledger_sentence(ledger: dict[str, float | None]) -> str:
         if ledger[state] or state == "unreachable"
     )
     return (
-        f"Ledger: {ledger['messages']:,} messages to {ledger['recipients']:,} recipients: "
+        f"Ledger: {messages} to {ledger['recipients']:,} recipients: "
         f"{ledger['acknowledged']:,} acknowledged{took}, {others}."
     )
 

@@ -5,6 +5,7 @@ from mercury.client import (
     ContentStream,
     MatchStream,
     MovingPublication,
+    Receipts,
     ServiceEndpoint,
     connect,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "Polygon",
     "Position",
     "Priority",
+    "Receipts",
     "Rectangle",
     "ServiceEndpoint",
     "SessionSettings",

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import sys
-import uuid
 from pathlib import Path
 
 import pytest
@@ -46,9 +45,9 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]
                 ben.move(FAR.lat, FAR.lon, report=True)
                 await asyncio.sleep(0.1)
             ids.update(
-                flood=str(uuid.UUID(bytes=flood.id)),
-                away=str(uuid.UUID(bytes=away.id)),
-                said=str(uuid.UUID(bytes=said.message.id)),
+                flood=str(flood.id),
+                away=str(away.id),
+                said=str(said.id),
             )
 
     tell()

@@ -8,6 +8,7 @@ from contextlib import suppress
 from uuid import UUID
 
 from mercury.bus import Bus, FromTime
+from mercury.client.arguments import checked
 from mercury.mediator.ledger import final, merged
 from mercury.model import topics
 from mercury.model.delivery import KEPT_US, Deliveries, Delivery, DeliveryState
@@ -60,6 +61,7 @@ class Receipts:
             and all(one.state is not DeliveryState.WAITING for one in self.deliveries.values())
         )
 
+    @checked
     async def settled(self, timeout_s: float | None = None) -> dict[str, Delivery]:
         """Wait until it is known what became of it; nobody was addressed if there is no row.
 

@@ -188,6 +188,7 @@ class Whereabouts:
         self.inside_us = 0  # the first time inside while it held; 0: never
         self.turned_us = 0  # inside while it held, and on its way elsewhere
         self.heading_deg = math.nan
+        self.earlier_us = 0  # the last report before it held
         self.before_us = 0  # the last time inside before it held
         self.after_us = 0  # the first time inside after it
 
@@ -201,6 +202,8 @@ class Whereabouts:
             self.reports += 1
             self.first_us = self.first_us or time_us
             self.last_us = time_us
+        elif is_before:
+            self.earlier_us = time_us
         if self.area is None or not contains_point(self.area.shape, lat, lon):
             return
         timeless = replace(self.area, valid_from_us=None, valid_until_us=None)
@@ -231,13 +234,13 @@ def about_unaddressed(
     never = Delivery(client, DeliveryState.UNREACHABLE, Reason.NEVER_ADDRESSED)
     if seen.inside_us:
         return about_one(replace(never, addressed_us=seen.inside_us), ends_us, now_us, clock)
-    reason = _elsewhere(seen, clock)
     if not seen.reports:
-        reason = reason or "it had no session, or there is no client of this name."
-        return (
-            f"{client} was not addressed: nothing was heard of it while the message held. "
-            f"I{reason[1:]}"
-        )
+        heard = "it had no session, or there is no client of this name"
+        if seen.earlier_us:
+            inside = " inside the area" if seen.earlier_us == seen.before_us else ""
+            heard = f"its last report was{inside} at {clock(seen.earlier_us)}"
+        return f"{client} was not addressed: nothing was heard of it while it held, {heard}."
+    reason = _elsewhere(seen, clock)
     if to.kind is AddressKind.GROUP:
         return f"{client} was not addressed: it was not in the group {to.name}."
     if to.area is None:

@@ -107,7 +107,7 @@ async def _run(
     simulation = _output(sim)
     for incident in [] if simulation is None else simulation["incidents"]:
         missed = incident["missed"]
-        incident["why_missed"] = summary.why_missed(settings, incident["alert"], missed)
+        incident["why_missed"] = await summary.why_missed(settings, incident["alert"], missed)
     return {**machine.last, "simulation": simulation}
 
 

@@ -210,9 +210,9 @@ class Hand:
         """Send a message as the session's next packet."""
         self.raw(self.packet(kind, self.body(kind, payload, **fields)))
 
-    def acknowledge(self, *ids: bytes) -> None:
+    def acknowledge(self, *ids: uuid.UUID) -> None:
         """Say that messages have arrived."""
-        receipts = mercury_pb2.Envelope(received=ids).SerializeToString()
+        receipts = mercury_pb2.Envelope(received=[id.bytes for id in ids]).SerializeToString()
         body = self.body(Kind.RECEIPT) + receipts
         self.raw(self.packet(Kind.RECEIPT, body, CARRIES_RECEIPTS))
 

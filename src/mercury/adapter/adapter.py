@@ -6,6 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections import Counter
+from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
@@ -314,7 +315,7 @@ class Adapter(Service):
                 kind=Kind.REPLY,
                 source=self.address,
                 destination=Address.client(session.identity),
-                correlation=envelope.id,
+                correlation=UUID(bytes=envelope.id),
                 payload=Attributes({"error": f"{MAX_PER_CLIENT} subscriptions are the most"}),
             )
             self._send(session, reply.kind, reply.priority, encode(reply), 0)

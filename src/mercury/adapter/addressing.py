@@ -15,6 +15,7 @@ from mercury.adapter.missed import EVERYONE, AddressedAlert, MissedAlerts, To
 from mercury.adapter.standing import StandingAlerts
 from mercury.geo import contains, overlaps
 from mercury.model.area import Area
+from mercury.model.delivery import KEPT_US
 from mercury.model.errors import PacketError
 from mercury.service import now_us
 from mercury.session import Session, SessionTable
@@ -22,7 +23,7 @@ from mercury.wire import mercury_pb2 as pb
 from mercury.wire.areas import area_from_pb
 
 # What has no end of its own is kept for so long, and found again after a restart.
-LOOKBACK_US = 24 * 3600 * 1_000_000
+LOOKBACK_US = KEPT_US
 
 
 class Addressing:

@@ -6,6 +6,7 @@ import math
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from typing import NamedTuple
+from uuid import UUID
 
 import numpy as np
 
@@ -313,7 +314,7 @@ class MovingClients:
             kind=Kind.REPLY,
             source=self._adapter,
             destination=Address.client(session.identity),
-            correlation=request,
+            correlation=UUID(bytes=request),
             payload=payload,
             priority=Priority.REPLY,
         )

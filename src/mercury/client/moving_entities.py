@@ -7,6 +7,7 @@ import logging
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
+from uuid import UUID
 
 from mercury.client.asking import RETRY_S, Asking
 from mercury.client.composing import PositionLike, as_position
@@ -62,7 +63,7 @@ class Moving:
         self._run = run
         self._call = call
         self._dropped = dropped
-        self._requests: OrderedDict[bytes, Declared] = OrderedDict()
+        self._requests: OrderedDict[UUID | None, Declared] = OrderedDict()
         self._is_renewing = False
         self._unsure_since: dict[str, float] = {}  # by stream: since when its pairs are
         self._gap_since: dict[str, float] = {}

@@ -73,7 +73,7 @@ def demo(
         environment["MERCURY_LOG__LEVEL"] = "warning"
     with claimed_parts(settings, config) as parts:
         story = command.run(_run(settings, parts, environment))
-    for line in _sum_up(settings, story):
+    for line in command.run(_sum_up(settings, story)):
         _say(line)
     for line in _try_next(settings, story):
         print(line)  # whole, to be copied
@@ -183,7 +183,7 @@ async def _found(story: _Story, incident: Incident) -> bool:
     return True
 
 
-def _sum_up(settings: Settings, story: _Story) -> list[str]:
+async def _sum_up(settings: Settings, story: _Story) -> list[str]:
     if not story.incidents:
         return []
     lines = [f"After {story.lasted_s:.0f} s. {ledger_sentence(story.ledger)}"]
@@ -191,7 +191,7 @@ def _sum_up(settings: Settings, story: _Story) -> list[str]:
         missed = [incident.identities[vehicle] for vehicle in incident.missed]
         lines += [
             f"  {incident.kind}: {sentence}"
-            for sentence in why_missed(settings, incident.alert, missed)
+            for sentence in await why_missed(settings, incident.alert, missed)
         ]
     return lines
 

@@ -17,11 +17,11 @@ _ENDS = {
 _EXPLAINED = 3  # so many vehicles get a sentence of their own
 
 
-def why_missed(settings: Settings, alert: str | None, vehicles: Sequence[str]) -> list[str]:
+async def why_missed(settings: Settings, alert: str | None, vehicles: Sequence[str]) -> list[str]:
     """Why vehicles were not notified, by what stands on the bus."""
     if alert is None:
         return []
-    found = [sentence_for(settings, alert, vehicle) for vehicle in vehicles[:_EXPLAINED]]
+    found = [await sentence_for(settings, alert, vehicle) for vehicle in vehicles[:_EXPLAINED]]
     return [sentence for sentence in found if sentence]
 
 

@@ -72,9 +72,6 @@ def up(
     options = {"brokers": brokers, "matcher": with_matcher, "pipeline": with_pipeline}
     with claimed_parts(settings, config, **options) as parts:
         result = command.run(_run(settings, parts, sim, environment, seconds))
-    for incident in (result["simulation"] or {"incidents": []})["incidents"]:
-        missed = incident["missed"]
-        incident["why_missed"] = summary.why_missed(settings, incident["alert"], missed)
     if as_json:
         command.print_json(result)
     else:
@@ -109,7 +106,11 @@ async def _run(
             task.cancel()
         await asyncio.gather(*telling, return_exceptions=True)
         say("stopping …")
-    return {**machine.last, "simulation": _output(sim)}
+    simulation = _output(sim)
+    for incident in [] if simulation is None else simulation["incidents"]:
+        missed = incident["missed"]
+        incident["why_missed"] = await summary.why_missed(settings, incident["alert"], missed)
+    return {**machine.last, "simulation": simulation}
 
 
 async def _tell_of_gateway(machine: Machine) -> None:

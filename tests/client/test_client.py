@@ -23,6 +23,7 @@ from mercury.model.errors import (
 )
 from mercury.model.message import Address, Event, Kind, Message, Subscription
 from mercury.net import UdpEndpoint, bind_udp, to_sockaddr
+from mercury.service import now
 from mercury.session import SessionSettings, SessionState
 from mercury.wire import encode
 from mercury.wire.packet import HEADER_BYTES, pack
@@ -171,8 +172,8 @@ async def test_a_client_checks_itself_whether_an_area_concerns_it() -> None:
             # The adapter sends these as if the client were inside; the client knows better.
             for area in (Area(Circle(FAR, 500.0)), Area(here.shape, east), here):
                 body = encode(alert("x", Address.to_area(area)))
-                adapter._send(session, Kind.ALERT, 9, body, 0)
-            adapter._outbound.kick()
+                adapter.deliveries.send_body(session, Kind.ALERT, 9, body, 0, now())
+            adapter._send_queued()
             assert (await first(car)).destination.area == here
             assert car.dropped == {"outside-area": 2}
 
@@ -186,8 +187,8 @@ async def test_doubles_and_expired_messages_are_dropped() -> None:
             late = alert("late", expires_us=time.time_ns() // 1000 - 1)
             for one in (message, message, late, alert("end")):
                 session = adapter.sessions.table.by_identity["car"]
-                adapter._send(session, Kind.ALERT, 7, encode(one), 0)
-            adapter._outbound.kick()
+                adapter.deliveries.send_body(session, Kind.ALERT, 7, encode(one), 0, now())
+            adapter._send_queued()
             assert [(await first(car)).event.text for _ in range(2)] == ["once", "end"]
             assert car.dropped == {"repeated": 1, "expired": 1}
 

@@ -181,7 +181,7 @@ async def test_a_refusal_after_all_ends_the_stream() -> None:
             await stream.declared(5.0)
             async with bus_twin(world.bus, MatchingRules(topics=frozenset({"taxi"}))):
                 for one in (boat, stream):
-                    await me.moving._repeat(one)
+                    await me.moving.repeat(one)
                 with pytest.raises(MatchingError, match="no topic 'boat'"):
                     async for _ in stream:
                         pass
@@ -230,7 +230,7 @@ async def test_declarations_survive_an_adapter_and_a_matcher() -> None:
             matcher.forget_everything()
             for client in (cab, me):
                 for one in (*client.moving.publications.values(), *client.moving.streams.values()):
-                    await client.moving._repeat(one)
+                    await client.moving.repeat(one)
             await until(lambda: matcher.twin.pairs)
             cab.move(FAR.lat, FAR.lon)
             await until(lambda: len(heard) == 2)
@@ -239,7 +239,7 @@ async def test_declarations_survive_an_adapter_and_a_matcher() -> None:
 
 
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in (("_CHECK_S", 0.05), ("SETTLE_S", 0.5), ("GAP_S", 0.3)):
+    for name, seconds in (("SETTLE_S", 0.5), ("GAP_S", 0.3)):
         monkeypatch.setattr(client_moving, name, seconds)
 
 

@@ -105,7 +105,7 @@ async def test_reports_of_many_share_records_by_bucket() -> None:
             await hand.init()
             declare(hand, Publication("taxi", "taxi"))
         await until(lambda: len(adapter.moving.entities) == 40)
-        await asyncio.sleep(0.05)
+        await adapter.bus.flush()
         moving = world.read(topics.ENTITIES)
         packets = []
         for step in range(3):
@@ -370,7 +370,7 @@ async def test_what_matters_is_repeated_and_what_does_not_is_not() -> None:
         hand.acknowledge(*ids)
         await until(lambda: len(adapter.deliveries.outgoing) == 0)  # and nothing is kept of it
         assert not adapter.deliveries.outgoing.waiting
-        await asyncio.sleep(0.15)
+        await adapter.bus.flush()
         assert deliveries.poll() == []  # matches are not in the ledger
         hand.close()
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Callable
 
 import numpy as np
-from live import in_loop, until
+from live import in_loop, iterate, until
 from numpy.typing import NDArray
 
 from mercury.adapter.fan_out import FanOut
@@ -142,7 +141,7 @@ async def test_between_chunks_the_loop_serves_others() -> None:
     bench.outbound.kick()
     while bench.outbound.waiting:
         turns.append(len(bench.wire.sent))
-        await asyncio.sleep(0)
+        await iterate()
     assert turns == [10, 20, 30, 40]
 
 

@@ -7,7 +7,7 @@ import logging
 import time
 
 import pytest
-from live import FAR, HERE, NEAR, Hand, Live, connect, first, in_loop, live, until
+from live import FAR, HERE, NEAR, Hand, Live, connect, first, in_loop, iterate, live, until
 
 import mercury
 from mercury.model import topics
@@ -119,7 +119,7 @@ async def test_handlers_plain_and_async_hear_their_kind(caplog: pytest.LogCaptur
 
             @car.on(Kind.ALERT)
             async def broken_later(message: Message) -> None:
-                await asyncio.sleep(0)
+                await iterate()
                 raise RuntimeError("another bug")
 
             @car.on(Kind.ALERT)
@@ -128,7 +128,7 @@ async def test_handlers_plain_and_async_hear_their_kind(caplog: pytest.LogCaptur
 
             @car.on(Kind.ALERT)
             async def later(message: Message) -> None:
-                await asyncio.sleep(0)
+                await iterate()
                 heard.append("async")
 
             @car.on()

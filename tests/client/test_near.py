@@ -217,15 +217,14 @@ async def test_declarations_survive_an_adapter_and_a_matcher() -> None:
             heard: list[Match] = []
             stream = me.near("taxi", radius_m=500.0, handler=heard.append)
             await until(lambda: heard)
-            port = adapter.port
+            port, first = adapter.port, stream.pairs.incarnation
             await world.stop(adapter)
             adapter = await world.adapter(session=QUICK, port=port)
             await until(lambda: len(adapter.moving.entities) == 2)
-            incarnation = await until(
-                lambda: stream.pairs.incarnation > 0 and stream.pairs.incarnation
-            )
+            # All that was inside has come in again.
+            await until(lambda: stream.pairs.incarnation > first and not stream.pairs.is_unsure)
+            incarnation = stream.pairs.incarnation
             cab.move(NEAR.lat, NEAR.lon)
-            await asyncio.sleep(0.5)
             assert [match.event_type for match in heard] == [EventType.ENTER]  # not told again
             matcher.forget_everything()
             for client in (cab, me):
@@ -377,7 +376,7 @@ async def test_at_20_percent_loss_everything_comes_and_goes_exactly_once() -> No
                     cab.move(place.lat, place.lon, report=True)
                     await until(lambda inside=inside: bool(matcher.twin.pairs) is inside)
             await until(lambda: len(heard) >= 60, 25.0)
-            await asyncio.sleep(0.3)
+            await until(lambda: not adapter.deliveries.outgoing.waiting, 25.0)
             event_types = [match.event_type for match in heard]
             assert event_types == [EventType.ENTER, EventType.EXIT] * 30
             times = [match.time_us for match in heard]

@@ -53,6 +53,7 @@ def test_what_was_declared_is_renewed_an_interval_after_the_last_time_ended() ->
     entities.renewed(15.0)  # something else was declared: the first is still due as before
     assert entities.next_timer() == 10.0 + RENEW_S
     assert entities.handle_timer(9.9 + RENEW_S, 0) == NOTHING
+    assert entities.dropped == {}
     assert entities.handle_timer(10.0 + RENEW_S, 0) == Due(True, [], [])
     # Until that is done, which may take long without a session, nothing more is due.
     assert entities.next_timer() is None

@@ -123,8 +123,8 @@ class MovingEntities:
             for name in _pop_older(self._unsure_since, now, SETTLE_S)
         ]
         lost = _pop_older(self._gap_since, now, GAP_S)
-        self._dropped["matches-lost"] += len(lost)
         for name in lost:
+            self._dropped["matches-lost"] += 1
             self._watch(name, self.pairs[name], now)
         return Due(renew, gone, lost)
 

@@ -14,7 +14,8 @@ from moos.loopback import Community, LossyLink
 
 from mercury.model.errors import AddressInUseError, ConfigurationError
 from mercury.model.message import Address
-from mercury.moos import BridgeSettings, Endpoint, MoosGateway
+from mercury.moos import MoosGateway
+from mercury.moos.settings import BridgeSettings, Endpoint
 from mercury.moos.text_forms import NodeMessage, read_node_message, write_node_message
 
 NAMES = ("abe", "ben", "cal")

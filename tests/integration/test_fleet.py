@@ -130,7 +130,7 @@ def test_an_event_is_notified_to_those_it_concerns(tmp_path: Path) -> None:
 
 async def landed(fleet: Fleet) -> None:
     """Wait until what the links had taken up has arrived."""
-    await until(lambda: not any(one._endpoint._flying for one in fleet.clients))
+    await until(lambda: not any(one._endpoint._in_flight for one in fleet.clients))
     await iterate(10)
 
 

@@ -117,10 +117,10 @@ def test_presets_with_changes() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", "the link '' has an empty place"),
-        ("loss=0.1,,delay=1", "has an empty place"),
-        ("up:", "the link 'up:' has an empty place"),
-        ("loss=0.1;", "has an empty place"),
+        ("", "the link '' has an empty item"),
+        ("loss=0.1,,delay=1", "has an empty item"),
+        ("up:", "the link 'up:' has an empty item"),
+        ("loss=0.1;", "has an empty item"),
         ("lss=1", "a link has no 'lss', did you mean loss?"),
         ("sideways:loss=1", "a link has no 'sideways:loss'"),
         ("loss=0.1,up:delay=1", "a ; is missing before 'up:delay'"),

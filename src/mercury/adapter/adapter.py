@@ -451,7 +451,7 @@ class Adapter(Service):
                 log.error("what became of messages is not written down: %s", error)
 
     async def _confirm(self) -> None:
-        """Answer what clients sent once the bus has it for sure."""
+        """Answer what clients sent once it is durable."""
         while True:
             await self._to_confirm.wait()
             self._to_confirm.clear()

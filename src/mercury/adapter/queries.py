@@ -74,7 +74,7 @@ class Queries:
     def ask(self, session: Session, request: bytes, query: pb.NearQuery, now: float) -> Entity:
         """Take a query; returns the subscription to declare for it."""
         if len(self._of.get(session, ())) >= _AT_ONCE:
-            raise MatchingError(f"a client asks at most {_AT_ONCE} questions at once", "count")
+            raise MatchingError(f"a client asks at most {_AT_ONCE} queries at once", "count")
         id = f"?{request.hex()}"
         subscription = query.subscription
         subscription.id = f"{session.identity}/{id}"

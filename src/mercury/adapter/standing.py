@@ -51,7 +51,7 @@ class StandingAlerts:
     def newly_inside(
         self, alert: StandingAlert, candidates: NDArray[np.intp], now_us: int
     ) -> NDArray[np.intp]:
-        """Return those of the candidates who are inside and had not got it; marks them."""
+        """Those of the candidates who are inside and did not have it; from now on they have."""
         table = self._table
         alert.has_it = grown(alert.has_it, len(table.active))
         candidates = candidates[~alert.has_it[candidates]]

@@ -124,13 +124,13 @@ class Declaring:
         return [match for _, _, match in found.rows]
 
     async def declare(self, declared: Declared, timeout_s: float) -> None:
-        """Tell the adapter of something; raises MatchingError when refused."""
+        """Declare something to the adapter; raises MatchingError when refused."""
         message = self._compose(Kind.REQUEST, DECLARE, Declaration(declared.what))
         self._entities.requested(message.id, (_side(declared), declared.what.id))
         _checked(await self._asking.ask(message, timeout_s, RETRY_S))
 
     async def withdraw(self, declared: Declared) -> None:
-        """Tell the adapter that something is no more; without a session it knows of nothing."""
+        """Withdraw something; without a session the adapter knows of nothing."""
         if self._forget(declared):
             await self._say_withdrawn(declared)
 

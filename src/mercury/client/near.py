@@ -56,7 +56,7 @@ class MovingPublication(Declared):
 
 
 class MatchStream(Declared):
-    """What happens near the client, or in a place: iterate over it, or give it a handler."""
+    """What happens near the client, or inside a polygon: iterate over it, or give it a handler."""
 
     what: NearSubscription
 
@@ -81,7 +81,7 @@ class MatchStream(Declared):
 
     @property
     def inside(self) -> list[Match]:
-        """What is inside now, as it was last told, the nearest first."""
+        """What is inside now, as last notified, the nearest first."""
         return sorted(self.pairs.inside.values(), key=lambda match: match.distance_m)
 
     async def declared(self, timeout_s: float | None = None) -> None:

@@ -18,7 +18,7 @@ class GatewaySettings(Section):
     max_text_bytes: int = setting(
         2 * MIB, "Length of a text frame, or of a request's body", ge=1024
     )
-    max_found: int = setting(1000, "Answers to one question; who asks for more gets as many", ge=1)
+    max_found: int = setting(1000, "Most matches in the answer to a query", ge=1)
     low_mark_bytes: int = setting(
         4 * MIB,
         "When this much waits for a client that reads slowly, it is not notified of inside",

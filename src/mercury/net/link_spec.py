@@ -19,7 +19,7 @@ from mercury.model.errors import ConfigurationError
 from mercury.net.link import Link
 from mercury.net.link_settings import Blackout, DropOff, LinkPair, LinkSettings, Outages
 
-# Round figures of what such links do on an ordinary day, not of one product.
+# Round numbers of what such links do on an ordinary day, not of one product.
 PRESETS = {
     "perfect": "loss=0",
     # Wi-Fi at a depot or a junction: fine in sight, gone behind the next house.
@@ -87,7 +87,7 @@ def _changed(settings: LinkSettings, direction: str, items: str, text: str) -> L
     for item in items.split(","):
         key, equals, value = (piece.strip() for piece in item.partition("="))
         if not key:
-            raise ConfigurationError(f"the link {text!r} has an empty place: {_FORM}")
+            raise ConfigurationError(f"the link {text!r} has an empty item: {_FORM}")
         if not equals:
             settings, changes = _preset(key, direction), {}
             continue
@@ -100,7 +100,7 @@ def _changed(settings: LinkSettings, direction: str, items: str, text: str) -> L
             change = read(value)
         except _Malformed:
             raise ConfigurationError(f"the link's {key} is {form}, not {value!r}") from None
-        if change.get("blackouts"):  # several may be given, and take the place of the preset's
+        if change.get("blackouts"):  # several may be given, and replace those of the preset
             change["blackouts"] = changes.get("blackouts", ()) + change["blackouts"]
         changes |= change
     return replace(settings, **changes)

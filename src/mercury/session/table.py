@@ -51,7 +51,7 @@ class Session:
         self.slot = slot  # index into the table's columns
         self.identity = identity
         self.token = token
-        self.incarnation = incarnation  # which life of the client opened it
+        self.incarnation = incarnation  # of the client, as its INIT says
         self.address = address  # the raw sockaddr the client was last heard from
         self.opened = now
         self.fix = NOWHERE  # lat, lon, heading, speed as last reported
@@ -77,7 +77,7 @@ class SessionTable:
 
     def _allocate(self, capacity: int) -> None:
         self.active: NDArray[np.bool_] = np.zeros(capacity, bool)
-        # How often the slot was taken: tells a client from the one that had its slot before.
+        # How often the slot was taken: distinguishes a client from who had the slot before.
         self.generation: NDArray[np.uint32] = np.zeros(capacity, np.uint32)
         self.lat: NDArray[np.float64] = np.full(capacity, np.nan)
         self.lon: NDArray[np.float64] = np.full(capacity, np.nan)

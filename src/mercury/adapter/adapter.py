@@ -39,7 +39,7 @@ from mercury.model.message import (
     Subscription,
 )
 from mercury.net import Packets, UdpEndpoint, bind_udp
-from mercury.service import Service, Statistics, epoch_us, now, now_us
+from mercury.service import Service, Statistics, epoch_us, instant, now, now_us
 from mercury.service.stall import StallMeter
 from mercury.session import (
     AdapterSessions,
@@ -244,7 +244,7 @@ class Adapter(Service):
             for record in batch.records:
                 self.bus.append(*record)
         except BusError as error:
-            self.moving.rejected(batch, error, now())
+            self.moving.rejected(batch, error, instant())
             self._complain(error)
 
     def _send_queued(self) -> None:
@@ -275,7 +275,7 @@ class Adapter(Service):
             self.counters["sessions_replaced"] += 1
             self._forget(event.replaced)
         envelope = event.envelope
-        self.addressing.opened(event.session, envelope.groups, set(envelope.seen), now(), now_us())
+        self.addressing.opened(event.session, envelope.groups, set(envelope.seen), instant())
         if envelope.WhichOneof("payload") == "telemetry":
             self._on_report(event.session, event.body, envelope)
 
@@ -313,7 +313,7 @@ class Adapter(Service):
             self.addressing.regrouped(session, envelope.groups, now_us())
             return
         if kind == Kind.REQUEST and envelope.topic in ABOUT_MOVING:
-            self.moving.request(session, envelope, now(), now_us())
+            self.moving.request(session, envelope, instant())
             return
         if kind == Kind.SUBSCRIBE and not self._subscribe(session, envelope):
             return
@@ -335,7 +335,7 @@ class Adapter(Service):
                 correlation=envelope.id,
                 payload=Attributes({"error": f"{MAX_PER_CLIENT} subscriptions are the most"}),
             )
-            self.deliveries.send(session, to_envelope(reply), now())
+            self.deliveries.send(session, to_envelope(reply), instant())
             return False
         subscription = Subscription(
             id=wanted.id,
@@ -356,9 +356,7 @@ class Adapter(Service):
         for record in records:
             try:
                 if record.topic == topics.MATCHES:
-                    self._match_events.take(
-                        record.value, record.key, record.headers, now(), now_us()
-                    )
+                    self._match_events.take(record.value, record.key, record.headers, instant())
                 elif len(record.value) > MAX_BODY_BYTES:
                     raise PacketError("oversized")
                 elif record.topic == topics.REPLIES:
@@ -369,9 +367,7 @@ class Adapter(Service):
                     self.deliveries.learn(record.value, now())
                 else:
                     envelope = parse(record.value)
-                    self.addressing.address(
-                        envelope, record.value, record.timestamp_us, now(), now_us()
-                    )
+                    self.addressing.address(envelope, record.value, record.timestamp_us, instant())
             except (PacketError, AreaError, MessageError) as error:
                 reason = error.reason if isinstance(error, PacketError) else "malformed"
                 self.dropped[f"bus-{reason}"] += 1
@@ -435,7 +431,7 @@ class Adapter(Service):
             self._send_due()
 
     def _tend_moving(self) -> None:
-        self.moving.handle_timer(now(), now_us())
+        self.moving.handle_timer(instant())
         self._flush_moving()
         self._send_due()
 

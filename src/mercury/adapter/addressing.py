@@ -1,7 +1,4 @@
-"""Whom a message is for: by area, by name, by group, now or when they come.
-
-A core: `now` and `now_us` are the monotonic and the wall clock of the caller.
-"""
+"""Whom a message is for: by area, by name, by group, now or when they come."""
 
 from __future__ import annotations
 
@@ -20,6 +17,7 @@ from mercury.adapter.standing import StandingAlerts
 from mercury.geo import contains, overlaps
 from mercury.model.area import Area
 from mercury.model.errors import PacketError
+from mercury.model.instant import Instant
 from mercury.session import Session, SessionTable
 from mercury.wire import mercury_pb2 as pb
 from mercury.wire.areas import area_from_pb
@@ -62,19 +60,14 @@ class Addressing:
     # Who is there
 
     def opened(
-        self,
-        session: Session,
-        groups: Iterable[str],
-        seen: Collection[bytes],
-        now: float,
-        now_us: int,
+        self, session: Session, groups: Iterable[str], seen: Collection[bytes], now: Instant
     ) -> None:
         """A client has a session: it is owed what it has not seen."""
         self.groups.set(session, list(groups)[:MAX_GROUPS])
-        had = self._deliveries.opened(session, seen, now)
+        had = self._deliveries.opened(session, seen, now.s)
         self.standing.opened(session, had)
         roles = [EVERYONE, ("client", session.identity), *_roles(self.groups.of(session))]
-        self._note_owed(session, roles, had, now_us)
+        self._note_owed(session, roles, had, now.us)
 
     def closed(self, session: Session) -> None:
         """A client has no session any more."""
@@ -95,14 +88,12 @@ class Addressing:
 
     # What is said to them
 
-    def address(
-        self, envelope: pb.Envelope, body: bytes, appended_us: int, now: float, now_us: int
-    ) -> None:
+    def address(self, envelope: pb.Envelope, body: bytes, appended_us: int, now: Instant) -> None:
         """Address a message to those who are here, and keep it for the others while it holds."""
         destination = envelope.destination
         which = destination.WhichOneof("target")
         if which == "area":
-            self._address_area(envelope, body, appended_us, now, now_us)
+            self._address_area(envelope, body, appended_us, now)
             return
         if which == "everyone":
             to, slots = EVERYONE, np.flatnonzero(self._table.active)
@@ -115,22 +106,22 @@ class Addressing:
         else:
             raise PacketError("no-address")
         until_us = envelope.expires_us or appended_us + LOOKBACK_US
-        if until_us <= now_us:
+        if until_us <= now.us:
             self._dropped["expired"] += 1
         elif self.missed.add(AddressedAlert(envelope.id, to, envelope.priority, until_us)):
-            self._post(envelope, body, until_us, slots, now)
+            self._post(envelope, body, until_us, slots, now.s)
         else:
             self._dropped["repeated-alert"] += 1
 
     def _address_area(
-        self, envelope: pb.Envelope, body: bytes, appended_us: int, now: float, now_us: int
+        self, envelope: pb.Envelope, body: bytes, appended_us: int, now: Instant
     ) -> None:
         area = area_from_pb(envelope.destination.area)
         ends = [end for end in (area.valid_until_us, envelope.expires_us) if end]
         until_us = min(ends, default=0)
-        if not until_us and area.valid_from_us is not None and area.valid_from_us > now_us:
+        if not until_us and area.valid_from_us is not None and area.valid_from_us > now.us:
             until_us = area.valid_from_us + LOOKBACK_US  # it must be kept
-        if until_us and until_us <= now_us:
+        if until_us and until_us <= now.us:
             self._dropped["expired"] += 1
             return
         if self.coverage is not None and not overlaps(area, self.coverage):
@@ -143,22 +134,17 @@ class Addressing:
             if alert is None:
                 self._dropped["repeated-alert"] += 1
                 return
-            slots = self.standing.newly_inside(alert, np.flatnonzero(table.active), now_us)
-            alert.looked_at_all = area.valid_from_us is None or area.valid_from_us <= now_us
+            slots = self.standing.newly_inside(alert, np.flatnonzero(table.active), now.us)
+            alert.looked_at_all = area.valid_from_us is None or area.valid_from_us <= now.us
         else:
             # For those who are there now; it may take a while until they have it.
             until_us = appended_us + LOOKBACK_US
-            inside = contains(area, table.lat, table.lon, table.heading, now_us)
+            inside = contains(area, table.lat, table.lon, table.heading, now.us)
             slots = np.flatnonzero(inside & table.active)
-        self._post(envelope, body, until_us, slots, now)
+        self._post(envelope, body, until_us, slots, now.s)
 
     def _post(
-        self,
-        envelope: pb.Envelope,
-        body: bytes,
-        until_us: int,
-        slots: NDArray[np.intp],
-        now: float,
+        self, envelope: pb.Envelope, body: bytes, until_us: int, slots: NDArray[np.intp], now: float
     ) -> None:
         own = self._table.by_identity.get(envelope.source.client)
         if own is not None:

@@ -23,6 +23,7 @@ from mercury.model import topics
 from mercury.model.columns import grown
 from mercury.model.delivery import DeliveryState
 from mercury.model.errors import PacketError
+from mercury.model.instant import Instant
 from mercury.model.message import Kind, Priority
 from mercury.session import AdapterSessions, Answered, Session
 from mercury.wire import mercury_pb2 as pb
@@ -31,7 +32,7 @@ from mercury.wire.packet import WANTS_RECEIPT
 from mercury.wire.records import envelope_route
 
 # What has no expiry and must arrive is repeated for this long.
-REPEAT_S = 30.0
+REPEAT_US = 30_000_000
 _NOWHERE = -1
 _MAX_REASON = 100
 # Nobody keeps a ledger about the ledger, nor of answers, nor of what a subscriber asks for.
@@ -83,12 +84,8 @@ class Deliveries:
         self._sessions = sessions
         self._policies = settings.policies()
         self._epoch_us = epoch_us  # wall clock at now = 0
-        self._begun_us = self.wall_us(now)
+        self._begun_us = epoch_us + int(now * 1e6)
         self._slot_of: NDArray[np.intp] = np.full(1024, _NOWHERE, np.intp)  # by peer
-
-    def wall_us(self, now: float) -> int:
-        """The time as it stands in messages."""
-        return self._epoch_us + int(now * 1e6)
 
     # Who is there
 
@@ -156,17 +153,17 @@ class Deliveries:
         )
 
     def send(
-        self, session: Session, envelope: pb.Envelope, now: float, *, reliably: bool = False
+        self, session: Session, envelope: pb.Envelope, now: Instant, *, reliably: bool = False
     ) -> None:
         """Send a message to one client: once, or until it is acknowledged."""
         body = envelope.SerializeToString()
         if reliably:
-            until_us = envelope.expires_us or self.wall_us(now + REPEAT_S)
+            until_us = envelope.expires_us or now.us + REPEAT_US
             slots = np.array([session.slot], np.intp)
-            self.post(envelope, body, until_us, slots, now, final=True)
+            self.post(envelope, body, until_us, slots, now.s, final=True)
         else:
             self.send_body(
-                session, envelope.kind, envelope.priority, body, envelope.expires_us, now
+                session, envelope.kind, envelope.priority, body, envelope.expires_us, now.s
             )
 
     def send_body(

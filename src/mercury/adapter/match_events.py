@@ -1,7 +1,4 @@
-"""What matchers found, on its way to the clients that want to know.
-
-A core: `now` and `now_us` are the monotonic and the wall clock of the caller.
-"""
+"""What matchers found, on its way to the clients that want to know."""
 
 from __future__ import annotations
 
@@ -18,6 +15,7 @@ from mercury.adapter.entities import NONE
 from mercury.adapter.moving_clients import MovingClients
 from mercury.model.errors import PacketError
 from mercury.model.identity import new_id
+from mercury.model.instant import Instant
 from mercury.model.matching import EventReason, EventType, Match
 from mercury.model.message import VERSION, Address, Priority
 from mercury.session import Session, SessionTable
@@ -76,18 +74,18 @@ class MatchEvents:
         self._known: OrderedDict[int, pb.MovingPublication] = OrderedDict()
         self._seen = SeenOrigins()
 
-    def take(self, value: bytes, key: bytes, headers: Headers, now: float, now_us: int) -> None:
+    def take(self, value: bytes, key: bytes, headers: Headers, now: Instant) -> None:
         """Pass on what is in a record; what is damaged is counted."""
         # A matcher that took over from another says again what that one had said.
         if not self._seen.is_new(headers, key):
             self._dropped["bus-repeated"] += 1
             return
         try:
-            self._take(value, now, now_us)
+            self._take(value, now)
         except PacketError as error:
             self._dropped[f"bus-{error.reason}"] += 1
 
-    def _take(self, frame: bytes, now: float, now_us: int) -> None:
+    def _take(self, frame: bytes, now: Instant) -> None:
         # What stands before the events of a record is about them, so each is looked at by itself.
         segments = split_frame(frame)
         events = [rows_of(data, EVENTS) for letter, data in segments if letter == b"E"]
@@ -99,7 +97,7 @@ class MatchEvents:
                 for one in _parse(pb.RefusedDeclarations(), data).refused:
                     self._moving.refused(Refusal(one.key, one.reason, one.sentence), now)
         if found is not None and rows is not None and len(found):
-            self._notify(found, rows, now, now_us)
+            self._notify(found, rows, now)
 
     def _ours(self, events: Rows) -> tuple[Rows, NDArray[np.int64]]:
         """The events of our clients' subscriptions, with the rows of these."""
@@ -133,7 +131,7 @@ class MatchEvents:
         while len(self._known) > _DESCRIPTIONS:
             self._known.popitem(last=False)
 
-    def _notify(self, events: Rows, rows: NDArray[np.int64], now: float, now_us: int) -> None:
+    def _notify(self, events: Rows, rows: NDArray[np.int64], now: Instant) -> None:
         keys = events["publication"].tolist()
         described = np.fromiter((key in self._known for key in keys), bool, len(keys))
         if not described.all():
@@ -143,11 +141,9 @@ class MatchEvents:
             self._known.move_to_end(key)
         if len(self._moving.queries):
             asked = np.fromiter(
-                (self._moving.queries.at(row) is not None for row in rows.tolist()),
-                bool,
-                len(rows),
+                (self._moving.queries.at(row) is not None for row in rows.tolist()), bool, len(rows)
             )
-            self._answer_queries(events[asked], rows[asked], now)
+            self._answer_queries(events[asked], rows[asked], now.s)
             events, rows = events[~asked], rows[~asked]
         if not len(events):
             return
@@ -168,7 +164,7 @@ class MatchEvents:
             if session is not None:
                 matters = not inside[start]
                 for matches in self._packets(session, table[start:end], matters=matters):
-                    self._send(session, matches, now, now_us, reliably=matters)
+                    self._send(session, matches, now, reliably=matters)
 
     def _number(self, matters: NDArray[np.bool_], rows: NDArray[np.int64]) -> NDArray[np.uint32]:
         """The number of each event among those of its subscription."""
@@ -202,23 +198,21 @@ class MatchEvents:
                 writer.add(subscription_index, publication, match_row)
         yield writer.finish()
 
-    def _send(
-        self, session: Session, matches: pb.Matches, now: float, now_us: int, *, reliably: bool
-    ) -> None:
+    def _send(self, session: Session, matches: pb.Matches, now: Instant, *, reliably: bool) -> None:
         envelope = pb.Envelope(
             version=VERSION,
-            id=new_id(now_us),
+            id=new_id(now.us),
             kind=pb.CONTENT,
             topic=TOPIC,
             priority=MATCH_PRIORITY if reliably else INSIDE_PRIORITY,
-            sent_us=now_us,
+            sent_us=now.us,
             matches=matches,
         )
         envelope.source.adapter = self._adapter.name
         envelope.destination.client = session.identity
         if reliably:
             envelope.policy = pb.CRITICAL
-            envelope.expires_us = now_us + HOLDS_US
+            envelope.expires_us = now.us + HOLDS_US
         self._counters["match_packets"] += 1
         self._deliveries.send(session, envelope, now, reliably=reliably)
 

@@ -1,7 +1,4 @@
-"""What moves with an adapter's clients, on its way to the matchers.
-
-A core: `now` and `now_us` are the monotonic and the wall clock of the caller.
-"""
+"""What moves with an adapter's clients, on its way to the matchers."""
 
 from __future__ import annotations
 
@@ -20,6 +17,7 @@ from mercury.model import topics
 from mercury.model.declarations import ASK, DECLARE, WITHDRAW
 from mercury.model.errors import AreaError, FilterError, MatchingError, PacketError
 from mercury.model.identity import new_id
+from mercury.model.instant import Instant
 from mercury.model.matching import Side, entity_key
 from mercury.model.message import Address, Attributes, Kind, Message, Payload, Priority
 from mercury.session import Session, SessionTable
@@ -100,7 +98,7 @@ class MovingClients:
 
     # From the clients
 
-    def request(self, session: Session, envelope: pb.Envelope, now: float, now_us: int) -> None:
+    def request(self, session: Session, envelope: pb.Envelope, now: Instant) -> None:
         """Take a declaration, a withdrawal or a query; it is answered by and by."""
         answered = self._answered.get(envelope.id)
         if answered is not None:
@@ -111,9 +109,9 @@ class MovingClients:
         try:
             match envelope.topic, envelope.WhichOneof("payload"):
                 case str(topic), "declaration" if topic == DECLARE:
-                    self._declare(session, envelope, now, now_us)
+                    self._declare(session, envelope, now)
                 case str(topic), "withdrawal" if topic == WITHDRAW:
-                    self._withdraw(session, envelope, now, now_us)
+                    self._withdraw(session, envelope, now)
                 case str(topic), "query" if topic == ASK:
                     self._ask(session, envelope, now)
                 case _:
@@ -141,7 +139,7 @@ class MovingClients:
         self.queries.forget(session)
         self._reported_us.pop(session.slot, None)
 
-    def _declare(self, session: Session, envelope: pb.Envelope, now: float, now_us: int) -> None:
+    def _declare(self, session: Session, envelope: pb.Envelope, now: Instant) -> None:
         said = envelope.declaration
         side: Side = "publication" if said.HasField("publication") else "subscription"
         what = said.publication if side == "publication" else said.subscription
@@ -154,44 +152,37 @@ class MovingClients:
             _check(said)
             moves = _moves_with_client(said)
             if entity is None:
-                entity = self._add(session, side, id, said.key, moves, now, now_us)
+                entity = self._add(session, side, id, said.key, moves, now)
             else:
                 self.entities.set_moving(entity, moves)
             entity.declaration = said
         entity.request = envelope.id
         self._declared[entity.key] = entity
-        self._waiting[envelope.id] = Waiting(session, now + ANSWER_AFTER_S)
+        self._waiting[envelope.id] = Waiting(session, now.s + ANSWER_AFTER_S)
         self._counters["declarations"] += 1
 
     def _add(
-        self,
-        session: Session,
-        side: Side,
-        id: str,
-        key: int,
-        moves: bool,
-        now: float,
-        now_us: int,
+        self, session: Session, side: Side, id: str, key: int, moves: bool, now: Instant
     ) -> Entity:
         if self.entities.count(session) >= MAX_PER_CLIENT:
             raise MatchingError(f"a client declares at most {MAX_PER_CLIENT} things", "count")
         if side == "subscription":
             # Another adapter may have declared it: only a new subscription hears what is inside.
-            self._withdrawn.append((key, now_us))
-        entity = self.entities.add(session, side, id, key, now_us, moves=moves)
-        self._fresh.append((now + self._repeat_after_s, entity))
+            self._withdrawn.append((key, now.us))
+        entity = self.entities.add(session, side, id, key, now.us, moves=moves)
+        self._fresh.append((now.s + self._repeat_after_s, entity))
         return entity
 
-    def _withdraw(self, session: Session, envelope: pb.Envelope, now: float, now_us: int) -> None:
+    def _withdraw(self, session: Session, envelope: pb.Envelope, now: Instant) -> None:
         said = envelope.withdrawal
         side: Side = "publication" if said.publication else "subscription"
         entity = self.entities.get(session, side, said.id)
         if entity is not None:
-            self._drop(entity, now_us)
+            self._drop(entity, now.us)
         self._answer(session, envelope.id, Attributes({"ok": True}), now)
 
-    def _ask(self, session: Session, envelope: pb.Envelope, now: float) -> None:
-        entity = self.queries.ask(session, envelope.id, envelope.query, now)
+    def _ask(self, session: Session, envelope: pb.Envelope, now: Instant) -> None:
+        entity = self.queries.ask(session, envelope.id, envelope.query, now.s)
         self._declared[entity.key] = entity
         self._counters["queries"] += 1
 
@@ -214,7 +205,7 @@ class MovingClients:
         self._counters["moves"] += len(moves)
         return Batch(list(self._records(withdrawn, declared, moves, now_us)), declared)
 
-    def rejected(self, batch: Batch, error: Exception, now: float) -> None:
+    def rejected(self, batch: Batch, error: Exception, now: Instant) -> None:
         """The bus did not take a batch: refuse what it declares."""
         for entity in batch.declared:
             self.refused(Refusal(entity.key, "bus", f"the bus does not take it: {error}"), now)
@@ -273,24 +264,24 @@ class MovingClients:
 
     # Answers
 
-    def handle_timer(self, now: float, now_us: int) -> None:
+    def handle_timer(self, now: Instant) -> None:
         """Answer what has waited for long enough, and repeat what may have been undone."""
-        while self._fresh and self._fresh[0][0] <= now:
+        while self._fresh and self._fresh[0][0] <= now.s:
             # The adapter that its client came from may have withdrawn it by now: it was silent.
             entity = self._fresh.popleft()[1]
             if self.entities.get(entity.session, entity.side, entity.id) is entity:
                 self._declared[entity.key] = entity
         while self._waiting:
             id, waiting = next(iter(self._waiting.items()))
-            if waiting.due > now:
+            if waiting.due > now.s:
                 break
             del self._waiting[id]
             self._answer(waiting.session, id, Attributes({"ok": True}), now)
-        for asked in self.queries.due(now):
-            self._drop(asked.entity, now_us)
+        for asked in self.queries.due(now.s):
+            self._drop(asked.entity, now.us)
             self._answer(asked.session, asked.request, asked.answer(), now)
 
-    def refused(self, refusal: Refusal, now: float) -> None:
+    def refused(self, refusal: Refusal, now: Instant) -> None:
         """A matcher does not take what a client declared."""
         row = int(self.entities.find(np.array([refusal.key], np.uint64))[0])
         if row < 0:
@@ -311,7 +302,7 @@ class MovingClients:
         session: Session,
         request: bytes,
         refusal: Refusal,
-        now: float,
+        now: Instant,
         *,
         reliably: bool = False,
     ) -> None:
@@ -323,17 +314,15 @@ class MovingClients:
         session: Session,
         request: bytes,
         payload: Payload,
-        now: float,
+        now: Instant,
         *,
         reliably: bool = False,
     ) -> None:
         if self._table.by_identity.get(session.identity) is not session:
             return  # it asks again in its next session
-        sent_us = self._deliveries.wall_us(now)
         reply = Message(
-            id=new_id(sent_us),
-            sent_us=sent_us,
             kind=Kind.REPLY,
+            sent_us=now.us,
             source=self._adapter,
             destination=Address.client(session.identity),
             correlation=request,
@@ -341,6 +330,7 @@ class MovingClients:
             priority=Priority.REPLY,
         )
         envelope = to_envelope(reply)
+        envelope.id = new_id(now.us)
         self._answered[request] = envelope
         if len(self._answered) > _ANSWERS:
             self._answered.popitem(last=False)

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import time
 
+from mercury.model.instant import Instant
+
 now = time.monotonic  # for intervals: never jumps
 
 
 def now_us() -> int:
     """Microseconds since the epoch, for time stamps and expiry."""
     return time.time_ns() // 1000
+
+
+def instant() -> Instant:
+    """This moment, for cores that need both clocks."""
+    return Instant(now(), now_us())
 
 
 def epoch_us() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,22 +19,18 @@ _FIRST_CAPACITY = 256
 Rows = NDArray[np.int64]
 
 
+@dataclass(slots=True, eq=False)
 class Entity:
     """One publication or subscription of a client."""
 
-    __slots__ = ("declaration", "id", "incarnation", "key", "request", "row", "session", "side")
-
-    def __init__(
-        self, row: int, session: Session, side: Side, id: str, key: int, incarnation: int
-    ) -> None:
-        self.row = row  # index into the columns
-        self.session = session
-        self.side: Side = side
-        self.id = id  # as the client says; on the bus the client's name stands before it
-        self.key = key
-        self.incarnation = incarnation  # since when the client has had it, in microseconds
-        self.declaration = pb.Declaration()  # as it goes to the matchers
-        self.request = b""  # id of the message that declared it last
+    row: int  # index into the columns
+    session: Session
+    side: Side
+    id: str  # as the client says; on the bus the client's name stands before it
+    key: int
+    incarnation: int  # since when the client has had it, in microseconds
+    declaration: pb.Declaration = field(default_factory=pb.Declaration)  # as matchers get it
+    request: bytes = b""  # id of the message that declared it last
 
 
 class Entities:

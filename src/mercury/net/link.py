@@ -65,8 +65,6 @@ class LinkStatistics:
 class ChannelState:
     """Whether the channel is good or bad (Gilbert and Elliott), for one direction or both."""
 
-    __slots__ = ("_bad", "_changes", "_rng", "outages")
-
     def __init__(self, outages: Outages, rng: random.Random) -> None:
         self.outages = outages
         self._rng = rng
@@ -98,18 +96,6 @@ class ChannelState:
 
 class OneWay:
     """One direction of a link."""
-
-    __slots__ = (
-        "_begun",
-        "_bytes_due",
-        "_channel",
-        "_latest",
-        "_packets_due",
-        "_rng",
-        "range_m",
-        "settings",
-        "statistics",
-    )
 
     def __init__(
         self, settings: LinkSettings, rng: random.Random, channel: ChannelState | None = None
@@ -228,8 +214,6 @@ class Link:
     Their dice are rolled apart, so what goes up does not change what becomes of what comes down;
     but bad times that are the same for both befall them at once.
     """
-
-    __slots__ = ("down", "up")
 
     def __init__(
         self,

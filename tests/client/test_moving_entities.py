@@ -118,12 +118,17 @@ def test_what_is_not_declared_any_more_is_not_heard_and_not_due() -> None:
     entities.enter(1, 1, "a")
     entities.enter(1, 3, "c", 10.0)
     entities.requested("request", ("subscription", "taxi"))
+    # A refusal that comes late finds what it is for, and not what has its name since.
+    assert entities.declared_by("request") == ("subscription", "taxi")
     entities.remove("subscription", "taxi")
+    assert entities.declared_by("request") is None
     assert entities.next_timer() is None
     assert entities.enter(1, 2, "b") == []
-    # A refusal that comes late finds what it was for.
-    assert entities.declared_by("request") == ("subscription", "taxi")
+
+
+def test_only_the_latest_requests_are_remembered() -> None:
+    entities = Entities()
     for number in range(2000):
         entities.requested(number, ("subscription", "taxi"))
-    assert entities.declared_by("request") is None
-    assert entities.declared_by(1999) is not None
+    assert entities.declared_by(0) is None
+    assert entities.declared_by(1999) == ("subscription", "taxi")

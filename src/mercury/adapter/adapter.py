@@ -423,8 +423,9 @@ class Adapter(Service):
             self._is_gathering = True
             try:
                 for owed in self.addressing.due(now_us()):
-                    addressed = self.deliveries.address(owed.id, owed.slots, now())
-                    self.counters[owed.counter] += addressed
+                    if len(owed.slots):
+                        addressed = self.deliveries.address(owed.id, owed.slots, now())
+                        self.counters[owed.counter] += addressed
                     begun = await self._alternate(begun)
             finally:
                 self._is_gathering = False

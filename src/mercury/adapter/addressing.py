@@ -155,7 +155,10 @@ class Addressing:
     # By itself
 
     def due(self, now_us: int) -> Iterator[Owed]:
-        """Yield what is to be addressed to those who came since the last call."""
+        """Yield what is to be addressed to those who came since the last call.
+
+        Also where nobody came, so that the caller may pause between many alerts.
+        """
         returned, self._returned = self._returned, []
         for alert, slots in self.standing.due(now_us):
             yield Owed(alert.id, slots, "alerts_on_entry")

@@ -64,8 +64,10 @@ class MovingEntities:
             self.pairs[name] = Pairs(self._dropped)
 
     def remove(self, side: Side, name: str) -> None:
-        """Forget what was withdrawn or refused."""
+        """Forget what was withdrawn or refused; its name may be another's from now on."""
         self._declared.discard((side, name))
+        for request in [id for id, key in self._requests.items() if key == (side, name)]:
+            del self._requests[request]
         if side == "subscription":
             del self.pairs[name]
             self._unsure_since.pop(name, None)

@@ -66,6 +66,12 @@ async def until(condition: Callable[[], Any], timeout_s: float = WAIT_S) -> Any:
     return found
 
 
+async def iterate(iterations: int = 1) -> None:
+    """Let the event loop run what is ready."""
+    for _ in range(iterations):
+        await asyncio.sleep(0)
+
+
 async def first(messages: AsyncIterator[Message]) -> Message:
     """The next message of an inbox or a stream."""
     async with asyncio.timeout(WAIT_S):

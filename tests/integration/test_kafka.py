@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from live import HERE, NEAR, connect, first, in_loop, live
+from live import HERE, NEAR, connect, first, in_loop, live, until
 
 from mercury.bus import Bus, Consumer, Record, open_bus
 from mercury.bus.kafka import outbox
@@ -246,9 +246,7 @@ def test_members_come_and_go_under_load(uri: str) -> None:
                 stops[number // 600 - 3].set()
             await asyncio.sleep(0.001)
         await writer.flush()
-        async with asyncio.timeout(WAIT_S):
-            while len(set(handled)) < 3000:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        await until(lambda: len(set(handled)) == 3000, WAIT_S)
         for stop in stops:
             stop.set()
         await asyncio.gather(*tasks)

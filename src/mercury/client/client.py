@@ -15,9 +15,9 @@ from typing import Any, Self, TypeVar
 from mercury.client.arguments import checked
 from mercury.client.asking import Asking
 from mercury.client.composing import PositionLike, as_position
+from mercury.client.declaring import Declaring
 from mercury.client.inbox import Inbox
 from mercury.client.mediation import Mediation
-from mercury.client.moving_entities import Moving
 from mercury.client.reception import Reception
 from mercury.client.relay import Relay
 from mercury.client.subscribing import Subscribing
@@ -122,7 +122,7 @@ class Client(Verbs):
         self._subscriptions = Subscribing(
             identity, self.reception.streams, self._asking, self._compose, self.run
         )
-        self.moving = Moving(
+        self.moving = Declaring(
             identity, self._asking, self._compose, self.run, self.reception.call, self.dropped
         )
         self.reception.moving = self.moving
@@ -317,7 +317,8 @@ class Client(Verbs):
         self._set_timer()
 
     def _set_timer(self) -> None:
-        times = (self.session.next_timer(), self.mediation.next_timer())
+        parts = (self.session, self.mediation, self.moving)
+        times = [part.next_timer() for part in parts]
         due = min((at for at in times if at is not None), default=None)
         if self._timer is not None:
             if due is not None and self._timer_due <= due:
@@ -332,6 +333,7 @@ class Client(Verbs):
     def _on_timer(self) -> None:
         self._timer = None
         self.session.handle_timer(now())
+        self.moving.handle_timer()
         self.after_session()
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:

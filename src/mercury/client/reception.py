@@ -22,7 +22,7 @@ from mercury.session import ClientSession, Delivered
 if TYPE_CHECKING:
     import asyncio
 
-    from mercury.client.moving_entities import Moving
+    from mercury.client.declaring import Declaring
     from mercury.client.relay import Relay
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class Reception:
         self.handlers: list[tuple[Kind | None, Handler]] = []
         self.streams: dict[bytes, ContentStream] = {}  # by subscription
         self.replies: dict[UUID | None, asyncio.Future[Message]] = {}  # by request
-        self.moving: Moving | None = None
+        self.moving: Declaring | None = None
         self._receipts: OrderedDict[UUID, Receipts] = OrderedDict()
         self._elsewhere: list[Delivered] = []  # alerts for an area that we are not in
         self._session = session

@@ -14,8 +14,8 @@ from uuid import UUID
 from mercury.client.arguments import checked
 from mercury.client.asking import Asking
 from mercury.client.composing import PositionLike, as_policy, as_position, compose, to_whom
+from mercury.client.declaring import Declaring, query_subscription
 from mercury.client.mediation import Mediation
-from mercury.client.moving_entities import Moving, query_subscription
 from mercury.client.near import MatchHandler, MatchStream, MovingPublication
 from mercury.client.receipts import Receipts
 from mercury.client.reception import Reception
@@ -53,7 +53,7 @@ class Verbs(ABC):
     session: ClientSession
     mediation: Mediation
     reception: Reception
-    moving: Moving
+    moving: Declaring
     _asking: Asking
     _subscriptions: Subscribing
 

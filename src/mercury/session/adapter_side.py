@@ -41,7 +41,7 @@ _FROM_CLIENTS = frozenset(
 )  # fmt: skip
 _INIT, _REPORT, _CLOSE = int(Kind.INIT), int(Kind.REPORT), int(Kind.CLOSE)
 _RECEIPT = int(Kind.RECEIPT)
-# An unknown session is told so, that it may start anew; a storm of such packets is not answered.
+# A packet of an unknown session is refused, so that its client may start anew; up to this rate.
 _MAX_REFUSALS_PER_S = 1000.0
 
 
@@ -52,7 +52,7 @@ class Opened:
     session: Session
     envelope: pb.Envelope
     body: bytes
-    replaced: Session | None = None  # the session of its earlier life, which this one ends
+    replaced: Session | None = None  # the session of its earlier incarnation, which this one ends
 
 
 @dataclass(slots=True)
@@ -181,7 +181,7 @@ class AdapterSessions:
         return None
 
     def _take_answers(self, session: Session, envelope: pb.Envelope) -> bytes:
-        """Take receipts off the packet that they ride on; returns the rest of it."""
+        """Take piggybacked receipts off their packet; returns the rest of it."""
         refused = tuple((one.id, one.reason) for one in envelope.refused)
         sent, resent = envelope.receipts_sent, envelope.receipts_resent
         self.answers.append(Answered(session, tuple(envelope.received), refused, sent, resent))
@@ -255,7 +255,7 @@ class AdapterSessions:
         session = table.by_identity.get(identity)
         if session is not None:
             if incarnation < session.incarnation:
-                raise PacketError("stale-init")  # a late packet of an earlier life
+                raise PacketError("stale-init")  # a late packet of an earlier incarnation
             if incarnation == session.incarnation:
                 # The ACKNOWLEDGE was lost or is under way: the same answer again.
                 self.dropped["repeated-init"] += 1

@@ -16,7 +16,6 @@ import statistics
 import subprocess
 import sys
 import time
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,11 +23,10 @@ import pytest
 
 from mercury.bus import Bus, Consumer, FromTime, Record, Retention, open_bus
 from mercury.bus.buffering import BUFFER_BYTES
-from mercury.bus.cursor import TopicCursor
+from mercury.bus.embedded.cursor import TopicCursor
 from mercury.bus.embedded.bus import EmbeddedBus
 from mercury.bus.embedded.consumer import EmbeddedConsumer
 from mercury.bus.embedded.upkeep import Upkeep
-from mercury.bus.embedded.wake_up import Waker, WakeUpSocket
 from mercury.model.errors import BusCorruptError, BusError, BusFullError, BusUnavailableError
 
 WAIT_S = 10.0
@@ -356,7 +354,7 @@ def test_a_assignment_lost_between_two_looks_is_not_read(
         monkeypatch.setattr(member, "_select", join_meanwhile)
         member.check_all()
         member._unchecked = False  # as after a wake-up
-        mine = member._fetch(512)
+        mine = member._take(512)
         theirs = heirs[0].poll()
         both = sorted(int(record.value) for record in [*mine, *theirs])
         assert both == list(range(1, 71))
@@ -388,7 +386,7 @@ def test_what_was_undone_is_not_believed(path: Path) -> None:
         other.flush_now()
         member.check_all()
         member._unchecked = False  # as after a wake-up
-        both = [*member._fetch(512), *heir.poll()]
+        both = [*member._take(512), *heir.poll()]
         again = [record for record in both if record.value == b"0"]  # its mark was undone, too
         assert len(both) - len(again) == 70
     bus.close()
@@ -418,21 +416,6 @@ bus.close()
 
 
 # Wake-up
-
-
-def test_a_full_queue_of_wake_ups_is_noticed() -> None:
-    bell, waker = WakeUpSocket(uuid.uuid4().hex), Waker()
-    for topic in range(1, 2000):
-        assert waker.wake_up(bell.address, [topic])
-    assert bell.drain() == (None, [])
-    assert bell.drain() == (set(), [])
-    waker.wake_up(bell.address, [3, 4])
-    waker.wake_up(bell.address, [4, 5])
-    assert bell.drain() == ({3, 4, 5}, [])
-    bell.close()
-    assert not waker.wake_up(bell.address, [1])
-    assert waker.wake_up("elsewhere@name", [1])  # not reachable from here is not dead
-    waker.close()
 
 
 def test_a_burst_to_many_topics_wakes_for_all(path: Path) -> None:
@@ -710,7 +693,7 @@ def test_space_is_given_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
             if number % 10 == 0:
                 bus.flush_now()
         bus.flush_now()
-        assert bus.enforce_retention() > 0
+        assert bus._upkeep.enforce() > 0
         files = path.with_name("bus.db-records").rglob("*.log")
         sizes.append(sum(file.stat().st_size for file in files))
     assert max(sizes) < 450_000
@@ -723,7 +706,7 @@ def test_replay_by_time_after_retention(path: Path) -> None:
         bus.append("t", b"%d" % number + b" " * 1000)
         bus.flush_now()
     everything = bus.subscribe(["t"], start="earliest").poll()
-    bus.enforce_retention()
+    bus._upkeep.enforce()
     left = bus.subscribe(["t"], start="earliest").poll()
     assert 0 < len(left) < 200
     assert bus.subscribe(["t"], start=FromTime(everything[0].timestamp_us)).poll() == left

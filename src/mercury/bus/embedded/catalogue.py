@@ -7,6 +7,7 @@ microseconds, and no checkpoint ever makes it wait.
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import time
@@ -23,10 +24,14 @@ from mercury.model.errors import BusCorruptError, BusError, BusFullError, BusUna
 
 T = TypeVar("T")
 
+FILE_ERRORS = (sqlite3.Error, OSError)  # what using the files may raise; see `bus_error`
+
 APPLICATION_ID = 0x4D455243  # "MERC"
 SCHEMA_VERSION = 3
 LOCK_TIMEOUT_S = 2.0
 PAGE_SIZE = 2048
+_NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
 # So many topics' files are kept open.
 OPEN_LOGS = 256
 
@@ -56,8 +61,14 @@ def records_folder(path: Path) -> Path:
     return path.with_name(f"{path.name}-records")
 
 
-def bus_error(error: sqlite3.Error | OSError, path: Path) -> BusError:
-    """Say in one sentence what SQLite's error means for the person who runs this."""
+def bus_error(error: Exception, path: Path) -> BusError:
+    """Say in one sentence what SQLite's or the system's error means for who runs this."""
+    if isinstance(error, OSError):
+        if error.errno in _NO_SPACE:
+            return BusFullError(f"no space is left to append to the bus file {path}")
+        if error.errno in _READ_ONLY:
+            return BusUnavailableError(f"the bus file {path} is read-only: {error.strerror}")
+        return BusUnavailableError(f"the bus file {path} cannot be used: {error.strerror}")
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _no_space(path)):
         return BusFullError(f"no space is left to append to the bus file {path}")
@@ -138,6 +149,8 @@ class BusFile:
         try:
             # The time is taken under the lock, so that it grows with the offsets.
             return log.append(entries, time.time_ns() // 1000, partition_of)
+        except OSError as error:
+            raise bus_error(error, self.path) from error
         finally:
             self.lock.release(topic.id)
 

@@ -9,7 +9,6 @@ by the frames' check sums when the topic is first opened afterwards.
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 from bisect import bisect_right
@@ -33,10 +32,9 @@ from mercury.bus.embedded.record_frame import (
     records_of,
     sizes_of,
 )
-from mercury.model.errors import BusCorruptError, BusFullError, BusUnavailableError
+from mercury.model.errors import BusCorruptError
 
 SEGMENT_BYTES = 64 * 1024**2
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _PAGE = "head"
 
 
@@ -84,18 +82,9 @@ class TopicLog:
         now_us = max(now_us, state.last_us)  # time never goes back in a topic
         frame = pack_frame(state.next, now_us, entries, partition_of)
         size = state.size + len(frame)
-        try:
-            self._files.write(state.segment, state.size, frame)
-            if state.size // INDEX_EVERY_BYTES != size // INDEX_EVERY_BYTES:
-                self._files.note(state.segment, state.next, state.size, now_us)
-        except OSError as error:
-            if error.errno in _FULL:
-                raise BusFullError(
-                    f"no space is left to append to the bus file {self.folder}"
-                ) from error
-            raise BusUnavailableError(
-                f"the bus file {self.folder} cannot be written: {error.strerror}"
-            ) from error
+        self._files.write(state.segment, state.size, frame)
+        if state.size // INDEX_EVERY_BYTES != size // INDEX_EVERY_BYTES:
+            self._files.note(state.segment, state.next, state.size, now_us)
         self._page.publish_end(
             LogState(state.oldest, state.next + len(entries), state.segment, size, now_us)
         )

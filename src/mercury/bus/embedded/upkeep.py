@@ -7,20 +7,19 @@ never do.
 from __future__ import annotations
 
 import os
-import sqlite3
 import threading
 import time
 from contextlib import suppress
 from pathlib import Path
 
 from mercury.bus.api import Retention
-from mercury.bus.embedded.catalogue import BusFile, bus_error
+from mercury.bus.embedded.catalogue import FILE_ERRORS, BusFile, bus_error
 from mercury.bus.grouping import Registry, Topic
 from mercury.model.errors import BusError
 
 EVERY_S = 1.0
 RETENTION_EVERY_S = 10.0
-# SQLite's log is copied into its file when it has grown to this. It holds marks and members only.
+# SQLite's log is copied into its file when it has grown to this. It holds offsets and members only.
 CHECKPOINT_BYTES = 4 * 1024**2
 # Records of different topics closer together than this count as equally old.
 SAME_AGE_US = 1_000_000
@@ -47,9 +46,9 @@ class Upkeep:
     def _run(self) -> None:
         next_retention = time.monotonic() + RETENTION_EVERY_S
         while not self._stop.wait(EVERY_S):
-            with suppress(BusError, sqlite3.Error, OSError):
+            with suppress(BusError, *FILE_ERRORS):
                 self._checkpoint()
-            with suppress(BusError, sqlite3.Error, OSError):
+            with suppress(BusError, *FILE_ERRORS):
                 self._sync()
             if time.monotonic() >= next_retention:
                 with suppress(BusError):
@@ -91,7 +90,7 @@ class Upkeep:
                         removed += self._remove(topic, self._file.log(topic).offset_at(horizon_us))
             if self._retention.max_bytes is not None:
                 removed += self._trim(self._retention.max_bytes)
-        except (sqlite3.Error, OSError) as error:
+        except FILE_ERRORS as error:
             raise bus_error(error, self._file.path) from error
         return removed
 

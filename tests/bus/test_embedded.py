@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import fcntl
 import os
 import random
@@ -23,9 +24,9 @@ import pytest
 
 from mercury.bus import Bus, Consumer, FromTime, Record, Retention, open_bus
 from mercury.bus.buffering import BUFFER_BYTES
-from mercury.bus.embedded.cursor import TopicCursor
 from mercury.bus.embedded.bus import EmbeddedBus
 from mercury.bus.embedded.consumer import EmbeddedConsumer
+from mercury.bus.embedded.cursor import TopicCursor
 from mercury.bus.embedded.upkeep import Upkeep
 from mercury.model.errors import BusCorruptError, BusError, BusFullError, BusUnavailableError
 
@@ -480,6 +481,54 @@ def test_a_damaged_file(path: Path) -> None:
     damaged[2048:] = os.urandom(len(damaged) - 2048)
     path.write_bytes(damaged)
     refused(path, BusCorruptError, "damaged")
+
+
+def test_a_file_that_lost_its_version(path: Path) -> None:
+    with opened(path):
+        pass
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("DELETE FROM meta")
+        connection.commit()
+    refused(path, BusCorruptError, "damaged")
+
+
+@pytest.mark.parametrize("lost", ["head", "*.log"])
+def test_lost_records_are_one_sentence(path: Path, lost: str) -> None:
+    with opened(path) as bus:
+        bus.append("t", b"1")
+    for file in path.with_name("bus.db-records").rglob(lost):
+        file.unlink()
+    with opened(path) as bus:
+        consumer = bus.subscribe(["t"], start="earliest")
+        with pytest.raises(BusCorruptError, match=r"bus\.db.*(missing|lost its records)"):
+            consumer.poll()
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "match"),
+    [
+        (errno.ENOSPC, BusFullError, "no space is left"),
+        (errno.EDQUOT, BusFullError, "no space is left"),
+        (errno.EROFS, BusUnavailableError, "is read-only"),
+        (errno.EIO, BusUnavailableError, "Input/output error"),
+    ],
+)
+def test_what_the_disk_refuses_is_said_and_kept(
+    path: Path, monkeypatch: pytest.MonkeyPatch, code: int, error: type[BusError], match: str
+) -> None:
+    def refuse(*arguments: object) -> int:
+        raise OSError(code, os.strerror(code))
+
+    with opened(path) as bus:
+        bus.append("t", b"0")
+        bus.flush_now()
+        with monkeypatch.context() as broken:
+            broken.setattr(os, "pwrite", refuse)
+            bus.append("t", b"1")
+            with pytest.raises(error, match=rf"bus\.db.*{match}|{match}.*bus\.db"):
+                bus.flush_now()
+        bus.flush_now()
+        assert values(bus, "t") == [0, 1]
 
 
 def test_a_locked_file(path: Path) -> None:

@@ -117,7 +117,6 @@ def test_a_parked_partition_that_comes_back_remembers_what_is_not_committed() ->
     found.take(2)
     found.park([("t", 0), ("t", 1)])
     found.assign({("t", 1): 1})
-    found.forget_parked()
     assert found.take_commits() == {("t", 1): 1}
     assert found.committable() == {("t", 1)}
     found.put([record("t", 1, 0), record("t", 1, 1), record("t", 0, 1)])

@@ -37,6 +37,7 @@ def test_a_frame_is_handed_over(ends: Ends) -> None:
     wake_up_socket, waker, listener = ends
     assert waker.wake_up(listener, DATAGRAM)
     assert waker.wake_up(listener, registry_changed(6))
+    assert waker.alive(listener)
     assert wake_up_socket.drain() == [DATAGRAM, Datagram(6, 0, b"")]
     assert wake_up_socket.drain() == []
 
@@ -53,10 +54,10 @@ def test_who_is_gone_is_noticed_and_who_is_elsewhere_is_not_dead(ends: Ends) -> 
     wake_up_socket, waker, listener = ends
     wake_up_socket.close()
     assert not waker.wake_up(listener, DATAGRAM)
-    assert not waker.alive(listener.address)
+    assert not waker.alive(listener)
     elsewhere = listener._replace(address="elsewhere@name")
     assert waker.wake_up(elsewhere, DATAGRAM)
-    assert waker.alive(elsewhere.address)
+    assert waker.alive(elsewhere)
 
 
 @pytest.mark.parametrize("forged", [uuid.uuid4().hex, "00" * 16], ids=["other", "zeros"])
@@ -67,7 +68,7 @@ def test_who_does_not_know_the_listener_is_not_believed(ends: Ends, forged: str)
 
 
 def test_noise_at_the_socket_is_ignored(ends: Ends) -> None:
-    wake_up_socket, waker, listener = ends
+    wake_up_socket, _, listener = ends
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
         for noise in (b"", b"\xff" * 4, b"\xff" * 64, b"abc"):
             stranger.sendto(noise, "\0" + listener.address.partition("@")[2])

@@ -149,19 +149,17 @@ class EmbeddedBus(GroupCommit):
         if not gone:
             return
 
-        def remove() -> None:
-            self._file.executemany(
-                "DELETE FROM listeners WHERE id = ?", [(one.id,) for one in gone]
-            )
-            self._file.change_listeners()
-            self.refreshed()
-
         try:
-            self.write(remove)
+            self.write(lambda: self._delete_listeners([one.id for one in gone]))
         except BusError:
             return  # the records are safe; whoever comes next removes the dead
         for group in {one.group for one in gone if one.group is not None}:
             self.wake_up_group(group)
+
+    def _delete_listeners(self, ids: Sequence[str]) -> None:
+        self._file.executemany("DELETE FROM listeners WHERE id = ?", [(one,) for one in ids])
+        self._file.change_listeners()
+        self.refreshed()
 
     # Members.
 
@@ -191,7 +189,7 @@ class EmbeddedBus(GroupCommit):
                     one
                     for one in self._registry.listeners
                     if one.id in lapsed
-                    or (group is not None and one.group == group and not alive(one.address))
+                    or (group is not None and one.group == group and not alive(one))
                 ]
             )
 
@@ -200,9 +198,7 @@ class EmbeddedBus(GroupCommit):
 
         def go() -> None:
             self.write_commits(consumer, self.refreshed())
-            self._file.execute("DELETE FROM listeners WHERE id = ?", (consumer.id,))
-            self._file.change_listeners()
-            self.refreshed()
+            self._delete_listeners([consumer.id])
 
         with self.mutex:
             self._consumers.discard(consumer)

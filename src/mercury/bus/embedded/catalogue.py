@@ -96,7 +96,10 @@ class BusFile:
         self.path = path
         self._logs: dict[int, TopicLog] = {}  # by topic id
         _check_place(path)
-        self.lock = WriteLock(path, lock_timeout_s)
+        try:
+            self.lock = WriteLock(path, lock_timeout_s)
+        except OSError as error:
+            raise bus_error(error, path) from error
         try:
             self.connection = self._connect(lock_timeout_s)
         except BaseException:
@@ -123,7 +126,7 @@ class BusFile:
         except BaseException as error:
             if connection is not None:
                 connection.close()
-            if isinstance(error, sqlite3.Error):
+            if isinstance(error, FILE_ERRORS):
                 raise bus_error(error, self.path) from error
             raise
         finally:
@@ -158,18 +161,25 @@ class BusFile:
         """The records of a topic."""
         log = self._logs.get(topic.id)
         if log is None:
-            log = TopicLog(records_folder(self.path) / str(topic.id), topic.name)
-            self.lock.acquire(topic.id)
             try:
-                log.recover()
-            except BaseException:
-                log.close()
-                raise
-            finally:
-                self.lock.release(topic.id)
+                log = self._open_log(topic)
+            except OSError as error:
+                raise bus_error(error, self.path) from error
             if len(self._logs) >= OPEN_LOGS:
                 self._logs.pop(next(iter(self._logs))).close()
             self._logs[topic.id] = log
+        return log
+
+    def _open_log(self, topic: Topic) -> TopicLog:
+        log = TopicLog(records_folder(self.path) / str(topic.id), topic.name)
+        self.lock.acquire(topic.id)
+        try:
+            log.recover()
+        except BaseException:
+            log.close()
+            raise
+        finally:
+            self.lock.release(topic.id)
         return log
 
     @contextmanager
@@ -180,7 +190,7 @@ class BusFile:
             yield
         except BaseException as error:
             self.rollback()
-            if isinstance(error, sqlite3.Error):
+            if isinstance(error, FILE_ERRORS):
                 raise bus_error(error, self.path) from error
             raise
         finally:
@@ -258,23 +268,12 @@ class BusFile:
             # The place first, so that whoever finds a topic in the catalogue also finds its
             # records.
             for topic_id, _ in new:
-                self._create_log(topic_id)
+                TopicLog.create(records_folder(self.path) / str(topic_id))
             self.execute("BEGIN IMMEDIATE")
             rows = [(topic_id, name, partitions) for topic_id, name in new]
             self.executemany("INSERT INTO topics (id, name, partitions) VALUES (?, ?, ?)", rows)
             self.change_registry()
             self.execute("COMMIT")
-
-    def _create_log(self, topic_id: int) -> None:
-        folder = records_folder(self.path) / str(topic_id)
-        try:
-            TopicLog.create(folder)
-        except OSError as error:
-            if _no_space(self.path):
-                raise BusFullError(f"no space is left to make a topic in {folder}") from error
-            raise BusUnavailableError(
-                f"the bus folder {folder} cannot be made: {error.strerror}"
-            ) from error
 
 
 def _check_place(path: Path) -> None:
@@ -304,7 +303,10 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("PRAGMA synchronous = NORMAL")
     if application_id != APPLICATION_ID:
         connection.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}COMMIT;")
-    (version,) = connection.execute("SELECT schema_version FROM meta").fetchone()
+    rows = connection.execute("SELECT schema_version FROM meta").fetchall()
+    if len(rows) != 1:
+        raise BusCorruptError(f"the bus file {path} is damaged: it does not say its version")
+    (version,) = rows[0]
     if version != SCHEMA_VERSION:
         raise BusCorruptError(
             f"the bus file {path} has version {version},"

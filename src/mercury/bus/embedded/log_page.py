@@ -55,7 +55,7 @@ class LogPage:
         try:
             with path.open("rb+") as file:
                 self._memory = mmap.mmap(file.fileno(), _PAGE_BYTES)
-        except (OSError, ValueError) as error:
+        except (FileNotFoundError, ValueError) as error:
             raise BusCorruptError(f"the bus file {path} is missing or damaged") from error
         self._words = memoryview(self._memory).cast("Q")
         if self._memory[_MAGIC_AT : _MAGIC_AT + len(_MAGIC)] != _MAGIC:

@@ -21,7 +21,6 @@ _SIZES = struct.Struct("<II")
 _ROW = struct.Struct("<HIII")  # partition; lengths of key, headers, value
 HEADER_BYTES = _HEADER.size
 ROW_BYTES = _ROW.size
-MOST_PARTITIONS = 0xFFFF
 
 Entry = tuple[bytes, bytes, bytes]  # key, headers as one blob, value
 

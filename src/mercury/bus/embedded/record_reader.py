@@ -25,10 +25,6 @@ class RecordReader:
         """The offset to come of each topic."""
         return {one.name: self._file.log(one).state().next for one in self._topics(patterns)}
 
-    def offsets_at(self, patterns: Sequence[str], time_us: int) -> dict[str, int]:
-        """The first offset at or after a time, of each topic."""
-        return {one.name: self._file.log(one).offset_at(time_us) for one in self._topics(patterns)}
-
     def read(self, topic: str, begin: int, end: int) -> Iterator[Columns]:
         """The records from one offset up to another, in batches; none, if they are gone."""
         known = self._known().by_name.get(topic)

@@ -214,6 +214,7 @@ class TopicLog:
             except FileNotFoundError:  # retention has removed it meanwhile
                 self._files.forget()
                 self._resume = _Resume(-1, -1, -1)
+        raise BusCorruptError(f"the bus file {self.folder} has lost its records from {first} on")
 
     def _find(self, offset: int, state: LogState) -> Frame:
         """The frame that holds an offset."""

@@ -93,7 +93,7 @@ class WakeUpSocket:
                 break
             count += 1
             if size < _HEADER.size or not hmac.compare_digest(buffer[:_KEY_BYTES], self._key):
-                continue  # a stranger
+                continue  # a stranger, or somebody who only tries whether we are there
             _, version, topic_id = _HEADER.unpack_from(buffer)
             datagrams.append(Datagram(version, topic_id, bytes(buffer[_HEADER.size : size])))
         # A sender that finds the queue full drops its wake-up: the queue was full if we took out
@@ -117,31 +117,24 @@ class Waker:
 
     def wake_up(self, listener: Listener, datagram: Datagram) -> bool:
         """Wake a listener, with the records themselves if few and small; False if it is gone."""
+        version, topic_id, frame = datagram
+        header = _HEADER.pack(bytes.fromhex(listener.id), version, topic_id)
+        return self._send(listener, header + frame if len(frame) <= _FRAME_BYTES else header)
+
+    def alive(self, listener: Listener) -> bool:
+        """Whether a listener may still be there: an empty datagram says nothing to it."""
+        return self._send(listener, b"")
+
+    def _send(self, listener: Listener, data: bytes) -> bool:
         target = self._target(listener.address)
         if target is None:
             return True  # cannot be reached from here; it has its safety check
-        version, topic_id, frame = datagram
-        header = _HEADER.pack(bytes.fromhex(listener.id), version, topic_id)
         try:
-            self._socket.sendto(header + frame if len(frame) <= _FRAME_BYTES else header, target)
+            self._socket.sendto(data, target)
         except (ConnectionRefusedError, FileNotFoundError):
             return False
         except OSError:
             pass  # its queue is full: it is awake, and will look everywhere
-        return True
-
-    def alive(self, address: str) -> bool:
-        """Whether a listener may still be there; does not wake it."""
-        target = self._target(address)
-        if target is None:
-            return True
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
-            try:
-                probe.connect(target)
-            except (ConnectionRefusedError, FileNotFoundError):
-                return False
-            except OSError:
-                pass
         return True
 
     def _target(self, address: str) -> str | None:

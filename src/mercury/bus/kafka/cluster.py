@@ -64,8 +64,6 @@ _NOT_YET = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.NOT_COORDINATOR,
 }
-# Topics made by this process, by cluster, so that its own consumers need not wait to see them.
-_made: dict[str, int] = {}
 
 
 class KafkaAddress(NamedTuple):
@@ -133,7 +131,6 @@ class Cluster:
         self._lock = threading.Lock()  # held while topics are looked up or made
         self._known: dict[str, int] = {}  # topic -> partitions
         self._seen_at = 0.0
-        self._seen_made = 0
         self._outage = Outage(self.name)
         self._admin = AdminClient(self.config())
         self.look(OPEN_S)
@@ -201,9 +198,7 @@ class Cluster:
 
     def look_if_due(self) -> None:
         """Notice new topics, without asking the cluster all the time."""
-        made = _made.get(self._servers, 0)
-        if made != self._seen_made or time.monotonic() - self._seen_at > METADATA_S:
-            self._seen_made = made
+        if time.monotonic() - self._seen_at > METADATA_S:
             self.look(METADATA_S)
 
     def matching(self, patterns: tuple[str, ...]) -> dict[str, int]:
@@ -230,7 +225,6 @@ class Cluster:
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise trouble(error.args[0], self.name) from error
-        _made[self._servers] = _made.get(self._servers, 0) + 1
         deadline = time.monotonic() + ANSWER_S
         while missing - set(self._known):
             if time.monotonic() > deadline:

@@ -64,6 +64,7 @@ class KafkaConsumer(WaitingConsumer):
             return
         with self._changed:
             self._pending.update(self._fetch_buffer.take_commits())
+            self._changed.notify_all()
             if not self._pending:
                 return
         self._outbox.enqueue_commit(self)
@@ -109,14 +110,17 @@ class KafkaConsumer(WaitingConsumer):
         self._fetcher.join()
 
     def take_pending(self) -> Commits:
+        """What `commit` was called for."""
         with self._changed:
             commits, self._pending = self._pending, {}
             return commits
 
     def commit_now(self, commits: Commits) -> None:
+        """Commit, and return when it is durable."""
         self._fetcher.commit(commits)
 
     def enqueue_commit_again(self, commits: Commits) -> None:
+        """That failed: have it tried again, later."""
         with self._changed:
             for partition_id, offset in commits.items():
                 self._pending[partition_id] = max(offset, self._pending.get(partition_id, 0))

@@ -70,7 +70,7 @@ class FetchBuffer:
         return any(track.uncommitted for track in self._parked.values())
 
     def assign(self, positions: Mapping[PartitionId, int]) -> None:
-        """Take partitions, to be fetched from here."""
+        """Take partitions, to be fetched from here; parked ones not among them are lost."""
         self._epoch += 1
         for partition_id, offset in positions.items():
             was = self._parked.pop(partition_id, None)
@@ -81,6 +81,7 @@ class FetchBuffer:
                 epoch=was.epoch if was is not None and was.delivered == offset else self._epoch,
             )
             self._queues.setdefault(partition_id[0], _TopicQueue())
+        self._parked.clear()
         self._queues = dict(
             sorted(self._queues.items(), key=lambda one: (rank_of(self._patterns, one[0]), one[0]))
         )
@@ -102,10 +103,6 @@ class FetchBuffer:
     def parked(self) -> dict[PartitionId, int]:
         """How far parked partitions were handed out."""
         return {partition_id: track.delivered for partition_id, track in self._parked.items()}
-
-    def forget_parked(self) -> None:
-        """Those that did not come back are somebody else's."""
-        self._parked.clear()
 
     def revoke(self, partition_ids: Iterable[PartitionId]) -> None:
         """Forget partitions that are somebody else's now."""

@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from concurrent.futures import Future
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -23,24 +23,14 @@ from mercury.bus.headers import check_headers
 from mercury.bus.kafka.cluster import Cluster, Commits, log, trouble
 from mercury.model.errors import BusError, BusUnavailableError
 
+if TYPE_CHECKING:
+    from mercury.bus.kafka.consumer import KafkaConsumer
+
 # The client sends one request for each partition. Measured at 1,000 round trips a second through
 # one broker with 4 partitions: without a wait the requests keep the broker busy (18 ms), with 2 ms
 # it is 8; with 16 partitions hardly any record finds company, whatever the wait (17 to 27 ms).
 LINGER_MS = 2
 COMMIT_DELAY_S = 0.1  # what a crash may have done again
-
-
-class Committer(Protocol):
-    """A consumer whose positions are to be committed."""
-
-    def take_pending(self) -> Commits:
-        """What `commit` was called for."""
-
-    def commit_now(self, commits: Commits) -> None:
-        """Commit, and return when it is durable."""
-
-    def enqueue_commit_again(self, commits: Commits) -> None:
-        """That failed: have it tried again, later."""
 
 
 class SentBatch:
@@ -53,7 +43,7 @@ class SentBatch:
         self.outstanding = count  # records without an answer yet
         self.size = size
         self.failure: BusError | None = None
-        self.commits: list[tuple[Committer, Commits]] = []
+        self.commits: list[tuple[KafkaConsumer, Commits]] = []
         self.waiting: Future[None] | None = None
 
 
@@ -80,7 +70,7 @@ class Outbox(RecordBuffer):
         self._sent: deque[SentBatch] = deque()  # not yet settled
         self._unsent: deque[SentBatch] = deque()  # of those, whose topics have to be made first
         self._spread = itertools.count()
-        self._committing: dict[Committer, None] = {}
+        self._committing: dict[KafkaConsumer, None] = {}
         self._commits_due = 0.0
         self._ending = False
         self._threads = [
@@ -92,13 +82,13 @@ class Outbox(RecordBuffer):
 
     # What the bus calls
 
-    def enqueue_commit(self, committer: Committer) -> None:
+    def enqueue_commit(self, consumer: KafkaConsumer) -> None:
         """Commit a consumer's positions with the next flush, or a little later."""
         with self.mutex:
             if not self._committing:
                 self._commits_due = time.monotonic() + COMMIT_DELAY_S
                 self._changed.notify_all()
-            self._committing[committer] = None
+            self._committing[consumer] = None
 
     def flush(self) -> Future[None] | None:
         """Send everything; what went wrong unheard is raised here."""
@@ -297,13 +287,13 @@ class Outbox(RecordBuffer):
 
     def _commit(self, batch: SentBatch) -> BusError | None:
         failure = None
-        for committer, commits in batch.commits:
+        for consumer, commits in batch.commits:
             try:
-                committer.commit_now(commits)
+                consumer.commit_now(commits)
             except BusError as error:
                 # No record is lost with it: only who waits hears of it, and it is tried again.
                 self._cluster.complain(error)
-                committer.enqueue_commit_again(commits)
+                consumer.enqueue_commit_again(commits)
                 failure = error
         return failure
 

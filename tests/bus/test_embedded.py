@@ -16,6 +16,7 @@ import sqlite3
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,11 +28,13 @@ from mercury.bus.buffering import BUFFER_BYTES
 from mercury.bus.embedded.bus import EmbeddedBus
 from mercury.bus.embedded.consumer import EmbeddedConsumer
 from mercury.bus.embedded.cursor import TopicCursor
-from mercury.bus.embedded.upkeep import Upkeep
+from mercury.bus.embedded.upkeep import RETENTION_INTERVAL_S, Upkeep
 from mercury.model.errors import BusCorruptError, BusError, BusFullError, BusUnavailableError
 
 WAIT_S = 10.0
 KEEP = Retention(max_age_s=None, max_bytes=None)
+NOW_US = 0  # no record is too old, whatever the time
+NOW = (0.0, NOW_US)
 
 
 @pytest.fixture
@@ -204,7 +207,7 @@ def test_nothing_acknowledged_is_lost_by_kill_9(path: Path) -> None:
 
 
 HOLD_LOCK = """
-import sys, time
+import sys
 from mercury.bus import open_bus
 bus = open_bus("embedded:" + sys.argv[1])
 bus.append("t", b"0")
@@ -213,7 +216,7 @@ bus.flush_now()
 
 def hold(state):  # the frame is written, but nobody knows of it yet
     print("holding", flush=True)
-    time.sleep(60)
+    sys.stdin.read()
 
 bus._file.log(topic)._page.publish_end = hold
 bus.append("t", b"9")
@@ -277,7 +280,7 @@ def test_a_killed_members_work_is_taken_over(path: Path) -> None:
 def test_a_member_that_stops_renewing_its_lease_is_replaced(path: Path) -> None:
     with opened(path) as bus:
         patient = EmbeddedBus(path, retention=KEEP, lease_s=0.1)
-        # A live process that does not turn: its socket answers, its lease runs out.
+        # A live process that is stuck: its socket answers, its lease runs out.
         silent = bus.subscribe(["t"], group="g", start="earliest")
         heir = patient.subscribe(["t"], group="g", start="earliest")
         for number in range(70):
@@ -288,11 +291,11 @@ def test_a_member_that_stops_renewing_its_lease_is_replaced(path: Path) -> None:
         while len(seen) < 70 and time.monotonic() < deadline:
             seen |= {int(record.value) for record in heir.poll()}
         assert seen == set(range(70))
-        # It comes back, is told so, and takes its share again.
+        # It comes back, is told so, and takes its partitions again.
         heir.commit()
         patient.flush_now()
         assert silent.poll() == []
-        assert heir.poll() == []  # and lets go of that share
+        assert heir.poll() == []  # and lets go of those
         for number in range(70, 140):
             bus.append("t", b"%d" % number, b"%d" % number)
         bus.flush_now()
@@ -330,7 +333,7 @@ def test_members_look_after_each_other(path: Path) -> None:
         assert mine < 70
 
 
-def test_a_assignment_lost_between_two_looks_is_not_read(
+def test_partitions_lost_between_two_looks_are_not_read(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with opened(path) as bus, opened(path) as other:
@@ -388,7 +391,7 @@ def test_what_was_undone_is_not_believed(path: Path) -> None:
         member.check_all()
         member._unchecked = False  # as after a wake-up
         both = [*member._take(512), *heir.poll()]
-        again = [record for record in both if record.value == b"0"]  # its mark was undone, too
+        again = [record for record in both if record.value == b"0"]  # its commit was undone, too
         assert len(both) - len(again) == 70
     bus.close()
 
@@ -424,7 +427,8 @@ def test_a_burst_to_many_topics_wakes_for_all(path: Path) -> None:
         with opened(path) as bus, opened(path) as other:
             consumer = other.subscribe(["t.*"])
             reading = asyncio.create_task(consumer.read(timeout_s=WAIT_S))
-            await asyncio.sleep(0.01)
+            while not consumer._waiting:  # type: ignore[attr-defined]  # noqa: ASYNC110
+                await asyncio.sleep(0)
             for number in range(60):  # far more wake-ups than the socket's queue holds
                 bus.append(f"t.{number}", b"%d" % number)
                 bus.flush_now()
@@ -628,7 +632,7 @@ def test_a_flush_that_nobody_waits_for_fails_the_next_call(path: Path) -> None:
         bus = EmbeddedBus(path, retention=KEEP)
         with full_disk():
             bus.append("t", b"0" + b" " * 200_000)
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)  # the loop flushes
             with pytest.raises(BusFullError):
                 bus.append("t", b"1")
             bus.append("t", b"2")
@@ -646,7 +650,7 @@ def test_a_failed_flush_is_tried_again_by_itself(path: Path) -> None:
         bus = EmbeddedBus(path, retention=KEEP)
         with full_disk():
             bus.append("t", b"0" + b" " * 200_000)
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)  # the loop flushes
         with opened(path) as other:
             consumer = other.subscribe(["t"], start="earliest")
             assert len(await consumer.read(timeout_s=WAIT_S)) == 1
@@ -679,9 +683,8 @@ def test_the_buffer_is_bounded(path: Path) -> None:
 
 def test_the_log_is_checkpointed_and_cut(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mercury.bus.embedded.upkeep.CHECKPOINT_BYTES", 100_000)
-    monkeypatch.setattr("mercury.bus.embedded.upkeep.EVERY_S", 0.05)
     wal = Path(f"{path}-wal")
-    with opened(path) as bus:
+    with contextlib.closing(EmbeddedBus(path, retention=KEEP)) as bus:
         consumer = bus.subscribe(["t"], group="g", start="earliest")
         largest = 0
         for number in range(1000):
@@ -691,10 +694,9 @@ def test_the_log_is_checkpointed_and_cut(path: Path, monkeypatch: pytest.MonkeyP
             consumer.commit()
             bus.flush_now()
             largest = max(largest, wal.stat().st_size)
-        assert 100_000 < largest < 2_000_000  # pages of 2 KiB for 1000 marks were written
-        deadline = time.monotonic() + WAIT_S
-        while wal.stat().st_size >= 100_000 and time.monotonic() < deadline:
-            time.sleep(0.01)
+            if number % 100 == 99:
+                bus._upkeep.step(*NOW)
+        assert 100_000 < largest < 2_000_000  # pages of 2 KiB for 1000 commits were written
         assert wal.stat().st_size < 100_000
         consumer.close()
         assert bus.subscribe(["t"], group="g").poll() == []
@@ -704,30 +706,35 @@ def test_files_reach_the_disk_when_they_are_finished(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mercury.bus.embedded.topic_log.SEGMENT_BYTES", 10_000)
-    monkeypatch.setattr("mercury.bus.embedded.upkeep.EVERY_S", 0.05)
     bus = EmbeddedBus(path, retention=KEEP)
     for number in range(100):
         bus.append("t", b"%d" % number + b" " * 1000)
         bus.flush_now()
     (topic,) = bus.refreshed().topics
     log = bus._file.log(topic)
-    deadline = time.monotonic() + WAIT_S
-    while log._page.synced != log.state().segment and time.monotonic() < deadline:
-        time.sleep(0.01)
+    bus._upkeep.step(*NOW)
     assert log._page.synced == log.state().segment > 1
     bus.close()
 
 
-def test_retention_runs_by_itself(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mercury.bus.embedded.upkeep.RETENTION_EVERY_S", 0.05)
-    monkeypatch.setattr("mercury.bus.embedded.upkeep.EVERY_S", 0.05)
+def test_upkeep_runs_by_itself(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mercury.bus.embedded.upkeep.INTERVAL_S", 0.01)
+    stepped = threading.Event()
+    monkeypatch.setattr(Upkeep, "step", lambda self, now, now_us: stepped.set())
+    with opened(path):
+        assert stepped.wait(WAIT_S)
+
+
+def test_retention_is_enforced_now_and_then(path: Path) -> None:
     bus = EmbeddedBus(path, retention=Retention(max_age_s=0.0, max_bytes=None))
     for number in range(1000):
         bus.append("t", b"%d" % number)
     bus.flush_now()
-    deadline = time.monotonic() + WAIT_S
-    while values(bus, "t") and time.monotonic() < deadline:
-        time.sleep(0.01)
+    now = time.monotonic()
+    late_us = time.time_ns() // 1000 + 1_000_000
+    bus._upkeep.step(now + RETENTION_INTERVAL_S - 2.0, late_us)
+    assert len(values(bus, "t")) == 1000
+    bus._upkeep.step(now + RETENTION_INTERVAL_S + 1.0, late_us)
     assert values(bus, "t") == []
     bus.close()
 
@@ -742,7 +749,7 @@ def test_space_is_given_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
             if number % 10 == 0:
                 bus.flush_now()
         bus.flush_now()
-        assert bus._upkeep.enforce() > 0
+        assert bus._upkeep.enforce(NOW_US) > 0
         files = path.with_name("bus.db-records").rglob("*.log")
         sizes.append(sum(file.stat().st_size for file in files))
     assert max(sizes) < 450_000
@@ -755,7 +762,7 @@ def test_replay_by_time_after_retention(path: Path) -> None:
         bus.append("t", b"%d" % number + b" " * 1000)
         bus.flush_now()
     everything = bus.subscribe(["t"], start="earliest").poll()
-    bus._upkeep.enforce()
+    bus._upkeep.enforce(NOW_US)
     left = bus.subscribe(["t"], start="earliest").poll()
     assert 0 < len(left) < 200
     assert bus.subscribe(["t"], start=FromTime(everything[0].timestamp_us)).poll() == left

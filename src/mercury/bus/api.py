@@ -104,7 +104,7 @@ class Bus(Protocol):
         """Open a consumer.
 
         Topics that stand first are served first. A name ending in `.*` follows every topic with
-        that prefix, also those created later. With a group, partitions are shared among its
+        that prefix, also those created later. With a group, partitions are assigned to its
         members and reading goes on at the group's committed offset; `start` then says where a
         group begins that has committed nothing. Without a group every record is seen.
         """

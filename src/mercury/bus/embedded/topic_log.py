@@ -1,6 +1,6 @@
 """The records of one topic: appended to files, read and found again, let go.
 
-A frame of records is written first; then the topic's page is turned to the new end, and only
+A frame of records is written first; then the new end is published in the topic's page, and only
 then can anybody read it. Whoever dies between the two has appended nothing, and the next writer
 overwrites what it left. Both are in the kernel's hands at once, so that a dead process loses
 nothing. What the kernel had not yet brought to the disk when the machine itself stopped is found

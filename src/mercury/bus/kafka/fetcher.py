@@ -26,7 +26,7 @@ from mercury.bus.kafka.cluster import (
 from mercury.bus.kafka.fetch_buffer import FetchBuffer
 from mercury.model.errors import BusError, BusUnavailableError
 
-TICK_S = 0.02  # the thread looks up from its fetching at least so often
+TICK_S = 0.02  # interval at which the thread looks up from its fetching
 _BUSY_TICK_S = 0.005
 _BATCH = 1024
 _COMMIT_S = 2.0

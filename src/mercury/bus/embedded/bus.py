@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar, cast
-from zlib import crc32
 
 from mercury.bus.api import Headers, Retention, Start
 from mercury.bus.buffering import Batch
@@ -46,7 +45,6 @@ class EmbeddedBus(GroupCommit):
         self._lease_s = lease_s
         self._registry = Registry(version=-1)
         self._spread = itertools.count()  # partitions for records without a key
-        self._placing: dict[int, Callable[[bytes], int]] = {}  # by number of partitions
         self._consumers: set[EmbeddedConsumer] = set()
         self._file = BusFile(self.path, lock_timeout_s=lock_timeout_s)
         try:
@@ -84,8 +82,8 @@ class EmbeddedBus(GroupCommit):
             registry = self.refreshed()
         for name in list(batch):
             topic = registry.by_name[name]
-            place = self._placing.get(topic.partitions) or self._place_by(topic.partitions)
-            frame = self._file.append(topic, cast("list[Entry]", batch[name]), place)
+            entries = cast("list[Entry]", batch[name])
+            frame = self._file.append(topic, entries, self._spread)
             del batch[name]
             # Who subscribed meanwhile has announced it before looking for records, and was not
             # in the audience when we began.
@@ -93,16 +91,6 @@ class EmbeddedBus(GroupCommit):
             self._wake_up(registry.audience(name), Datagram(registry.version, topic.id, frame))
         if committing:
             self._write_all_commits(committing)
-
-    def _place_by(self, partitions: int) -> Callable[[bytes], int]:
-        """Which partition a key's record belongs to; those without a key are spread."""
-        spread = self._spread
-
-        def place(key: bytes) -> int:
-            return (crc32(key) if key else next(spread)) % partitions  # as in `partition_of`
-
-        self._placing[partitions] = place
-        return place
 
     def _write_all_commits(self, committing: set[EmbeddedConsumer]) -> None:
         def write_each() -> None:

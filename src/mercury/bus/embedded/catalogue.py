@@ -143,15 +143,13 @@ class BusFile:
             self.execute("COMMIT")
             return result
 
-    def append(
-        self, topic: Topic, entries: Sequence[Entry], partition_of: Callable[[bytes], int]
-    ) -> bytes:
+    def append(self, topic: Topic, entries: Sequence[Entry], spread: Iterator[int]) -> bytes:
         """Append records to a topic, durably; return the frame they became."""
         log = self.log(topic)
         self.lock.acquire(topic.id)
         try:
             # The time is taken under the lock, so that it grows with the offsets.
-            return log.append(entries, time.time_ns() // 1000, partition_of)
+            return log.append(entries, time.time_ns() // 1000, topic.partitions, spread)
         except OSError as error:
             raise bus_error(error, self.path) from error
         finally:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import shutil
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -73,14 +73,14 @@ class TopicLog:
     # Writing: the caller holds the topic's lock.
 
     def append(
-        self, entries: Sequence[Entry], now_us: int, partition_of: Callable[[bytes], int]
+        self, entries: Sequence[Entry], now_us: int, partitions: int, spread: Iterator[int]
     ) -> bytes:
         """Append records; return the frame they became."""
         state = self.state()
         if state.size >= SEGMENT_BYTES:
             state = self._roll(state)
         now_us = max(now_us, state.last_us)  # time never goes back in a topic
-        frame = pack_frame(state.next, now_us, entries, partition_of)
+        frame = pack_frame(state.next, now_us, entries, partitions, spread)
         size = state.size + len(frame)
         self._files.write(state.segment, state.size, frame)
         if state.size // INDEX_EVERY_BYTES != size // INDEX_EVERY_BYTES:

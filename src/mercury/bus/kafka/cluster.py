@@ -11,12 +11,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, NamedTuple, TypeVar
 
-from confluent_kafka import (
-    ConsumerGroupState,
-    KafkaError,
-    KafkaException,
-    TopicPartition,
-)
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from mercury.bus.api import Retention
@@ -306,26 +301,6 @@ class Cluster:
         """Where a group commits that it exists."""
         self.ensure([_GROUPS_TOPIC])
         return _GROUPS_TOPIC, 0
-
-    def assignment(
-        self, group: str, member: str, topics: Mapping[str, int]
-    ) -> set[PartitionId] | None:
-        """A member's partitions, by its client id; None while the group is being rebalanced."""
-        name = self.group_name(group)
-        try:
-            found = self._result(self._admin.describe_consumer_groups([name])[name])
-        except KafkaException:
-            return None
-        assignments = {
-            one.client_id: {self.partition_id(at) for at in one.assignment.topic_partitions}
-            for one in found.members
-        }
-        assigned: set[PartitionId] = set().union(*assignments.values())
-        # While partitions move they are nobody's for a moment, although the group is stable.
-        wanted = self.partition_ids(topics)
-        if found.state != ConsumerGroupState.STABLE or not assigned.issuperset(wanted):
-            return None
-        return assignments.get(member)
 
     def _result(self, future: Future[Result], timeout_s: float = ANSWER_S) -> Result:
         try:

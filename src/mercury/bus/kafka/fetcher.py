@@ -77,6 +77,7 @@ class Fetcher:
         self._follows_patterns = any(pattern.endswith(".*") for pattern in patterns)
         self._following: dict[str, int] = {}  # topics, and their partitions
         self._followed_version = -1
+        self._assigned = False  # for the first time, by our group
         self._ending = False
         self._closing = threading.Lock()  # the client is not closed while it commits
         self._name = f"mercury-{os.getpid()}-{uuid.uuid4().hex[:8]}"  # among the group's members
@@ -128,17 +129,15 @@ class Fetcher:
 
     def settle(self, timeout_s: float) -> None:
         """Wait until the group has assigned its partitions, and we have ours."""
-        assert self._group is not None
-        deadline = time.monotonic() + timeout_s
         with self.changed:
-            self.changed.wait_for(lambda: self._followed_version >= 0 or self.failure, timeout_s)
-        pause_s = 0.01
-        while self._following and self.failure is None and time.monotonic() < deadline:
-            assignment = self._cluster.assignment(self._group, self._name, self._following)
-            if assignment is not None and assignment <= set(self.fetch_buffer.partition_ids()):
-                return
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, 0.1)
+            self.changed.wait_for(
+                lambda: (
+                    self._assigned
+                    or self.failure
+                    or (self._followed_version >= 0 and not self._following)
+                ),
+                timeout_s,
+            )
 
     def commit(self, commits: Commits) -> None:
         """Commit positions, as far as they are still ours, and return when that is durable."""
@@ -231,6 +230,7 @@ class Fetcher:
         partitions = self._offsets(positions)
         with self.changed:
             self.fetch_buffer.assign(positions)
+            self._assigned = True
             self.changed.notify_all()
         self._client.assign(partitions)
         self._client.resume(partitions)  # the fetch buffer is empty
@@ -342,6 +342,8 @@ class Fetcher:
             log.debug("%s: where to go on is not known yet: %s", self._cluster.name, error)
             with self.changed:
                 self.fetch_buffer.assign(dict.fromkeys(partition_ids, 0))
+                self._assigned = True
+                self.changed.notify_all()
             client.assign(partitions)
 
     def _on_revoke(self, client: Consumer, partitions: list[TopicPartition]) -> None:

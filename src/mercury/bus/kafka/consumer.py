@@ -64,7 +64,6 @@ class KafkaConsumer(WaitingConsumer):
             return
         with self._changed:
             self._pending.update(self._fetch_buffer.take_commits())
-            self._changed.notify_all()
             if not self._pending:
                 return
         self._outbox.enqueue_commit(self)

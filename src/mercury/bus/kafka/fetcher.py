@@ -1,4 +1,4 @@
-"""The thread of a consumer: it fetches, and fills the fetch buffer."""
+"""The thread of a consumer: it alone talks to the Kafka client, and fills the fetch buffer."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import os
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, wait
-from typing import Any
+from concurrent.futures import Future
+from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -53,6 +54,17 @@ _HAS_MEMBERS = {
 }
 
 
+class _Commit(NamedTuple):
+    """Positions to commit, and what became of it."""
+
+    commits: Commits
+    answer: Future[KafkaError | None]
+
+    def answered(self, error: KafkaError | None) -> None:
+        if not self.answer.done():
+            self.answer.set_result(error)
+
+
 class Fetcher:
     """Fetches what a consumer reads, as one of a group or alone, and commits for it."""
 
@@ -79,7 +91,9 @@ class Fetcher:
         self._followed_version = -1
         self._assigned = False  # for the first time, by our group
         self._ending = False
-        self._closing = threading.Lock()  # the client is not closed while it commits
+        # A commit waits for ever if another thread polls meanwhile: only ours may ask for one.
+        self._asked: deque[_Commit] = deque()  # for the thread to send
+        self._sent: deque[_Commit] = deque()  # and to hear about, in this order
         self._name = f"mercury-{os.getpid()}-{uuid.uuid4().hex[:8]}"  # among the group's members
         self._client = Consumer(self._config())
         try:
@@ -109,8 +123,7 @@ class Fetcher:
             fetch_error_backoff_ms=50,
             queued_min_messages=4096,
             queued_max_messages_kbytes=16 * 1024,
-            socket_timeout_ms=int(1000 * ANSWER_S),  # a commit waits for its answer
-        )
+        ) | {"on_commit": self._on_commit}
 
     # What the consumer calls
 
@@ -142,15 +155,18 @@ class Fetcher:
     def commit(self, commits: Commits) -> None:
         """Commit positions, as far as they are still ours, and return when that is durable."""
         deadline = time.monotonic() + _COMMIT_S
-        while True:
+        while not self._ending:
             with self.changed:
                 # Only the owner may say how far a partition is done.
                 ours = self.fetch_buffer.committable()
-            owned = {at: to for at, to in commits.items() if at in ours}
-            with self._closing:
-                if not owned or self._ending:
+                asked = _Commit({at: to for at, to in commits.items() if at in ours}, Future())
+                if not asked.commits:
                     return
-                error = self._commit(owned)
+                self._asked.append(asked)
+            try:
+                error = asked.answer.result(max(0.0, deadline - time.monotonic()))
+            except TimeoutError:
+                error = KafkaError(KafkaError._TIMED_OUT)
             if error is None:
                 return
             if error.code() not in _REBALANCING or time.monotonic() > deadline:
@@ -247,6 +263,7 @@ class Fetcher:
                 if message is not None:
                     self._take_in([message, *self._client.consume(_BATCH, 0)])
                 self._hold_back()
+                self._send_commits()
         except BusError as error:
             self._fail(error)
         except KafkaException as error:
@@ -255,9 +272,9 @@ class Fetcher:
             self._fail(BusError(f"reading from {self._cluster.name} fails: {error!r}"))
             raise
         finally:
-            self._ending = True
-            with self._closing:
-                self._client.close()
+            self._client.close()
+            for commit in (*self._sent, *self._asked):
+                commit.answered(KafkaError(KafkaError._DESTROY))
             self._news()
 
     def _fail(self, error: BusError) -> None:
@@ -347,22 +364,49 @@ class Fetcher:
             client.assign(partitions)
 
     def _on_revoke(self, client: Consumer, partitions: list[TopicPartition]) -> None:
-        deadline = time.monotonic() + HANDOVER_S
         with self.changed:
             self.fetch_buffer.park([self._cluster.partition_id(one) for one in partitions])
             self.changed.notify_all()
-            # The reader may still be at work with what it holds.
-            self.changed.wait_for(lambda: self._ending or not self.fetch_buffer.in_hand, HANDOVER_S)
-            if self._ending or self.fetch_buffer.in_hand:
-                return
-        done = self._handover()
-        if done is not None:
-            wait([done], max(0.0, deadline - time.monotonic()))
+        deadline = time.monotonic() + HANDOVER_S
+        done: Future[None] | None = None
+        while not self._ending and time.monotonic() < deadline:
+            self._finish_commits()
+            if done is None and not self.fetch_buffer.in_hand:  # else the reader is at work with it
+                done = self._handover()  # its commits come back to this thread
+                if done is None:
+                    break
+            if done is not None and done.done():
+                break
+            time.sleep(0.001)
 
     def _on_lost(self, client: Consumer, partitions: list[TopicPartition]) -> None:
         with self.changed:
             self.fetch_buffer.revoke([self._cluster.partition_id(one) for one in partitions])
             self.changed.notify_all()
+
+    def _send_commits(self) -> None:
+        while self._asked:
+            commit = self._asked.popleft()
+            try:
+                self._client.commit(offsets=self._offsets(commit.commits), asynchronous=True)
+                self._sent.append(commit)  # heard of in a later poll of this thread
+            except KafkaException as error:
+                commit.answered(error.args[0])
+
+    def _on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
+        for one in offsets:
+            error = error or one.error
+        if self._sent:
+            self._sent.popleft().answered(error)
+
+    def _finish_commits(self) -> None:
+        """Commit what was asked for here and now: inside a callback no other is heard."""
+        asked = list(self._sent)  # stay there until they are heard of
+        while self._asked:
+            asked.append(self._asked.popleft())
+        for commit in asked:
+            if not commit.answer.done():
+                commit.answered(self._commit(commit.commits))
 
     def _offsets(self, positions: Mapping[PartitionId, int]) -> list[TopicPartition]:
         return [self._cluster.partition(*entry) for entry in positions.items()]

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 PROBE_INTERVAL_S = 0.5
 
-# How librdkafka's lines on lost connections and unanswered requests begin.
-_CONNECTION = ("FAIL ", "REQTMOUT ", "SESSTMOUT ")
+# How librdkafka's lines begin on lost connections, unanswered requests and what it tries again.
+_CONNECTION = ("FAIL ", "REQTMOUT ", "SESSTMOUT ", "GETPID ")
 
 
 class Sentence(NamedTuple):

@@ -22,8 +22,7 @@ _VERSION, _SYNCED = 0, 1
 _MAGIC_AT, _BOOT_AT, _BOOT_BYTES = 16, 24, 36
 _SLOT_AT = (64, 128)
 _SLOT = struct.Struct("<QQQQQ")
-_SLOT_AND_CHECK = struct.Struct("<QQQQQI")
-_CHECK = struct.Struct("<I")
+_CHECK_BYTES = 4
 _TRIES = 1000  # a reader meets a writer in the same slot only if two switches pass meanwhile
 
 
@@ -75,10 +74,10 @@ class LogPage:
         memory, words = self._memory, self._words
         for _ in range(_TRIES):
             at = _SLOT_AT[words[_VERSION] & 1]
-            slot = memory[at : at + _SLOT_AND_CHECK.size]
-            oldest, next_, segment, size, last_us, check = _SLOT_AND_CHECK.unpack(slot)
-            if zlib.crc32(slot[: _SLOT.size]) == check:
-                return LogState(oldest, next_, segment, size, last_us)
+            slot = memory[at : at + _SLOT.size]
+            check = memory[at + _SLOT.size : at + _SLOT.size + _CHECK_BYTES]
+            if zlib.crc32(slot) == int.from_bytes(check, "little"):
+                return LogState._make(_SLOT.unpack(slot))
         raise BusCorruptError(f"the bus file {self.path} is damaged")
 
     def publish_end(self, state: LogState) -> None:
@@ -113,4 +112,5 @@ class LogPage:
 def _fill_slot(memory: bytearray | mmap.mmap, version: int, state: LogState) -> None:
     slot = _SLOT.pack(*state)
     at = _SLOT_AT[version & 1]
-    memory[at : at + _SLOT_AND_CHECK.size] = slot + _CHECK.pack(zlib.crc32(slot))
+    check = zlib.crc32(slot).to_bytes(_CHECK_BYTES, "little")
+    memory[at : at + _SLOT.size + _CHECK_BYTES] = slot + check

@@ -83,12 +83,14 @@ class Live:
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
+        self._buses: list[Bus] = []
         self.bus = self.open()
         self._services: list[Service] = []
 
     def open(self) -> Bus:
         """A connection to the bus."""
-        return open_bus(self.uri)
+        self._buses.append(open_bus(self.uri))
+        return self._buses[-1]
 
     async def adapter(
         self,
@@ -152,7 +154,8 @@ class Live:
     async def close(self) -> None:
         for service in reversed(list(self._services)):
             await self.stop(service)
-        self.bus.close()
+        for bus in self._buses:
+            bus.close()
 
 
 @asynccontextmanager

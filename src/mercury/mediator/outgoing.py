@@ -113,7 +113,7 @@ class Outgoing:
                 priority=priority,
                 posted=now,
                 expires=expires,
-                ordered=ordered,
+                stream=source if ordered else None,
                 final=final,
                 awaited=awaited,
             )

@@ -129,7 +129,7 @@ class Client(Verbs):
         self._endpoint: UdpEndpoint | LinkedEndpoint | None = None
         self._adapter = b""
 
-    # Life
+    # Opening and closing
 
     async def __aenter__(self) -> Self:
         try:

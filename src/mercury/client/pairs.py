@@ -14,9 +14,9 @@ class Pairs:
     """Which publications a subscription has inside, and which of what comes is news.
 
     All but `inside` is numbered. What comes too early is held until what is missing has come; what
-    comes again is nothing new. When the subscription begins a new life (its session, its adapter
-    or a matcher was lost), the numbers begin again and everything inside comes in again: what was
-    known is not told anew, and what has not come in again when that life has settled went out.
+    comes again is nothing new. When the subscription begins a new incarnation (its session, its
+    adapter or a matcher was lost), the numbers begin again and everything inside comes in again:
+    what was known is not told anew, and what has not come in again when that has settled went out.
     """
 
     def __init__(self, dropped: Counter[str]) -> None:
@@ -25,7 +25,7 @@ class Pairs:
         self._dropped = dropped
         self._next = 1  # the number that is due
         self._held: dict[int, Match] = {}
-        self._unsure: set[str] = set()  # inside in an earlier life
+        self._unsure: set[str] = set()  # inside in an earlier incarnation
         self._dwelled: set[str] = set()
 
     @property
@@ -35,7 +35,7 @@ class Pairs:
 
     @property
     def is_unsure(self) -> bool:
-        """Whether something of an earlier life has not come in again."""
+        """Whether something of an earlier incarnation has not come in again."""
         return bool(self._unsure)
 
     def take(self, numbered: NumberedMatch) -> list[Match]:
@@ -55,16 +55,16 @@ class Pairs:
             self._dropped["match-no-room"] += 1
             return []
         self._held[number] = match
-        told = []
+        in_order = []
         while self._next in self._held:
             news = self._apply(self._held.pop(self._next))
             self._next += 1
             if news is not None:
-                told.append(news)
-        return told
+                in_order.append(news)
+        return in_order
 
     def doubt(self) -> None:
-        """A new life has begun, of which nothing has been told yet."""
+        """A new incarnation has begun, of which nothing has been told yet."""
         self._unsure = set(self.inside)
 
     def settle(self, time_us: int) -> list[Match]:
@@ -103,7 +103,7 @@ class Pairs:
                 return match
             self._unsure.discard(publication)
         elif match.event_type is EventType.EXIT:
-            # To begin a new life the subscription was withdrawn: that is nobody's going out.
+            # To begin a new incarnation the subscription was withdrawn: that is nobody's going out.
             if is_inside and publication not in self._unsure:
                 del self.inside[publication]
                 self._dwelled.discard(publication)

@@ -164,7 +164,7 @@ class Verbs(ABC):
     ) -> Receipts:
         """Tell other clients: one by name, a group, those in an area, or all `within_m` of here.
 
-        What becomes of it is reported, client by client: `await told.settled()`.
+        What becomes of it is reported, client by client: `await receipts.settled()`.
         """
         topics.content_topic(topic)  # or says what is wrong
         destination = to_whom(to, within_m, self.position)

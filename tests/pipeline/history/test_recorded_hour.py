@@ -141,7 +141,7 @@ def test_events(spark: SparkSession, hour: tuple[Bus, str], tmp_path: Path) -> N
     finally:
         query.stop()
     later_us = BEGIN_US + 2 * HOUR_S * 1_000_000
-    job._tell(job._core.advance(later_us))
+    job._publish(job._core.advance(later_us))
 
     core = AllKinds(RULES, job.dropped)
     verdicts = core.take(events(read_batch(spark, uri, ["events.*"])).toArrow())

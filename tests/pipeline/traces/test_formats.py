@@ -139,7 +139,7 @@ def test_parquet(spark: SparkSession, tmp_path: Path) -> None:
     assert [row.source for row in rows] == paths
     assert '"lat":30.1' in rows[0].original
     (row,) = parquet_files.read(
-        spark, paths[2:3], Reading(columns=Columns(speed="my.speed"), speed_unit="kmh")
+        spark, paths[2:3], Reading(columns=Columns(speed="my.speed"), speed_unit="km/h")
     ).collect()
     assert row.speed_mps == pytest.approx(10.0)
 

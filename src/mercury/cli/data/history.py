@@ -172,7 +172,7 @@ def compact(
 ) -> None:
     """Make few large files of many small ones; others may read and the job may add meanwhile."""
     settings = history_folder.load(config, folder, spark_master)
-    stored = history_folder.opened(settings)
+    stored = history_folder.opened(settings, to_write=True)
     from mercury.pipeline.history.compaction import compact as compact_folder
 
     with (
@@ -207,7 +207,7 @@ def ledger(
     """Who heard what, message by message; what is over and stored is added up first."""
     from_us, to_us = times.span(begin, end)
     settings = history_folder.load(config, folder, spark_master)
-    stored = history_folder.opened(settings)
+    stored = history_folder.opened(settings, to_write=True)
     waiting = _bring_up(settings, stored)
     from mercury.pipeline.ledger.reading import stored_outcomes
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mercury.cli.common import command, times
+from mercury.cli.common.spinner import waiting
 from mercury.config import Settings
 from mercury.model.errors import ConfigurationError, PipelineError
 
@@ -47,15 +49,18 @@ def folder_of(settings: Settings) -> Path:
     return Path(f"{path}-history")
 
 
-def opened(settings: Settings) -> HistoryFolder:
+def opened(settings: Settings, *, to_write: bool = False) -> HistoryFolder:
     """The folder, if anything was ever stored in it."""
     folder = folder_of(settings)
     try:
+        from mercury.pipeline.folders import check_writable
         from mercury.pipeline.history.files import HistoryFolder
     except ModuleNotFoundError as error:
-        raise _missing(error) from None
+        raise missing(error) from None
     if not folder.is_dir():
         raise ConfigurationError(f"nothing was stored in {folder}: there is no such folder")
+    if to_write:
+        check_writable(folder)
     return HistoryFolder(folder)
 
 
@@ -63,18 +68,31 @@ def opened(settings: Settings) -> HistoryFolder:
 def session(settings: Settings) -> Iterator[SparkSession]:
     """Spark, for as long as it takes."""
     try:
-        from mercury.pipeline.spark.session import start_session
+        from mercury.pipeline.spark.session import spark_session
     except ModuleNotFoundError as error:
-        raise _missing(error) from None
-    master = settings.pipeline.spark_master
-    command.progress.print(f"waiting for Spark to start ({master})", markup=False)
-    spark = start_session(master, name="mercury-history")
-    try:
-        command.progress.print("Spark is up; reading what is stored")
+        raise missing(error) from None
+    with waiting("Spark is starting"), ExitStack() as started:
+        spark = started.enter_context(
+            spark_session(settings.pipeline.spark_master, name="mercury-history")
+        )
+        left = started.pop_all()
+    with left:
         yield spark
-    finally:
-        spark.stop()
 
 
-def _missing(error: ModuleNotFoundError) -> PipelineError:
-    return PipelineError(f"history needs {error.name}: pip install 'mercury-messaging[pipeline]'")
+def missing(error: ModuleNotFoundError) -> PipelineError:
+    """What to install."""
+    return PipelineError(
+        f"this command needs {error.name}: pip install 'mercury-messaging[pipeline]'"
+    )
+
+
+def pace(text: str) -> float:
+    """Read `--speed`: how many times as fast as it was; `max` is infinity."""
+    try:
+        found = math.inf if text == "max" else float(text)
+    except ValueError:
+        found = math.nan
+    if not found > 0.0 or (found == math.inf and text != "max"):
+        raise ConfigurationError(f"--speed takes max or a positive number, not {text!r}")
+    return found

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from mercury.cli.common import command
+from mercury.cli.common import command, times
 from mercury.cli.common.spinner import waiting
-from mercury.model.errors import ConfigurationError, PipelineError
+from mercury.cli.data import history_folder
+from mercury.model.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from mercury.pipeline.traces.inputs import Alike
     from mercury.pipeline.traces.job import Import, Summary
 
 _REJECTS = Path("mercury-import-rejects")
@@ -71,8 +71,8 @@ def import_(
         typer.Option(metavar="ISO", help="When a simulation's clock stood at 0; default 1970"),
     ] = None,
     speed_unit: Annotated[
-        Literal["auto", "mps", "kmh", "mph", "knots"],
-        typer.Option(help="auto tells by the column's name, and takes m/s"),
+        Literal["auto", "m/s", "km/h", "mph", "kn"],
+        typer.Option(help="auto goes by the column's name, else takes m/s"),
     ] = "auto",
     separator: Annotated[
         str, typer.Option(help="Of CSV; default what the header suggests", metavar="CHARACTER")
@@ -96,16 +96,13 @@ def import_(
         raise ConfigurationError("say where to: --to parquet FOLDER, --bus URI, or both")
     if bus is not None and bus.startswith("memory:"):
         raise ConfigurationError("a memory: bus ends with this command: use another --bus")
-    pace = _pace(speed)
-    origin_us = _origin_us(time_origin)
+    pace = history_folder.pace(speed)
+    origin_us = times.instant(time_origin, "--time-origin") or 0
     try:
-        from mercury.pipeline.spark.session import start_session
         from mercury.pipeline.traces.columns import Columns, Reading
-        from mercury.pipeline.traces.job import Import, find_files
+        from mercury.pipeline.traces.job import Import, columns_taken
     except ModuleNotFoundError as error:
-        raise PipelineError(
-            f"importing needs {error.name}: pip install 'mercury-messaging[pipeline]'"
-        ) from None
+        raise history_folder.missing(error) from None
     reading = Reading(
         columns=Columns(
             vehicle_column, tuple(time_column or ()), lat_column, lon_column, speed_column,
@@ -131,10 +128,11 @@ def import_(
             rejects_format=rejects_format,
             overwrite=overwrite,
         )
-        find_files(wanted)  # what is wrong is said before Spark is waited for
-        with waiting("Spark is starting"):
-            spark = start_session(settings.pipeline.spark_master, name="mercury import")
-        summary = _run(spark, wanted)
+        taken = columns_taken(wanted)  # what is wrong is said before Spark is waited for
+        if not as_json:
+            print(_columns(taken), flush=True)
+        with history_folder.session(settings) as spark:
+            summary = _run(spark, wanted)
     except KeyboardInterrupt:
         sys.exit(130)
     finally:
@@ -142,7 +140,8 @@ def import_(
             opened.close()
     if as_json:
         outputs = {"parquet": parquet and str(parquet), "bus": bus, "rejects": str(wanted.rejects)}
-        command.print_json({**summary.to_json(), **outputs})
+        columns = [{"files": len(one.paths), **one.reading.describe()} for one in taken]
+        command.print_json({**summary.to_json(), **outputs, "columns": columns})
     else:
         print(_sentences(summary, wanted), flush=True)
     if summary.rows and not summary.kept:
@@ -150,8 +149,6 @@ def import_(
 
 
 def _run(spark: SparkSession, wanted: Import) -> Summary:
-    from pyspark.errors import PySparkException
-
     from mercury.pipeline.traces import job
 
     tracker = spark.sparkContext.statusTracker()
@@ -175,12 +172,7 @@ def _run(spark: SparkSession, wanted: Import) -> Summary:
         with waiting(title, progress):
             yield note
 
-    try:
-        return job.run(spark, wanted, stage)
-    except PySparkException as error:
-        raise PipelineError(f"Spark gave up: {str(error).partition(chr(10))[0]}") from None
-    finally:
-        spark.stop()
+    return job.run(spark, wanted, stage)
 
 
 def _folder(to: tuple[str, Path] | None) -> Path | None:
@@ -192,28 +184,14 @@ def _folder(to: tuple[str, Path] | None) -> Path | None:
     return folder
 
 
-def _pace(text: str) -> float | None:
-    if text == "max":
-        return None
-    try:
-        pace = float(text)
-    except ValueError:
-        pace = math.nan
-    if not 0.0 < pace < math.inf:
-        raise ConfigurationError(f"--speed takes max or a positive number, not {text!r}")
-    return pace
-
-
-def _origin_us(text: str | None) -> int:
-    if text is None:
-        return 0
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ConfigurationError(
-            f"--time-origin takes a time as 2024-05-01T08:00:00Z, not {text!r}"
-        ) from None
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1e6)
+def _columns(taken: list[Alike]) -> str:
+    """Which columns were taken, in which units."""
+    lines = []
+    for one in taken:
+        others = len(one.paths) - 1
+        lines.append(f"columns of {one.paths[0]}{f' and {others:,} more' if others else ''}:")
+        lines += [f"  {name:<7} ← {said}" for name, said in one.reading.describe().items()]
+    return "\n".join(lines)
 
 
 def _sentences(summary: Summary, wanted: Import) -> str:

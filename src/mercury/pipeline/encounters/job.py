@@ -16,10 +16,11 @@ from mercury.model.area import Area
 from mercury.model.errors import ConfigurationError
 from mercury.pipeline.encounters import transforms
 from mercury.pipeline.encounters.transforms import Cut
+from mercury.pipeline.folders import check_output
 from mercury.pipeline.history.files import HistoryFolder
 from mercury.pipeline.history.queries import steady, within
 from mercury.pipeline.history.tables import day_of
-from mercury.pipeline.traces.tables import POSITION_COLUMNS, check_folder
+from mercury.pipeline.traces.tables import POSITION_COLUMNS
 
 _NEEDED = ("client", "time_us", "lat", "lon", "offset")
 
@@ -104,7 +105,7 @@ def check_out(out: Path, source: Path, *, overwrite: bool) -> None:
     there, read = out.absolute(), source.absolute()
     if there == read or there in read.parents or read in there.parents:
         raise ConfigurationError(f"{out} is, holds or is in the folder that is read")
-    check_folder(out, overwrite=overwrite)
+    check_output(out, overwrite=overwrite)
 
 
 def find(

@@ -128,6 +128,8 @@ class Replay:
                     self._flush(record)
         finally:
             self._bus.flush_now()
+        if first_us is not None:
+            self._progress(self.count, record.time_us)
         return self.count
 
     def _wait_until(self, due_s: float, record: Stored) -> None:

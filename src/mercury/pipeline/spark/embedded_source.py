@@ -5,6 +5,8 @@ The driver asks for the offsets, the workers read the files: both on the bus's m
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -163,6 +165,12 @@ class _StreamReader(DataSourceStreamReader):
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         return _spans(self._options, start, end)
+
+    def stop(self) -> None:
+        # Spark ends a source by hanging up; PySpark would send that as an error to who has gone,
+        # and print the traceback of a broken pipe. This process serves one source: it just ends.
+        if isinstance(sys.exc_info()[1], EOFError):
+            os._exit(0)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return _read(partition)

@@ -7,8 +7,6 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from mercury.model.errors import ConfigurationError
-
 POSITION_COLUMNS = ["vehicle", "time_us", "lat", "lon", "speed_mps", "heading_deg", "source"]
 REJECT_COLUMNS = ["reason", "source", "vehicle", "time_us", "lat", "lon", "original"]
 
@@ -45,11 +43,3 @@ def write_rejects(rejected: DataFrame, folder: Path, table_format: str) -> None:
     if table_format == "csv":
         writer = writer.option("header", "true").option("escape", '"')
     writer.save(str(folder))
-
-
-def check_folder(folder: Path, *, overwrite: bool) -> None:
-    """Refuse to write over something that was not made to be replaced."""
-    if folder.exists() and not folder.is_dir():
-        raise ConfigurationError(f"{folder} is a file, not a folder")
-    if folder.is_dir() and not overwrite and any(folder.iterdir()):
-        raise ConfigurationError(f"{folder} is not empty: choose another, or say --overwrite")

@@ -26,17 +26,16 @@ from mercury.pipeline.detection.alerts_sink import AlertsSink
 from mercury.pipeline.detection.congestion_job import CongestionJob
 from mercury.pipeline.detection.core_job import CoreJob
 from mercury.pipeline.detection.event_job import EventJob
-from mercury.pipeline.detection.transforms import events
 from mercury.pipeline.folders import check_writable
 from mercury.pipeline.history.job import HistoryJob
 from mercury.pipeline.history.journal import locked
 from mercury.pipeline.ledger.job import NAME as LEDGER_POOL
 from mercury.pipeline.ledger.job import LedgerJob
-from mercury.pipeline.schemas import RECORD
-from mercury.pipeline.spark import class_archive
 from mercury.pipeline.spark.query_listener import QueryListener, listener_of
 from mercury.pipeline.spark.session import first_line, start_session, submitted
 from mercury.pipeline.spark.sources import spark_settings
+from mercury.pipeline.spark.startup import class_archive
+from mercury.pipeline.spark.startup.warm_up import warm_up
 from mercury.service import Service, Statistics, now, now_us
 
 log = logging.getLogger(__name__)
@@ -131,7 +130,7 @@ class Pipeline(Service):
         self._sink = sink
         # One after the other: the first batches of all at once would make each wait for all.
         if not await self._begin(EventJob(self._rules, sink, checkpoint)):
-            await asyncio.to_thread(_warm_up, self._spark)
+            await asyncio.to_thread(warm_up, self._spark)
         if self._congestion is not None:
             await self._begin(CongestionJob(self._congestion, sink, checkpoint))
         if history is not None:
@@ -281,9 +280,3 @@ def _ping(spark: SparkSession) -> None:
     """Raises if the JVM was killed: it reports nothing then."""
     if spark.sparkContext._jsc.sc().isStopped():
         raise Py4JError("its context was stopped")
-
-
-def _warm_up(spark: SparkSession) -> None:
-    """Do once what a batch does: workers start, libraries load, code is compiled."""
-    row = ("events.none", 0, 1, 0, b"", None, b"")
-    events(spark.createDataFrame([row, row], RECORD)).toArrow()

@@ -58,7 +58,7 @@ class Found(NamedTuple):
 
 
 def encounters_in(reports: DataFrame, asked: EncounterQuery, cut: Cut | None = None) -> DataFrame:
-    """The meetings that reports tell of; who is asked for stands first (`MEETING`)."""
+    """The meetings that reports tell of; who is asked for stands first (`ENCOUNTER`)."""
     rule = asked.rule
     cut = cut or Cut.suiting(rule)
     reports = within(reports, asked.look_from_us, asked.to_us)

@@ -26,11 +26,11 @@ from mercury.matching.encounters import NEVER_US, Contacts, EncounterRule, Stand
 from mercury.matching.encounters import contacts as find_contacts
 from mercury.matching.encounters import encounters as find_encounters
 from mercury.model.area import Area
-from mercury.pipeline.encounters.schemas import CONTACT, MEETING, PIECE, STAND
+from mercury.pipeline.encounters.schemas import CONTACT, ENCOUNTER, PIECE, STAND
 from mercury.pipeline.encounters.tiles import tiles_within
 
 _CONTACT_ARROW = to_arrow_schema(CONTACT)
-_MEETING_ARROW = to_arrow_schema(MEETING)
+_ENCOUNTER_ARROW = to_arrow_schema(ENCOUNTER)
 _PIECE_ARROW = to_arrow_schema(PIECE)
 HOUR_US = 3_600_000_000
 _KEY = ("tile", "window")
@@ -109,9 +109,9 @@ def contacts(pieces: DataFrame, rule: EncounterRule, *, mutual: bool) -> DataFra
 
 
 def encounters(contacts: DataFrame, rule: EncounterRule) -> DataFrame:
-    """Contacts of a pair that touch made one; those that are meetings (`MEETING`)."""
+    """Contacts of a pair that touch made one; those that are meetings (`ENCOUNTER`)."""
     rows = contacts.repartition(*_PAIR).sortWithinPartitions(*_PAIR, "from_us")
-    return rows.mapInArrow(partial(_join, rule), MEETING)
+    return rows.mapInArrow(partial(_join, rule), ENCOUNTER)
 
 
 # In the workers: cutting
@@ -248,7 +248,7 @@ def _met(rule: EncounterRule, contacts: pa.Table) -> pa.Table:
             pa.array((met.until_us - met.from_us) / 1e6),
             *_nearest(met, np.zeros(len(met), np.bool_)),
         ],
-        schema=_MEETING_ARROW,
+        schema=_ENCOUNTER_ARROW,
     )
 
 

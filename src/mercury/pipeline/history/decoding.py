@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from mercury.geo.outline import bounding_circle
 from mercury.mediator import NAMES
@@ -25,8 +25,8 @@ from mercury.pipeline.history.schemas import (
     DELIVERY_COLUMNS,
     EVENT_COLUMNS,
     ORIGIN,
-    joined,
 )
+from mercury.pipeline.schemas import joined, schema
 from mercury.wire import mercury_pb2 as pb
 from mercury.wire import parse
 from mercury.wire.areas import area_from_pb
@@ -37,7 +37,7 @@ from mercury.wire.values import values_from_pb
 Said = dict[str, Any]
 RowsOf = Callable[[pa.Table], pa.Table]
 _POLICIES = {int(strength): name for name, strength in NAMES.items()}
-_PROBLEM = StructType([StructField("problem", StringType())])
+_PROBLEM = schema("problem string")
 
 
 def read_events(records: pa.Table) -> pa.Table:

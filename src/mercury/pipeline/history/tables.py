@@ -18,9 +18,9 @@ from mercury.pipeline.history.schemas import (
     PLACES,
     REJECT_COLUMNS,
     REPORT_COLUMNS,
-    joined,
 )
 from mercury.pipeline.ledger.schemas import LEDGER_COLUMNS, OUTCOME_COLUMNS
+from mercury.pipeline.schemas import joined
 
 DAY_US = 86_400_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

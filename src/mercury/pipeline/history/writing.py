@@ -17,31 +17,23 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from mercury.pipeline.history.decoding import RowsOf, read_alerts, read_deliveries, read_events
 from mercury.pipeline.history.journal import Offsets
 from mercury.pipeline.history.schemas import ORIGIN
 from mercury.pipeline.history.tables import DAY_US, REJECTS, TABLES, Table, day_of
 from mercury.pipeline.history.tiles import tile_numbers, tile_of
+from mercury.pipeline.schemas import joined, schema
 from mercury.pipeline.spark.fix_columns import FIX_BYTES, FIX_COLUMNS
 
 # Keeps the files of a busy tile below a few hundred megabytes.
 FILE_ROWS = 4_000_000
 
-# What a task tells: a file that it wrote, or how many records it took from a partition of the bus,
-# how far, and with what problem.
-WRITTEN = StructType(
-    [
-        StructField("table", StringType()),
-        StructField("file", StringType()),
-        StructField("topic", StringType()),
-        StructField("partition", IntegerType()),
-        StructField("problem", StringType()),
-        StructField("last", LongType()),
-        StructField("last_us", LongType()),
-        StructField("rows", LongType()),
-    ]
+# What a task reports: a file that it wrote, or how many records it took from a partition of the
+# bus, how far, and with what problem.
+WRITTEN = schema(
+    "table string, file string, topic string, partition int, problem string, last bigint,"
+    " last_us bigint, rows bigint"
 )
 _WRITTEN_ARROW = to_arrow_schema(WRITTEN)
 
@@ -49,7 +41,7 @@ _WRITTEN_ARROW = to_arrow_schema(WRITTEN)
 def write(
     staging: str, offsets: Offsets, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Write placed records that are not stored yet under a folder; tell of it (`TOLD`)."""
+    """Write placed records that are not stored yet under a folder; report it (`WRITTEN`)."""
     gathered = list(batches)
     if not gathered:
         return
@@ -166,7 +158,7 @@ def _write_table(staging: Path, table: Table, rows: pa.Table) -> Iterator[pa.Tab
     """Write rows by day and tile, a vehicle's together; tell the files."""
     if not rows.num_rows:
         return
-    columns = to_arrow_schema(StructType([*table.columns.fields, *ORIGIN.fields]))
+    columns = to_arrow_schema(joined(table.columns, ORIGIN))
     days = rows.column("time_us").to_numpy() // DAY_US
     tiles = _tiles(rows)
     order = np.lexsort(

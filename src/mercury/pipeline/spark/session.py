@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import sys
@@ -10,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import pyspark
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException, PySparkRuntimeError
@@ -20,10 +18,9 @@ from pyspark.sql import SparkSession
 from mercury.java.archives import cache_folder
 from mercury.java.runtime import find_java
 from mercury.model.errors import PipelineError
-from mercury.pipeline.spark import class_archive, quick_files
 from mercury.pipeline.spark.embedded_source import EmbeddedSource
-
-log = logging.getLogger(__name__)
+from mercury.pipeline.spark.startup import class_archive, local_files
+from mercury.pipeline.spark.startup.worker_home import use_installed_spark
 
 _CLASS_PATH = "spark.driver.extraClassPath"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -144,8 +141,8 @@ def _start_options(master: str, settings: dict[str, str]) -> dict[str, str]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     chosen = dict(_SETTINGS)
     if master.startswith("local"):
-        chosen |= _LOCAL | quick_files.settings(java)
-        use_quick_home()
+        chosen |= _LOCAL | local_files.settings(java)
+        use_installed_spark()
     chosen |= settings
     logs = f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"
     options = [chosen.get(_JAVA_OPTIONS, ""), logs]
@@ -153,26 +150,3 @@ def _start_options(master: str, settings: dict[str, str]) -> dict[str, str]:
         options.append(class_archive.options(java, chosen.get(_CLASS_PATH, "")))
     chosen[_JAVA_OPTIONS] = " ".join(filter(None, options))
     return chosen
-
-
-def use_quick_home() -> None:
-    """Have Python workers import Spark as it is installed, compiled.
-
-    In its home Spark finds an archive of its Python sources, which every worker would compile
-    anew; a home without that has workers look where we found it.
-    """
-    if "SPARK_HOME" in os.environ:
-        return
-    installed = Path(pyspark.__file__).parent
-    mark = hashlib.sha256(f"{installed}".encode()).hexdigest()[:16]
-    home = cache_folder(f"spark-home-{mark}")
-    try:
-        home.mkdir(parents=True, exist_ok=True)
-        for name in ("bin", "jars"):
-            if not (home / name).exists():
-                with suppress(FileExistsError):  # another process has just made it
-                    (home / name).symlink_to(installed / name)
-    except OSError as error:
-        log.debug("Python workers start more slowly: %s", error)
-        return
-    os.environ["SPARK_HOME"] = str(home)

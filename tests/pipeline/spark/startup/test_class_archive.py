@@ -15,8 +15,8 @@ from faults.family import wait_for
 
 from mercury.java.runtime import find_java
 from mercury.model.errors import JavaError
-from mercury.pipeline.spark import class_archive
-from mercury.pipeline.spark.session import use_quick_home
+from mercury.pipeline.spark.startup import class_archive
+from mercury.pipeline.spark.startup.worker_home import use_installed_spark
 
 
 @pytest.fixture
@@ -82,16 +82,16 @@ def test_old_ones_go(cache: Path, java: str) -> None:
 
 def test_workers_find_spark_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_HOME", raising=False)
-    use_quick_home()
+    use_installed_spark()
     home = Path(os.environ["SPARK_HOME"])
     installed = Path(pyspark.__file__).parent
     assert (home / "jars").resolve() == (installed / "jars").resolve()
     assert (home / "bin" / "spark-submit").exists()
     assert not (home / "python").exists()
-    use_quick_home()
+    use_installed_spark()
     assert Path(os.environ["SPARK_HOME"]) == home
     monkeypatch.setenv("SPARK_HOME", "/chosen")
-    use_quick_home()
+    use_installed_spark()
     assert os.environ["SPARK_HOME"] == "/chosen"
 
 

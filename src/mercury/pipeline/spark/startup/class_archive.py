@@ -21,7 +21,7 @@ from mercury.java.archives import cache_folder
 
 log = logging.getLogger(__name__)
 
-_TRAINING = (sys.executable, "-m", "mercury.pipeline.spark.class_training")
+_TRAINING = (sys.executable, "-m", "mercury.pipeline.spark.startup.class_training")
 _PREFIX, _SUFFIX = "spark-classes-", ".jsa"
 _KEPT = 3  # of 170 MB each: other versions, other virtual environments
 

@@ -1,7 +1,7 @@
 """Makes the archive of Spark's classes, by running the jobs for a moment on a bus of their own.
 
-`python -m mercury.pipeline.spark.class_training` takes half a minute, once for each version of Java
-and Spark; it does nothing where the archive is there already.
+`python -m mercury.pipeline.spark.startup.class_training` takes half a minute, once for each version
+of Java and Spark; it does nothing where the archive is there already.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from mercury.model.area import Position
 from mercury.model.errors import MercuryError
 from mercury.model.message import Address, Event, Kind, Message, Telemetry
 from mercury.pipeline.service import Pipeline
-from mercury.pipeline.spark import class_archive, quick_files
-from mercury.pipeline.spark.session import submitted, use_quick_home
+from mercury.pipeline.spark.session import submitted
+from mercury.pipeline.spark.startup import class_archive, local_files
+from mercury.pipeline.spark.startup.worker_home import use_installed_spark
 from mercury.service import now
 from mercury.wire import encode
 from mercury.wire.records import telemetry_fix
@@ -38,8 +39,8 @@ _NICE = 10
 def make() -> None:
     """Make the archive, unless it is there."""
     java = find_java()
-    use_quick_home()
-    ready = class_archive.path(java, quick_files.class_path(java))
+    use_installed_spark()
+    ready = class_archive.path(java, local_files.class_path(java))
     if ready.exists():
         return
     ready.parent.mkdir(parents=True, exist_ok=True)

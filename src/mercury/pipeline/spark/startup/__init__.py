@@ -1,0 +1,1 @@
+"""Why Spark starts soon enough."""

@@ -232,7 +232,7 @@ def test_the_command(run: Run, folder: Path, expected: list[Met]) -> None:
     assert f"{count:,} meetings" in long
     assert "1 listed" in long
     nobody = run(*RULED, "--between", "car-1", "far-car-1")
-    assert nobody.stdout == "no meeting\n"
+    assert nobody.stdout == "no encounter\n"
 
 
 def test_an_imported_table(

@@ -13,7 +13,7 @@ import typer
 from mercury.cli.common import command, times
 from mercury.cli.common.spinner import waiting
 from mercury.config import Settings
-from mercury.model.errors import ConfigurationError, PipelineError
+from mercury.model.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,11 +52,9 @@ def folder_of(settings: Settings) -> Path:
 def opened(settings: Settings, *, to_write: bool = False) -> HistoryFolder:
     """The folder, if anything was ever stored in it."""
     folder = folder_of(settings)
-    try:
-        from mercury.pipeline.folders import check_writable
-        from mercury.pipeline.history.files import HistoryFolder
-    except ModuleNotFoundError as error:
-        raise missing(error) from None
+    from mercury.pipeline.folders import check_writable
+    from mercury.pipeline.history.files import HistoryFolder
+
     if not folder.is_dir():
         raise ConfigurationError(f"nothing was stored in {folder}: there is no such folder")
     if to_write:
@@ -67,10 +65,8 @@ def opened(settings: Settings, *, to_write: bool = False) -> HistoryFolder:
 @contextmanager
 def session(settings: Settings) -> Iterator[SparkSession]:
     """Spark, for as long as it takes."""
-    try:
-        from mercury.pipeline.spark.session import spark_session
-    except ModuleNotFoundError as error:
-        raise missing(error) from None
+    from mercury.pipeline.spark.session import spark_session
+
     with waiting("Spark is starting"), ExitStack() as started:
         spark = started.enter_context(
             spark_session(settings.pipeline.spark_master, name="mercury-history")
@@ -78,13 +74,6 @@ def session(settings: Settings) -> Iterator[SparkSession]:
         left = started.pop_all()
     with left:
         yield spark
-
-
-def missing(error: ModuleNotFoundError) -> PipelineError:
-    """What to install."""
-    return PipelineError(
-        f"this command needs {error.name}: pip install 'mercury-messaging[pipeline]'"
-    )
 
 
 def pace(text: str) -> float:

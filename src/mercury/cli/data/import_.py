@@ -98,11 +98,9 @@ def import_(
         raise ConfigurationError("a memory: bus ends with this command: use another --bus")
     pace = history_folder.pace(speed)
     origin_us = times.instant(time_origin, "--time-origin") or 0
-    try:
-        from mercury.pipeline.traces.columns import Columns, Reading
-        from mercury.pipeline.traces.job import Import, columns_taken
-    except ModuleNotFoundError as error:
-        raise history_folder.missing(error) from None
+    from mercury.pipeline.traces.columns import Columns, Reading
+    from mercury.pipeline.traces.job import Import, columns_taken
+
     reading = Reading(
         columns=Columns(
             vehicle_column, tuple(time_column or ()), lat_column, lon_column, speed_column,

@@ -37,12 +37,8 @@ def _read_events(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         columns = [batch.column(name).to_pylist() for name in _EVENT_COLUMNS]
         rows = [_read_event(*row) for row in zip(*columns, strict=True)]
-        arrays = [
-            pa.array(column, field.type)
-            for column, field in zip(zip(*rows, strict=True), _EVENT_ARROW, strict=True)
-        ]
         if rows:
-            yield pa.RecordBatch.from_arrays(arrays, schema=_EVENT_ARROW)
+            yield pa.record_batch(list(zip(*rows, strict=True)), schema=_EVENT_ARROW)
 
 
 def _read_event(topic: str, time_us: int, position: bytes | None, value: bytes) -> tuple[Any, ...]:

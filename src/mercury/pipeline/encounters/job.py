@@ -17,9 +17,10 @@ from mercury.model.errors import ConfigurationError
 from mercury.pipeline.encounters import transforms
 from mercury.pipeline.encounters.transforms import Cut
 from mercury.pipeline.folders import check_output
+from mercury.pipeline.history.days import days_of
 from mercury.pipeline.history.files import HistoryFolder
-from mercury.pipeline.history.queries import steady, within
-from mercury.pipeline.history.tables import day_of
+from mercury.pipeline.history.journal import with_retry
+from mercury.pipeline.history.queries import within
 from mercury.pipeline.traces.tables import POSITION_COLUMNS
 
 _NEEDED = ("client", "time_us", "lat", "lon", "offset")
@@ -82,9 +83,8 @@ def encounters_in(reports: DataFrame, asked: EncounterQuery, cut: Cut | None = N
 
 def stored_reports(spark: SparkSession, folder: HistoryFolder, asked: EncounterQuery) -> DataFrame:
     """The reports of history that matter."""
-    first = "" if asked.look_from_us is None else day_of(asked.look_from_us)
-    last = "~" if asked.to_us is None else day_of(asked.to_us)
-    return folder.read(spark, "reports", first, last).select(*_NEEDED)
+    days = days_of(asked.look_from_us, asked.to_us)
+    return folder.read(spark, "reports", *days).select(*_NEEDED)
 
 
 def imported_positions(spark: SparkSession, folder: Path) -> DataFrame:
@@ -129,7 +129,7 @@ def find(
         finally:
             met.unpersist()
 
-    return steady(look)
+    return with_retry(look)
 
 
 def suiting_cut(reports: DataFrame, asked: EncounterQuery) -> Cut:

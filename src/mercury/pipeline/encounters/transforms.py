@@ -27,7 +27,7 @@ from mercury.matching.encounters import contacts as find_contacts
 from mercury.matching.encounters import encounters as find_encounters
 from mercury.model.area import Area
 from mercury.pipeline.encounters.schemas import CONTACT, ENCOUNTER, PIECE, STAND
-from mercury.pipeline.encounters.tiles import tiles_within
+from mercury.pipeline.encounters.tiles import counted, tiles_within
 
 _CONTACT_ARROW = to_arrow_schema(CONTACT)
 _ENCOUNTER_ARROW = to_arrow_schema(ENCOUNTER)
@@ -140,9 +140,7 @@ def _cut(
         from_us, until_us = _wholes(batch, "from_us")[rows], _wholes(batch, "until_us")[rows]
         first = from_us // cut.window_us
         count = (until_us - 1) // cut.window_us - first + 1
-        copy = np.repeat(np.arange(len(rows)), count)
-        step = np.arange(len(copy)) - np.repeat(np.cumsum(count) - count, count)
-        window = first[copy] + step
+        copy, window = counted(first, count)
         at = rows[copy]
         yield pa.RecordBatch.from_arrays(
             [
@@ -195,11 +193,9 @@ def _find(rule: EncounterRule, mutual: bool, pieces: pa.Table) -> pa.Table:
 
 def _numbered(clients: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int64]]:
     """The names in their order, and a number for each row: lower is before."""
-    coded = clients.combine_chunks().dictionary_encode()
-    order = pc.sort_indices(coded.dictionary)
-    rank = np.empty(len(order), np.int64)
-    rank[np.asarray(order)] = np.arange(len(order))
-    return coded.dictionary.take(order), rank[np.asarray(coded.indices)]
+    names = pc.unique(clients)
+    names = names.take(pc.sort_indices(names))
+    return names, np.asarray(pc.index_in(clients, names), dtype=np.int64)
 
 
 # In the workers: joining

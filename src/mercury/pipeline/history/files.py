@@ -68,16 +68,11 @@ class HistoryFolder:
         self, spark: SparkSession, table: str, first_day: str = "", last_day: str = "~"
     ) -> DataFrame:
         """A table's rows, of some days."""
-        schema = TABLES[table].schema
         days = [day for day in self.days(table) if first_day <= day <= last_day]
-        if not days:
-            return spark.createDataFrame([], schema)
-        folders = [_uri(self.path / table / f"day={day}") for day in days]
-        reader = spark.read.schema(schema).option("basePath", _uri(self.path / table))
-        return reader.parquet(*folders)
+        return self.read_files(spark, table, [self.path / table / f"day={day}" for day in days])
 
     def read_files(self, spark: SparkSession, table: str, files: list[Path]) -> DataFrame:
-        """The rows of some of a table's files."""
+        """The rows of some of a table's files or folders."""
         if not files:
             return spark.createDataFrame([], TABLES[table].schema)
         reader = spark.read.schema(TABLES[table].schema)

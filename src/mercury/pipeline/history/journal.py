@@ -9,18 +9,22 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from mercury.model.errors import PipelineError
 
 # Up to this offset and time, the records of a bus partition are stored.
 Offsets = dict[str, tuple[int, int]]
 
+Result = TypeVar("Result")
+
 _JOURNAL = "_journal.json"
 _MARKS = "_marks.json"
+_TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -99,3 +103,14 @@ def locked(folder: Path, name: str, *, refusal: str = "") -> Iterator[None]:
         except BlockingIOError:
             raise PipelineError(refusal) from None
         yield
+
+
+def with_retry(ask: Callable[[], Result]) -> Result:
+    """Ask again if compaction took files away meanwhile: their rows are in others by then."""
+    for _ in range(_TRIES - 1):
+        try:
+            return ask()
+        except Exception as error:
+            if not isinstance(error, FileNotFoundError) and "FILE_NOT_EXIST" not in str(error):
+                raise
+    return ask()

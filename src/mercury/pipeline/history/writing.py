@@ -18,10 +18,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from mercury.pipeline.history.days import DAY_US, day_of
 from mercury.pipeline.history.decoding import RowsOf, read_alerts, read_deliveries, read_events
 from mercury.pipeline.history.journal import Offsets
 from mercury.pipeline.history.schemas import ORIGIN
-from mercury.pipeline.history.tables import DAY_US, REJECTS, TABLES, Table, day_of
+from mercury.pipeline.history.tables import REJECTS, TABLES, Table
 from mercury.pipeline.history.tiles import tile_numbers, tile_of
 from mercury.pipeline.schemas import joined, schema
 from mercury.pipeline.spark.fix_columns import FIX_BYTES, FIX_COLUMNS
@@ -188,8 +189,5 @@ def _tiles(rows: pa.Table) -> NDArray[np.int64]:
 
 def _ranks(keys: pa.ChunkedArray) -> NDArray[np.int64]:
     """Numbers in the order of the keys."""
-    encoded = keys.combine_chunks().dictionary_encode()
-    ranks = np.empty(len(encoded.dictionary), np.int64)
-    ranks[np.asarray(pc.sort_indices(encoded.dictionary))] = np.arange(len(ranks))
-    codes = np.asarray(encoded.indices.fill_null(0))
-    return ranks[codes] if len(ranks) else np.zeros(len(codes), np.int64)
+    known = pc.unique(keys)
+    return np.asarray(pc.index_in(keys, known.take(pc.sort_indices(known))), dtype=np.int64)

@@ -23,10 +23,10 @@ from mercury.geo.outline import bounds
 from mercury.mediator.ledger import merged
 from mercury.model.delivery import Delivery
 from mercury.model.errors import JobFailedError
+from mercury.pipeline.history.days import DAY_US, day_of
 from mercury.pipeline.history.files import HistoryFolder
-from mercury.pipeline.history.journal import locked
-from mercury.pipeline.history.queries import steady
-from mercury.pipeline.history.tables import DAY_US, LEDGER, OUTCOMES, TABLES, day_of
+from mercury.pipeline.history.journal import locked, with_retry
+from mercury.pipeline.history.tables import LEDGER, OUTCOMES, TABLES
 from mercury.pipeline.history.tiles import NOWHERE, tiles_over
 from mercury.pipeline.ledger.messages import (
     GRACE_US,
@@ -123,7 +123,7 @@ class LedgerJob:
             due = self.due(stored_until_us)
             return due, self.enter(spark, due, final=final)
 
-        due, rows = steady(once)
+        due, rows = with_retry(once)
         self.waiting = due.waiting
         self.counters["ledger_messages"] += len(due.messages)
         self.counters["ledger_rows"] += rows

@@ -23,8 +23,8 @@ from mercury.geo.outline import bounds
 from mercury.mediator.ledger import final, merged, never_addressed
 from mercury.model.delivery import Delivery, DeliveryState, Reason
 from mercury.model.errors import PacketError
+from mercury.pipeline.history.days import day_of
 from mercury.pipeline.history.schemas import PLACES
-from mercury.pipeline.history.tables import day_of
 from mercury.pipeline.history.tiles import NOWHERE
 from mercury.pipeline.ledger.messages import SECOND_US, Addressed
 from mercury.pipeline.ledger.schemas import (

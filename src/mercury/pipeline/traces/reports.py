@@ -85,5 +85,4 @@ def _encode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             continue
         rows = zip(*(batch.column(name).to_pylist() for name in _COLUMNS), strict=True)
         columns = zip(*(report(*row) for row in rows), strict=True)
-        arrays = [pa.array(c, f.type) for c, f in zip(columns, _ARROW, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+        yield pa.record_batch(list(columns), schema=_ARROW)

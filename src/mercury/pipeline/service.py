@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 
 from py4j.protocol import Py4JError
@@ -32,7 +31,7 @@ from mercury.pipeline.history.journal import locked
 from mercury.pipeline.ledger.job import NAME as LEDGER_POOL
 from mercury.pipeline.ledger.job import LedgerJob
 from mercury.pipeline.spark.query_listener import QueryListener, listener_of
-from mercury.pipeline.spark.session import first_line, start_session, submitted
+from mercury.pipeline.spark.session import first_line, start_session
 from mercury.pipeline.spark.sources import spark_settings
 from mercury.pipeline.spark.startup import class_archive
 from mercury.pipeline.spark.startup.warm_up import warm_up
@@ -112,17 +111,17 @@ class Pipeline(Service):
             check_writable(folder)
         refusal = f"another pipeline works with {checkpoint}"
         self._held.enter_context(locked(checkpoint, self.part, refusal=refusal))
+        class_list = checkpoint / "spark-classes.txt"
         log.info("Spark is starting (%s)", self.settings.spark_master)
         self.stage = "archives for Java"
         conf = await asyncio.to_thread(spark_settings, self._bus_uri)
         self.stage = "Java and Spark's session"
         self._spark = await asyncio.to_thread(
-            partial(
-                start_session,
-                self.settings.spark_master,
-                settings=conf | self.settings.spark_conf,
-                log_file=self.spark_log,
-            )
+            start_session,
+            self.settings.spark_master,
+            settings=conf | self.settings.spark_conf,
+            log_file=self.spark_log,
+            class_list=class_list if self.settings.share_classes else None,
         )
         self._listener = listener_of(self._spark)
         log.info("Spark is up; the jobs are starting")
@@ -147,9 +146,8 @@ class Pipeline(Service):
                 self._ledger.start()
                 self.spawn(self._keep_ledger(self._ledger, self._history))
         self.spawn(self._watch())
-        local = self.settings.spark_master.startswith("local") and not submitted()
-        if self.settings.share_classes and local:
-            self.spawn(class_archive.make_aside(_CALM_S))
+        if self.settings.share_classes:
+            self.spawn(class_archive.make_later(self._spark, class_list, _CALM_S))
 
     async def _begin(self, job: CoreJob) -> bool:
         """Start a job, and wait until it has judged what was there: whether that was anything."""

@@ -20,12 +20,7 @@ from mercury.model.delivery import DeliveryState
 from mercury.model.errors import AreaError, PacketError
 from mercury.model.geojson import area_to_geojson
 from mercury.model.message import Kind, Value
-from mercury.pipeline.history.schemas import (
-    ALERT_COLUMNS,
-    DELIVERY_COLUMNS,
-    EVENT_COLUMNS,
-    ORIGIN,
-)
+from mercury.pipeline.history.schemas import ORIGIN
 from mercury.pipeline.schemas import joined, schema
 from mercury.wire import mercury_pb2 as pb
 from mercury.wire import parse
@@ -35,24 +30,8 @@ from mercury.wire.records import POSITION, read_fix
 from mercury.wire.values import values_from_pb
 
 Said = dict[str, Any]
-RowsOf = Callable[[pa.Table], pa.Table]
 _POLICIES = {int(strength): name for name, strength in NAMES.items()}
 _PROBLEM = schema("problem string")
-
-
-def read_events(records: pa.Table) -> pa.Table:
-    """Records of `events.*` as rows; `problem` says why one is none."""
-    return _read_rows(read_event, EVENT_COLUMNS, records)
-
-
-def read_alerts(records: pa.Table) -> pa.Table:
-    """Records of the alert topics as rows; `problem` says why one is none."""
-    return _read_rows(read_alert, ALERT_COLUMNS, records)
-
-
-def read_deliveries(records: pa.Table) -> pa.Table:
-    """Records of `deliveries` as rows; `problem` says why one is none."""
-    return _read_rows(read_receipts, DELIVERY_COLUMNS, records)
 
 
 def read_event(topic: str, position: bytes | None, value: bytes) -> Said:
@@ -188,9 +167,10 @@ def _instant(time_us: int) -> int | None:
     return time_us if 0 < time_us < 2**63 else None
 
 
-def _read_rows(
+def read_rows(
     read: Callable[[str, bytes | None, bytes], Said], columns: StructType, records: pa.Table
 ) -> pa.Table:
+    """Records as rows with these columns; `problem` says why one is none."""
     schema = to_arrow_schema(joined(columns, ORIGIN, _PROBLEM))
     kept = set(ORIGIN.names) | {"time_us"}  # as they came
     said = []

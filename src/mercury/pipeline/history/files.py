@@ -57,10 +57,22 @@ class HistoryFolder:
         names = os.listdir(folder) if folder.is_dir() else []
         return sorted(found[1] for name in names if (found := _DAY.fullmatch(name)))
 
-    def partitions(self, table: str) -> Iterator[Partition]:
-        """What is stored of a table."""
+    def partitions(
+        self,
+        table: str,
+        first_day: str = "",
+        last_day: str = "~",
+        tiles: Iterable[str] | None = None,
+    ) -> Iterator[Partition]:
+        """What is stored of a table, of some days and tiles."""
         for day in self.days(table):
-            for folder in sorted((self.path / table / f"day={day}").glob("tile=*")):
+            if not first_day <= day <= last_day:
+                continue
+            place = self.path / table / f"day={day}"
+            folders = (
+                place.glob("tile=*") if tiles is None else (place / f"tile={t}" for t in tiles)
+            )
+            for folder in sorted(folders):
                 files = tuple(sorted(folder.glob("[!_.]*.parquet")))
                 yield Partition(table, day, folder.name.removeprefix("tile="), files)
 
@@ -94,16 +106,8 @@ class HistoryFolder:
         tiles: Iterable[str] | None = None,
     ) -> list[Path]:
         """A table's files, of some days and tiles."""
-        found: list[Path] = []
-        for day in self.days(table):
-            if first_day <= day <= last_day:
-                place = self.path / table / f"day={day}"
-                names = (
-                    place.glob("tile=*") if tiles is None else (place / f"tile={t}" for t in tiles)
-                )
-                for name in sorted(names):
-                    found += sorted(name.glob("[!_.]*.parquet"))
-        return found
+        found = self.partitions(table, first_day, last_day, tiles)
+        return [file for one in found for file in one.files]
 
     # Changing
 

@@ -19,7 +19,12 @@ from numpy.typing import NDArray
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from mercury.pipeline.history.days import DAY_US, day_of
-from mercury.pipeline.history.decoding import RowsOf, read_alerts, read_deliveries, read_events
+from mercury.pipeline.history.decoding import (
+    read_alert,
+    read_event,
+    read_receipts,
+    read_rows,
+)
 from mercury.pipeline.history.journal import Offsets
 from mercury.pipeline.history.schemas import ORIGIN
 from mercury.pipeline.history.tables import REJECTS, TABLES, Table
@@ -53,7 +58,8 @@ def write(
         own = records.filter(_of_topics(records, table))
         if not own.num_rows:
             continue
-        rows = _READERS[table.name](own)
+        read = _READERS.get(table.name)
+        rows = _read_reports(own) if read is None else read_rows(read, table.columns, own)
         written.append(_spans(table, rows))
         good = pc.is_null(rows.column("problem"))
         bad.append(rows.filter(pc.invert(good)))
@@ -86,12 +92,7 @@ def _read_reports(records: pa.Table) -> pa.Table:
     return records.append_column("client", texts).append_column("problem", problem)
 
 
-_READERS: dict[str, RowsOf] = {
-    "reports": _read_reports,
-    "events": read_events,
-    "alerts": read_alerts,
-    "deliveries": read_deliveries,
-}
+_READERS = {"events": read_event, "alerts": read_alert, "deliveries": read_receipts}
 
 
 def _texts(keys: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:

@@ -72,6 +72,7 @@ def start_session(
     name: str = "mercury",
     settings: dict[str, str] | None = None,
     log_file: Path | None = None,
+    class_list: Path | None = None,
 ) -> SparkSession:
     """Start Spark, or join the session there is, and teach it to read the embedded bus.
 
@@ -82,7 +83,9 @@ def start_session(
     if submitted():
         conf.setAll(list(_not_said(_SETTINGS | (settings or {})).items()))
     else:
-        conf.setMaster(master).setAll(list(_start_options(master, settings or {}).items()))
+        conf.setMaster(master).setAll(
+            list(_start_options(master, settings or {}, class_list).items())
+        )
         if SparkContext._gateway is None:
             _start_java(conf, log_file or default_log())
     SparkContext.getOrCreate(conf)
@@ -135,7 +138,9 @@ def _not_said(settings: dict[str, str]) -> dict[str, str]:
     return {key: value for key, value in settings.items() if not said.contains(key)}
 
 
-def _start_options(master: str, settings: dict[str, str]) -> dict[str, str]:
+def _start_options(
+    master: str, settings: dict[str, str], class_list: Path | None
+) -> dict[str, str]:
     """What Spark is started with."""
     java = find_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -147,6 +152,6 @@ def _start_options(master: str, settings: dict[str, str]) -> dict[str, str]:
     logs = f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"
     options = [chosen.get(_JAVA_OPTIONS, ""), logs]
     if master.startswith("local"):
-        options.append(class_archive.options(java, chosen.get(_CLASS_PATH, "")))
+        options.append(class_archive.options(java, chosen.get(_CLASS_PATH, ""), class_list))
     chosen[_JAVA_OPTIONS] = " ".join(filter(None, options))
     return chosen

@@ -1,7 +1,7 @@
 """Spark's classes as Java shares them: loaded and checked once, and mapped at later starts.
 
-Reading 16,000 classes is a third of the work of starting Spark. `class_training` makes the
-archive; without one, or where it does not fit, Java reads the classes as ever.
+A pipeline lists the classes that it loads, and after a while has another Java make an archive of
+them. Without one, or where it does not fit, Java reads the classes as ever.
 """
 
 from __future__ import annotations
@@ -10,27 +10,31 @@ import asyncio
 import hashlib
 import logging
 import os
-import signal
-import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import pyspark
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
 
 from mercury.java.archives import cache_folder
+from mercury.java.runtime import find_java
+from mercury.model.errors import MercuryError
 
 log = logging.getLogger(__name__)
 
-_TRAINING = (sys.executable, "-m", "mercury.pipeline.spark.startup.class_training")
 _PREFIX, _SUFFIX = "spark-classes-", ".jsa"
 _KEPT = 3  # of 170 MB each: other versions, other virtual environments
+_NICE = ("nice", "-n", "10")  # whatever else runs here comes first
 
 
-def options(java: str, class_path: str) -> str:
-    """What to tell Java to use the archive; nothing, if there is none."""
+def options(java: str, class_path: str, class_list: Path | None = None) -> str:
+    """What to tell Java to use the archive; if there is none, to list its classes."""
     ready = path(java, class_path)
-    # What Java has to say of archives goes to stdout, which is for results.
-    return f"-XX:SharedArchiveFile={ready} -Xshare:auto -Xlog:cds*=off" if ready.exists() else ""
+    if ready.exists():
+        return f"-XX:SharedArchiveFile={ready} -Xshare:auto -Xlog:cds*=off"
+    return f"-XX:DumpLoadedClassList={class_list}" if class_list is not None else ""
 
 
 def path(java: str, class_path: str) -> Path:
@@ -53,21 +57,44 @@ def keep(made: Path, ready: Path) -> None:
         one.unlink(missing_ok=True)
 
 
-async def make_aside(calm_s: float, command: Sequence[str] = _TRAINING) -> None:
+async def make_later(spark: SparkSession, class_list: Path, delay_s: float) -> None:
     """Have the next start be quicker: after a while, by a process that ends with us."""
-    await asyncio.sleep(calm_s)
-    quiet = asyncio.subprocess.DEVNULL
+    await asyncio.sleep(delay_s)
     try:
-        process = await asyncio.create_subprocess_exec(
-            *command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True
-        )
-    except OSError as error:
+        needed = await asyncio.to_thread(_needed, spark, class_list)
+        if needed is not None:
+            java, class_path, ready = needed
+            await make((*_NICE, java), class_list, class_path, ready)
+    except (MercuryError, OSError, Py4JError) as error:
         log.debug("the next start will be no quicker: %s", error)
-        return
-    try:
-        if await process.wait() != 0:
-            log.debug("the next start will be no quicker: %s failed", command)
-    finally:
-        if process.returncode is None:
-            os.killpg(process.pid, signal.SIGKILL)  # its Java, too
-            await process.wait()
+
+
+def _needed(spark: SparkSession, class_list: Path) -> tuple[str, str, Path] | None:
+    """Java, the class path and the name of the archive; None, if it is there."""
+    java = find_java()
+    ready = path(java, spark.conf.get("spark.driver.extraClassPath", "") or "")
+    if ready.exists() or not class_list.exists():
+        return None
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    return java, jvm.java.lang.System.getProperty("java.class.path"), ready
+
+
+async def make(java: Sequence[str], class_list: Path, class_path: str, ready: Path) -> None:
+    """Have Java make an archive of the listed classes, which is there whole or not at all."""
+    ready.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=ready.parent) as folder:
+        made = Path(folder) / ready.name
+        files = (f"-XX:SharedClassListFile={class_list}", f"-XX:SharedArchiveFile={made}")
+        quiet = asyncio.subprocess.DEVNULL
+        process = await asyncio.create_subprocess_exec(
+            *(*java, "-Xshare:dump", *files, "-cp", class_path),
+            stdin=quiet, stdout=quiet, stderr=quiet,
+        )  # fmt: skip
+        try:
+            if await process.wait() == 0:
+                keep(made, ready)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()

@@ -24,11 +24,6 @@ _COMPILE_S = 60.0
 _QUICKLY = ("-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC", "-proc:none", "--release", "17")
 
 
-def class_path(java: str) -> str:
-    """What stands before Spark's own archives; empty, if there is no compiler beside this Java."""
-    return str(_archive(java) or "")
-
-
 def settings(java: str) -> dict[str, str]:
     """What to tell Spark; nothing, if there is no compiler beside this Java."""
     archive = _archive(java)

@@ -49,7 +49,7 @@ _GONE = (Py4JError, ConnectionError)
 
 
 class Pipeline(Service):
-    """Runs the streaming jobs until it is told to stop."""
+    """Runs the streaming jobs until it is stopped."""
 
     part = "pipeline"
 
@@ -179,7 +179,7 @@ class Pipeline(Service):
         scheme, _, path = self._bus_uri.partition(":")
         if scheme != "embedded":
             raise ConfigurationError(
-                "with this bus the pipeline must be told its folders:"
+                "with this bus the pipeline needs the settings of its folders:"
                 " pipeline.checkpoint and pipeline.history_folder"
             )
         return Path(f"{path}-{what}")

@@ -34,7 +34,7 @@ def import_(
         str | None, typer.Option(help="Append to the topic reports of this bus", metavar="URI")
     ] = None,
     speed: Annotated[
-        str, typer.Option(help="Pace on the bus: max, or so many times as it was", metavar="max|N")
+        str, typer.Option(help="Pace on the bus: max, or N times the original", metavar="max|N")
     ] = "max",
     rejects: Annotated[
         Path | None, typer.Option(help="Folder for rows that are not good; default beside --to")
@@ -45,7 +45,7 @@ def import_(
     ] = False,
     file_format: Annotated[
         Literal["auto", "csv", "parquet", "gtfs-realtime", "sumo-fcd"],
-        typer.Option("--format", help="Of the files; auto tells by their ending"),
+        typer.Option("--format", help="Of the files; auto goes by their ending"),
     ] = "auto",
     vehicle_column: Annotated[str, typer.Option(metavar="NAME")] = "",
     time_column: Annotated[

@@ -21,14 +21,14 @@ from mercury.pipeline.history.days import days_of
 from mercury.pipeline.history.files import HistoryFolder
 from mercury.pipeline.history.journal import with_retry
 from mercury.pipeline.history.queries import within
-from mercury.pipeline.traces.tables import POSITION_COLUMNS
+from mercury.pipeline.traces.tables import POSITION_COLUMNS, write_by_day
 
 _NEEDED = ("client", "time_us", "lat", "lon", "offset")
 
 
 @dataclass(frozen=True, slots=True)
 class EncounterQuery:
-    """Whose meetings are sought, of which kind, when and where."""
+    """Whose encounters are sought, of which kind, when and where."""
 
     rule: EncounterRule
     of: str | None = None  # only those of this client
@@ -39,7 +39,7 @@ class EncounterQuery:
 
     def __post_init__(self) -> None:
         if self.of is not None and self.between is not None:
-            raise ConfigurationError("meetings are sought of one client, or between two")
+            raise ConfigurationError("encounters are sought of one client, or between two")
         if self.between is not None and len(set(self.between)) == 1:
             raise ConfigurationError(f"{self.between[0]} cannot meet itself")
 
@@ -59,7 +59,7 @@ class Found(NamedTuple):
 
 
 def encounters_in(reports: DataFrame, asked: EncounterQuery, cut: Cut | None = None) -> DataFrame:
-    """The meetings that reports tell of; who is asked for stands first (`ENCOUNTER`)."""
+    """The encounters in reports; who is asked for stands first (`ENCOUNTER`)."""
     rule = asked.rule
     cut = cut or Cut.suiting(rule)
     reports = within(reports, asked.look_from_us, asked.to_us)
@@ -116,7 +116,7 @@ def find(
     out: Path | None = None,
     cut: Cut | None = None,
 ) -> Found:
-    """Look for meetings, write them all to a folder, if one is given, and list the first."""
+    """Look for encounters, write them all to a folder, if one is given, and list the first."""
 
     def look() -> Found:
         rows = reports()
@@ -124,7 +124,7 @@ def find(
         met.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             if out is not None:
-                write(met, out)
+                write_by_day(met, out, "from_us", "from_us", "client", "other")
             return _found(met, limit)
         finally:
             met.unpersist()
@@ -138,19 +138,6 @@ def suiting_cut(reports: DataFrame, asked: EncounterQuery) -> Cut:
     rows = within(reports, asked.look_from_us, asked.to_us)
     [sums] = rows.agg(F.count("*").alias("reports"), F.countDistinct(hour).alias("hours")).collect()
     return Cut.suiting(asked.rule, sums.reports / max(sums.hours, 1))
-
-
-def write(encounters: DataFrame, folder: Path) -> None:
-    """Parquet by the day (UTC) on which a meeting began; in a file by time."""
-    day = F.date_format(F.timestamp_micros("from_us"), "yyyy-MM-dd")
-    (
-        encounters.withColumn("day", day)
-        .sortWithinPartitions("day", "from_us", "client", "other")
-        .write.mode("overwrite")
-        .partitionBy("day")
-        .option("compression", "zstd")
-        .parquet(f"file://{folder.absolute()}")
-    )
 
 
 def _found(encounters: DataFrame, limit: int) -> Found:

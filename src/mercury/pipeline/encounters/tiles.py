@@ -51,7 +51,7 @@ def _row(grid: Grid, lat: Floats) -> Ints:
 
 
 def counted(first: Ints, count: Ints) -> tuple[Ints, Ints]:
-    """From each of some numbers on, so many of them; and which it was."""
+    """`count` numbers from each of `first` on, and the index of the one they came from."""
     at = np.repeat(np.arange(len(first)), count)
     step = np.arange(len(at)) - np.repeat(np.cumsum(count) - count, count)
     return at, first[at] + step

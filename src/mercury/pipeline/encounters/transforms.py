@@ -1,4 +1,4 @@
-"""From reports to meetings: each function takes a DataFrame and returns one.
+"""From reports to encounters: each function takes a DataFrame and returns one.
 
 Time and place are cut into windows and tiles, and an engine runs in each of them, wherever there
 is a worker. Everyone is seen in its own tile, and sees from every tile within its reach: so each
@@ -99,7 +99,7 @@ def where_one_sees(pieces: DataFrame, seeing: DataFrame) -> DataFrame:
 def contacts(pieces: DataFrame, rule: EncounterRule, *, mutual: bool) -> DataFrame:
     """What each tile and window has of contacts (`CONTACT`).
 
-    With `mutual` everyone sees everyone, and a pair is told of once, by name.
+    With `mutual` everyone sees everyone, and a pair is reported once, by name.
     """
 
     def find(some: pa.Table) -> pa.Table:  # Spark reads these types, which a partial has not
@@ -109,7 +109,7 @@ def contacts(pieces: DataFrame, rule: EncounterRule, *, mutual: bool) -> DataFra
 
 
 def encounters(contacts: DataFrame, rule: EncounterRule) -> DataFrame:
-    """Contacts of a pair that touch made one; those that are meetings (`ENCOUNTER`)."""
+    """Contacts of a pair that touch made one; those that are encounters (`ENCOUNTER`)."""
     rows = contacts.repartition(*_PAIR).sortWithinPartitions(*_PAIR, "from_us")
     return rows.mapInArrow(partial(_join, rule), ENCOUNTER)
 

@@ -65,7 +65,7 @@ def read_alert(topic: str, position: bytes | None, value: bytes) -> Said:
     envelope = parse(value)
     payload = envelope.WhichOneof("payload")
     event = envelope.event if payload == "event" else None
-    # Clients tell each other content, of which a word may be the text.
+    # Clients send each other content, whose value `text` may be the text.
     said = event if event is not None else envelope.attributes
     lat = lon = None
     if said.HasField("position"):

@@ -31,7 +31,7 @@ NAME = "history"
 INTERVAL_S = 10.0
 # A backlog is taken in such portions: what a driver of 2 GB holds easily.
 BATCH_RECORDS = 1_000_000
-# A tile gets a file a batch: every so many batches they are merged where they have become many.
+# A tile gets a file a batch: after this many batches they are merged where they have become many.
 COMPACT_BATCHES = 60
 COMPACT_FILES = 30
 _BATCH = "batch"

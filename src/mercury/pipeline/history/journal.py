@@ -23,7 +23,7 @@ Offsets = dict[str, tuple[int, int]]
 Result = TypeVar("Result")
 
 _JOURNAL = "_journal.json"
-_MARKS = "_marks.json"
+_OFFSETS = "_offsets.json"
 _TRIES = 3
 
 
@@ -60,7 +60,7 @@ class Journal:
     def offsets(self) -> Offsets:
         """How far each partition of the bus is stored."""
         try:
-            found = json.loads((self._folder / _MARKS).read_text())
+            found = json.loads((self._folder / _OFFSETS).read_text())
         except FileNotFoundError:
             return {}
         return {name: (offset, time_us) for name, (offset, time_us) in found.items()}
@@ -79,7 +79,7 @@ class Journal:
                     os.rename(target, source.with_name(f"{source.name}.old"))
                 os.rename(source, target)
         if change.offsets is not None:
-            write_whole(self._folder / _MARKS, json.dumps({**self.offsets(), **change.offsets}))
+            write_whole(self._folder / _OFFSETS, json.dumps({**self.offsets(), **change.offsets}))
         os.unlink(self._folder / _JOURNAL)
 
 

@@ -30,7 +30,7 @@ from mercury.wire.records import POSITION, envelope_route
 INPUTS = (topics.REPORTS, f"{topics.EVENTS_PREFIX}*")
 _COLUMNS = ("time_us", "topic", "key", "position", "value")
 _ORDER = ("time_us", "topic", "offset", "partition")
-# At full speed so many records become durable together.
+# At full speed this many records become durable together.
 _FLUSH_RECORDS = 4096
 # Records so close together go together.
 _GRAIN_S = 0.002

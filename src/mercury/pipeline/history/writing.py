@@ -157,7 +157,7 @@ def _spans(table: Table, rows: pa.Table) -> pa.Table:
 
 
 def _write_table(staging: Path, table: Table, rows: pa.Table) -> Iterator[pa.Table]:
-    """Write rows by day and tile, a vehicle's together; tell the files."""
+    """Write rows by day and tile, a vehicle's together; report the files."""
     if not rows.num_rows:
         return
     columns = to_arrow_schema(joined(table.columns, ORIGIN))

@@ -1,6 +1,6 @@
 """The stored ledger of one message, read at once: Arrow is enough, Spark is not needed.
 
-An id tells the day when its message was made (UUIDv7), which is where to look first.
+An id contains the day when its message was made (UUIDv7), which is where to look first.
 """
 
 from __future__ import annotations

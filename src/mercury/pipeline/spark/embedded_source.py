@@ -29,7 +29,7 @@ from mercury.pipeline.spark.fix_columns import FIX_BYTES, WITH_FIX, fix_columns
 from mercury.wire.records import POSITION
 
 FORMAT = "mercury"
-# One task reads at most so many records of a topic; more are shared among tasks.
+# Records of a topic that one task reads at most; more are shared among tasks.
 TASK_RECORDS = 100_000
 _ARROW = to_arrow_schema(WITH_FIX)
 

@@ -62,7 +62,7 @@ def submitted() -> bool:
 
 
 def default_log() -> Path:
-    """Where Spark's own log is, unless it is told otherwise."""
+    """Where Spark's own log is, unless another file is given."""
     return cache_folder("logs") / "spark.log"
 
 
@@ -132,7 +132,7 @@ def _start_java(conf: SparkConf, log_file: Path) -> None:
 
 
 def _not_said(settings: dict[str, str]) -> dict[str, str]:
-    """Those settings that `spark-submit` was not told otherwise."""
+    """Those settings that `spark-submit` was not given."""
     SparkContext._ensure_initialized()
     said = SparkConf()
     return {key: value for key, value in settings.items() if not said.contains(key)}

@@ -68,7 +68,7 @@ class Reading:
     separator: str = ""  # of CSV; guessed where empty
 
     def of_table(self, header: Sequence[str], file: str) -> Reading:
-        """With all columns of a table, and the units that their names tell."""
+        """With all columns of a table, and the units that their names say."""
         columns = resolve(self.columns, header, file)
         return replace(
             self,

@@ -33,7 +33,7 @@ def find(paths: Iterable[Path], wanted: str = "auto") -> dict[str, list[str]]:
         kind = _format_of(file) if wanted == "auto" else wanted
         if not kind:
             raise ConfigurationError(
-                f"the ending of {file.name} does not tell its format: say --format"
+                f"the ending of {file.name} does not show its format: say --format"
                 f" {'|'.join(FORMATS)}"
             )
         if kind in ("csv", "parquet") and file.name.startswith(("_", ".")):

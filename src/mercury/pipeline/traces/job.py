@@ -42,7 +42,7 @@ FORMATS = {
 }
 MAX_SPEED_MPS = 100.0
 
-# Told what is going on, and given to the bus's writer for its counts.
+# Shows a step while it runs; what it yields takes the number of reports appended so far.
 Stage = Callable[[str], AbstractContextManager[Callable[[int], None]]]
 
 
@@ -127,7 +127,7 @@ def run(spark: SparkSession, wanted: Import, stage: Stage = _silent) -> Summary:
         believed = tables.positions(judged)
         if wanted.parquet is not None:
             with stage("writing the positions"):
-                tables.write_positions(believed, wanted.parquet)
+                tables.write_by_day(believed, wanted.parquet, "time_us", "vehicle", "time_us")
         if wanted.bus is not None:
             with stage("appending to the bus") as appended:
                 records = reports.reports(believed, summary.kept)

@@ -66,7 +66,7 @@ def report(
         Position(lat, lon), heading_deg=heading_deg, speed_mps=speed_mps, time_us=time_us
     )
     key = vehicle.encode()
-    # A trace that is imported again brings the same ids, so that doubles can be told.
+    # A trace that is imported again brings the same ids, so that duplicates can be recognised.
     parent = (time_us // 1000).to_bytes(6, "big") + time_us.to_bytes(8, "big") + key
     message = Message(
         kind=Kind.REPORT,

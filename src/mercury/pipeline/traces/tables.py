@@ -25,15 +25,16 @@ def rejects(checked: DataFrame) -> DataFrame:
     )
 
 
-def write_positions(believed: DataFrame, folder: Path) -> None:
-    """Parquet by day (UTC); in a file by vehicle and time, so that a reader skips most of it."""
-    day = F.to_date(F.timestamp_micros("time_us"))
+def write_by_day(rows: DataFrame, folder: Path, time_us: str, *order: str) -> None:
+    """Parquet by the day (UTC) of a time; ordered in a file, so that a reader skips most of it."""
+    day = F.date_format(F.timestamp_micros(time_us), "yyyy-MM-dd")
     (
-        believed.withColumn("day", day)
-        .sortWithinPartitions("day", "vehicle", "time_us")
+        rows.withColumn("day", day)
+        .sortWithinPartitions("day", *order)
         .write.mode("overwrite")
         .partitionBy("day")
-        .parquet(str(folder))
+        .option("compression", "zstd")
+        .parquet(f"file://{folder.absolute()}")
     )
 
 

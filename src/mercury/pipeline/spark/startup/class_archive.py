@@ -30,7 +30,7 @@ _NICE = ("nice", "-n", "10")  # whatever else runs here comes first
 
 
 def options(java: str, class_path: str, class_list: Path | None = None) -> str:
-    """What to tell Java to use the archive; if there is none, to list its classes."""
+    """Java's options to use the archive; if there is none, to list its classes."""
     ready = path(java, class_path)
     if ready.exists():
         return f"-XX:SharedArchiveFile={ready} -Xshare:auto -Xlog:cds*=off"
@@ -42,11 +42,11 @@ def path(java: str, class_path: str) -> Path:
     runs = Path(java).resolve()
     jars = Path(pyspark.__file__).parent / "jars"
     home = os.environ.get("SPARK_HOME")
-    mark = hashlib.sha256(f"{pyspark.__version__} {class_path} {home}".encode())
+    digest = hashlib.sha256(f"{pyspark.__version__} {class_path} {home}".encode())
     for file in (runs, *sorted(jars.iterdir())):
         found = file.stat()
-        mark.update(f"{file} {found.st_size} {found.st_mtime_ns}".encode())
-    return cache_folder(f"{_PREFIX}{mark.hexdigest()[:16]}{_SUFFIX}")
+        digest.update(f"{file} {found.st_size} {found.st_mtime_ns}".encode())
+    return cache_folder(f"{_PREFIX}{digest.hexdigest()[:16]}{_SUFFIX}")
 
 
 def keep(made: Path, ready: Path) -> None:

@@ -24,8 +24,8 @@ def use_installed_spark() -> None:
     if "SPARK_HOME" in os.environ:
         return
     installed = Path(pyspark.__file__).parent
-    mark = hashlib.sha256(f"{installed}".encode()).hexdigest()[:16]
-    home = cache_folder(f"spark-home-{mark}")
+    digest = hashlib.sha256(f"{installed}".encode()).hexdigest()[:16]
+    home = cache_folder(f"spark-home-{digest}")
     try:
         home.mkdir(parents=True, exist_ok=True)
         for name in ("bin", "jars"):

@@ -129,3 +129,24 @@ def test_batches_can_be_bounded(spark: SparkSession, bus: Bus, path: Path, tmp_p
 def test_other_buses_are_refused(spark: SparkSession) -> None:
     with pytest.raises(PipelineError, match=r"embedded: and kafka:.*'memory:'"):
         read_batch(spark, "memory:", ["t"])
+
+
+def test_plans_are_revised_in_batch_jobs_and_not_in_streams(
+    spark: SparkSession, bus: Bus, path: Path, tmp_path: Path
+) -> None:
+    fill(bus, "t", 10)
+    plans = []
+
+    def look(frame: DataFrame, batch: int) -> None:
+        plans.append(plan_of(frame))
+
+    def plan_of(frame: DataFrame) -> str:
+        counted = frame.groupBy("topic").count()
+        counted.collect()
+        return str(counted._jdf.queryExecution().executedPlan().toString())
+
+    stream = read_stream(spark, f"embedded:{path}", ["t"], start="earliest")
+    writer = stream.writeStream.foreachBatch(look).trigger(availableNow=True)
+    writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
+    plans.append(plan_of(read_batch(spark, f"embedded:{path}", ["t"])))
+    assert ["AdaptiveSparkPlan" in plan for plan in plans] == [False, True]

@@ -22,11 +22,11 @@ from mercury.model.geojson import area_to_geojson
 from mercury.model.message import Kind, Value
 from mercury.pipeline.history.schemas import ORIGIN
 from mercury.pipeline.schemas import joined, schema
+from mercury.pipeline.sensed import read_sensed
 from mercury.wire import mercury_pb2 as pb
 from mercury.wire import parse
 from mercury.wire.areas import area_from_pb
 from mercury.wire.deliveries import deliveries_from_pb
-from mercury.wire.records import POSITION, read_fix
 from mercury.wire.values import values_from_pb
 
 Said = dict[str, Any]
@@ -36,26 +36,19 @@ _PROBLEM = schema("problem string")
 
 def read_event(topic: str, position: bytes | None, value: bytes) -> Said:
     """The columns of an event, but for its time."""
-    envelope = parse(value)
-    if envelope.WhichOneof("payload") != "event":
-        raise PacketError("no-event")
+    envelope, fix = read_sensed(position, value)
     event = envelope.event
-    place = read_fix(((POSITION, position),)) if position else None
-    lat, lon = (place.lat, place.lon) if place else (None, None)
-    if event.HasField("position"):
-        lat, lon = event.position.lat, event.position.lon
     speed_mps = event.speed_mps if event.HasField("speed_mps") else None
-    if speed_mps is None and place is not None:
-        speed_mps = place.speed_mps
     return {
         "kind": topic.removeprefix(topics.EVENTS_PREFIX),
         "id": _id(envelope.id),
         "reporter": envelope.source.client or envelope.source.service,
-        "heading_deg": _known(place.heading_deg if place else None),
-        "speed_mps": _known(speed_mps),
+        "lat": fix.lat if fix else None,
+        "lon": fix.lon if fix else None,
+        "heading_deg": _known(fix.heading_deg if fix else None),
+        "speed_mps": _known(fix.speed_mps if fix else speed_mps),
         "radius_m": event.radius_m if event.HasField("radius_m") else None,
         "priority": envelope.priority,
-        **_on_earth(lat, lon),
         **_words(event),
     }
 

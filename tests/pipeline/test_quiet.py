@@ -49,11 +49,12 @@ def test_a_healthy_run_says_nothing_of_spark(java: str, tmp_path: Path) -> None:
     run = Process(tmp_path, "pipeline", "--bus", f"embedded:{tmp_path / 'bus.db'}")
     try:
         wait_for(lambda: " is up" in run.log, 180.0, "the pipeline's start")
-        assert alerts.poll()
+        wait_for(lambda: bool(alerts.poll()), 30.0, "the alert")
         run.process.send_signal(signal.SIGTERM)
         assert run.process.wait(60.0) == 0
     finally:
         run.process.kill()
+        run.process.wait()
         bus.close()
     strange = [line for line in run.log.splitlines() if not _LOG_LINE.fullmatch(line)]
     assert strange == []

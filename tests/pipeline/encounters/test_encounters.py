@@ -229,7 +229,7 @@ def test_the_command(run: Run, folder: Path, expected: list[Met]) -> None:
         met.until_us - met.from_us >= 10 * SECOND_US
         for met in brute_force(TRACKS, RULE, of="car-3")
     )
-    assert f"{count:,} meetings" in long
+    assert f"{count:,} encounters" in long
     assert "1 listed" in long
     nobody = run(*RULED, "--between", "car-1", "far-car-1")
     assert nobody.stdout == "no encounter\n"

@@ -76,7 +76,7 @@ class Watched(CongestionJob):
     trigger = None
 
     def __init__(self, bus: Bus, folder: Path) -> None:
-        super().__init__(CONGESTION, AlertsSink(bus, BEGIN_US), folder, lambda: BEGIN_US)
+        super().__init__(CONGESTION, AlertsSink(bus, BEGIN_US), folder)
         self.rows: list[dict[str, Any]] = []
         self.batches = 0
 
@@ -134,7 +134,7 @@ def test_congestion(
 
 def test_events(spark: SparkSession, hour: tuple[Bus, str], tmp_path: Path) -> None:
     bus, uri = hour
-    job = EventJob(RULES, AlertsSink(bus, BEGIN_US), tmp_path, lambda: BEGIN_US)
+    job = EventJob(RULES, AlertsSink(bus, BEGIN_US), tmp_path)
     query = job.start(spark, uri)
     try:
         query.processAllAvailable()

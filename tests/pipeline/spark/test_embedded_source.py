@@ -72,8 +72,8 @@ def test_many_records_are_shared_among_tasks(
     spark: SparkSession, bus: Bus, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(bus, "t", 1000)
-    options = embedded_source._Options({"path": str(path), "topics": "t"})
-    spans = embedded_source._spans(options, {"t": 1}, {"t": 250_001, "new": 5})
+    reader = embedded_source._StreamReader({"path": str(path), "topics": "t"})
+    spans = reader.partitions({"t": 1}, {"t": 250_001, "new": 5})
     assert [(one.topic, one.begin, one.end) for one in spans] == [
         ("t", 1, 100_001), ("t", 100_001, 200_001), ("t", 200_001, 250_001), ("new", 1, 5),
     ]  # fmt: skip

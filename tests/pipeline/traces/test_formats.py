@@ -223,7 +223,7 @@ def test_files_are_found_by_their_ending(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("readme.md", "does not tell its format"),
+        ("readme.md", "does not show its format"),
         ("missing.csv", "there is no file"),
         ("_a.csv", "passes by"),
         ("empty", "no files to import"),

@@ -13,7 +13,7 @@ from mercury.cli.common import command, positions, times
 from mercury.cli.data import history_folder
 from mercury.cli.data.history_encounters import encounters
 from mercury.cli.data.history_folder import FolderOption, FromOption, MasterOption, ToOption
-from mercury.cli.data.history_view import rounded, show
+from mercury.cli.data.history_view import counted, rounded, show
 from mercury.cli.messages.describe import iso_time
 from mercury.config import Settings
 from mercury.model.area import Area
@@ -124,7 +124,7 @@ def area(
     result = {"happened": happened, **rounded(seen.asDict())}
     show(result, happened, as_json, "no event and no alert")
     if not as_json:
-        print(f"{seen.reports:,} reports of {seen.vehicles:,} vehicles")
+        print(f"{counted(seen.reports, 'report')} of {counted(seen.vehicles, 'vehicle')}")
 
 
 @app.command()
@@ -239,7 +239,7 @@ def _bring_up(settings: Settings, stored: HistoryFolder) -> int | None:
         with history_folder.session(settings) as spark:
             # More may come of what is stored: no line is drawn under it.
             while (entered := job.run(spark, until_us, final=False)).messages:
-                command.progress.print(f"{entered.messages:,} messages entered the ledger")
+                command.progress.print(f"{counted(entered.messages, 'message')} entered the ledger")
         return entered.waiting
     finally:
         job.stop()

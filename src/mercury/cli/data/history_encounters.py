@@ -10,7 +10,7 @@ import typer
 from mercury.cli.common import command, positions, times
 from mercury.cli.data import history_folder
 from mercury.cli.data.history_folder import FolderOption, FromOption, MasterOption, ToOption
-from mercury.cli.data.history_view import rounded, show
+from mercury.cli.data.history_view import counted, rounded, show
 from mercury.cli.messages.describe import iso_time
 from mercury.model.area import Area
 from mercury.model.errors import ConfigurationError, MatchingError
@@ -42,9 +42,7 @@ def encounters(
         str | None,
         typer.Option(help="While both are inside", metavar="LAT,LON,RADIUS|GEOJSON"),
     ] = None,
-    limit: Annotated[
-        int, typer.Option(min=0, help="List at most this many, oldest first")
-    ] = 1000,
+    limit: Annotated[int, typer.Option(min=0, help="List at most this many, oldest first")] = 1000,
     out: Annotated[
         Path | None, typer.Option(help="Write all of them as Parquet, by day", metavar="DIR")
     ] = None,
@@ -103,8 +101,8 @@ def encounters(
     )
     if not as_json and found.encounters:
         print(
-            f"{found.encounters:,} encounters of {found.pairs:,} pairs"
-            f" among {found.clients:,} clients"
+            f"{counted(found.encounters, 'encounter')} of {counted(found.pairs, 'pair')}"
+            f" among {counted(found.clients, 'client')}"
             + (f", {len(listed):,} listed" if len(listed) < found.encounters else "")
         )
 

@@ -17,6 +17,11 @@ def rounded(values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things, of one as well."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def show(result: dict[str, Any], rows: list[dict[str, Any]], as_json: bool, none: str) -> None:
     """Print the result for programs, or a line for each row."""
     if as_json:

@@ -13,6 +13,7 @@ import typer
 from mercury.cli.common import command, times
 from mercury.cli.common.spinner import waiting
 from mercury.cli.data import history_folder
+from mercury.cli.data.history_view import counted
 from mercury.model.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -195,9 +196,10 @@ def _columns(taken: list[Alike]) -> str:
 def _sentences(summary: Summary, wanted: Import) -> str:
     rejected = sum(summary.rejected.values())
     lines = [
-        f"{summary.rows:,} rows of {summary.files:,} files in {summary.seconds:,.1f} s"
+        f"{counted(summary.rows, 'row')} of {counted(summary.files, 'file')}"
+        f" in {summary.seconds:,.1f} s"
         f" ({summary.rows_per_s:,} rows/s)",
-        f"  kept       {summary.kept:>12,}  of {summary.vehicles:,} vehicles"
+        f"  kept       {summary.kept:>12,}  of {counted(summary.vehicles, 'vehicle')}"
         + (f", {summary.first} to {summary.last}" if summary.kept else ""),
         f"  rejected   {rejected:>12,}" + (f"  in {wanted.rejects}" if rejected else ""),
         *(f"    {reason:<15} {count:>6,}" for reason, count in summary.rejected.items()),

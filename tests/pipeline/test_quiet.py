@@ -35,7 +35,9 @@ def java() -> str:
 
 
 def test_a_healthy_run_says_nothing_of_spark(java: str, tmp_path: Path) -> None:
-    bus = EmbeddedBus(tmp_path / "bus.db", retention=Retention(None, None))
+    folder = tmp_path / "with a space"
+    folder.mkdir()
+    bus = EmbeddedBus(folder / "bus.db", retention=Retention(None, None))
     for number in range(3):
         message = Message(
             kind=Kind.EVENT,
@@ -46,7 +48,7 @@ def test_a_healthy_run_says_nothing_of_spark(java: str, tmp_path: Path) -> None:
         bus.append(topics.events_topic("collision"), encode(message), b"here")
     bus.flush_now()
     alerts = bus.subscribe(topics.ALERTS)
-    run = Process(tmp_path, "pipeline", "--bus", f"embedded:{tmp_path / 'bus.db'}")
+    run = Process(folder, "pipeline", "--bus", f"embedded:{folder / 'bus.db'}")
     try:
         wait_for(lambda: " is up" in run.log, 180.0, "the pipeline's start")
         wait_for(lambda: bool(alerts.poll()), 30.0, "the alert")
@@ -58,7 +60,7 @@ def test_a_healthy_run_says_nothing_of_spark(java: str, tmp_path: Path) -> None:
         bus.close()
     strange = [line for line in run.log.splitlines() if not _LOG_LINE.fullmatch(line)]
     assert strange == []
-    said = (tmp_path / "bus.db-pipeline" / "spark.log").read_text()
+    said = (folder / "bus.db-pipeline" / "spark.log").read_text()
     assert "incubator" in said  # what Java has to say is there
     assert "Traceback" not in said
 

@@ -256,7 +256,7 @@ class Pipeline(Service):
             await asyncio.to_thread(_ping, self._spark)
             for job in self._jobs:
                 await asyncio.to_thread(job.tick)
-                self.health.backlog(job.name, now(), job.lag)
+                self.health.backlog(job.name, now(), job.state.lag)
             if now() >= forget_at:
                 forget_at = now() + _FORGET_S
                 self._sink.forget(now_us())

@@ -13,6 +13,7 @@ import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 
 import pyspark
 from py4j.protocol import Py4JError
@@ -33,8 +34,9 @@ def options(java: str, class_path: str, class_list: Path | None = None) -> str:
     """Java's options to use the archive; if there is none, to list its classes."""
     ready = path(java, class_path)
     if ready.exists():
-        return f"-XX:SharedArchiveFile={ready} -Xshare:auto -Xlog:cds*=off"
-    return f"-XX:DumpLoadedClassList={class_list}" if class_list is not None else ""
+        # What Java has to say of archives goes to stdout, which is for results.
+        return f"{quote(f'-XX:SharedArchiveFile={ready}')} -Xshare:auto -Xlog:cds*=off"
+    return quote(f"-XX:DumpLoadedClassList={class_list}") if class_list is not None else ""
 
 
 def path(java: str, class_path: str) -> Path:

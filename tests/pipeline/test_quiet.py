@@ -34,7 +34,10 @@ def java() -> str:
         pytest.skip(str(error))
 
 
-def test_a_healthy_run_says_nothing_of_spark(java: str, tmp_path: Path) -> None:
+def test_a_healthy_run_says_nothing_of_spark(
+    java: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MERCURY_PIPELINE__SHARE_CLASSES", "true")  # as it is by default
     folder = tmp_path / "with a space"
     folder.mkdir()
     bus = EmbeddedBus(folder / "bus.db", retention=Retention(None, None))

@@ -83,12 +83,14 @@ class Live:
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
+        self._buses: list[Bus] = []
         self.bus = self.open()
         self._services: list[Service] = []
 
     def open(self) -> Bus:
         """A connection to the bus."""
-        return open_bus(self.uri)
+        self._buses.append(open_bus(self.uri))
+        return self._buses[-1]
 
     async def adapter(
         self,
@@ -152,7 +154,8 @@ class Live:
     async def close(self) -> None:
         for service in reversed(list(self._services)):
             await self.stop(service)
-        self.bus.close()
+        for bus in self._buses:
+            bus.close()
 
 
 @asynccontextmanager
@@ -216,9 +219,9 @@ class Hand:
         """Send a message as the session's next packet."""
         self.raw(self.packet(kind, self.body(kind, payload, **fields)))
 
-    def acknowledge(self, *ids: bytes) -> None:
+    def acknowledge(self, *ids: uuid.UUID) -> None:
         """Say that messages have arrived."""
-        receipts = mercury_pb2.Envelope(received=ids).SerializeToString()
+        receipts = mercury_pb2.Envelope(received=[id.bytes for id in ids]).SerializeToString()
         body = self.body(Kind.RECEIPT) + receipts
         self.raw(self.packet(Kind.RECEIPT, body, CARRIES_RECEIPTS))
 

@@ -296,7 +296,7 @@ async def test_what_no_version_of_ours_would_write_is_counted_and_harms_nobody()
             assert (await first(car)).id == sent.id
             strange = mercury_pb2.Envelope(version=1, kind=mercury_pb2.RECEIPT, id=bytes(16))
             strange.source.adapter = "another"
-            strange.deliveries.message = sent.id
+            strange.deliveries.message = sent.id.bytes
             strange.deliveries.client.append("car")
             strange.deliveries.state.append(99)
             world.bus.append(topics.DELIVERIES, strange.SerializeToString(), b"key")

@@ -17,7 +17,6 @@ import pytest
 from live import HERE, NEAR, connect, first, in_loop, live, until
 
 from mercury.bus import Bus, Consumer, Record, open_bus
-from mercury.bus.kafka import outbox
 from mercury.bus.kafka.fetcher import Fetcher
 from mercury.dev import KafkaBroker
 from mercury.model.errors import BusFullError, BusUnavailableError
@@ -115,7 +114,7 @@ def test_while_the_broker_is_down_records_wait_up_to_a_limit(
     with pytest.raises(BusUnavailableError, match="they are kept"):
         asyncio.run(bus.flush())
 
-    monkeypatch.setattr(outbox, "BUFFER_BYTES", 4096)
+    monkeypatch.setattr("mercury.bus.buffering.BUFFER_BYTES", 4096)
     accepted = 20
     try:
         while accepted < 1000:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,12 +31,13 @@ class Ledger:
 
 
 @pytest.fixture
-def pipeline() -> Pipeline:
+def pipeline() -> Iterator[Pipeline]:
     settings = PipelineSettings(ledger_interval_s=0.001)
     pipeline = Pipeline(open_bus("memory:"), "memory:", settings, ())
     context = SimpleNamespace(setLocalProperty=lambda *_: None, setJobGroup=lambda *_, **__: None)
     pipeline._spark = SimpleNamespace(sparkContext=context)  # type: ignore[assignment]
-    return pipeline
+    yield pipeline
+    pipeline.bus.close()
 
 
 def keep(pipeline: Pipeline, ledger: Ledger) -> None:

@@ -9,6 +9,7 @@ import random
 import secrets
 from collections import Counter
 from collections.abc import Callable
+from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +41,6 @@ from mercury.model.message import (
 )
 from mercury.net import Packets, UdpEndpoint, bind_udp
 from mercury.service import Service, Statistics, epoch_us, instant, now, now_us
-from mercury.service.stall import StallMeter
 from mercury.session import (
     AdapterSessions,
     Closed,
@@ -86,7 +86,12 @@ class Adapter(Service):
         mediator: MediatorSettings | None = None,
     ) -> None:
         mediator = mediator or MediatorSettings()
-        super().__init__(bus, Address.adapter(settings.id), metrics_port=settings.metrics_port)
+        super().__init__(
+            bus,
+            Address.adapter(settings.id),
+            metrics_port=settings.metrics_port,
+            stall_probe_s=settings.stall_probe_s,
+        )
         self.settings = settings
         self.sessions = AdapterSessions(
             settings.id, session, lambda: secrets.token_bytes(TOKEN_BYTES), epoch_us=epoch_us()
@@ -128,7 +133,6 @@ class Adapter(Service):
         )
         self._to_confirm = asyncio.Event()
         self._is_gathering = False  # what is due, so that it goes out in order of urgency
-        self._stalls = StallMeter(settings.stall_probe_s)
         self._endpoint: UdpEndpoint | None = None
         self._outbound: Outbound | None = None
         self._consumers: list[Consumer] = []
@@ -141,7 +145,13 @@ class Adapter(Service):
         return self._endpoint.address[1]
 
     def statistics(self) -> Statistics:
-        return adapter_statistics(self, self._outbound, self._endpoint, self._stalls)
+        return adapter_statistics(self, self._outbound, self._endpoint, self.stalls)
+
+    def about(self) -> dict[str, str]:
+        if self._endpoint is None:
+            return {}
+        host, port = self._endpoint.address
+        return {"listens": f"udp://[{host}]:{port}" if ":" in host else f"udp://{host}:{port}"}
 
     async def _start(self) -> None:
         settings = self.settings
@@ -170,7 +180,6 @@ class Adapter(Service):
         self.spawn(self._publish_receipts())
         self.spawn(self._confirm())
         self.spawn(self._tend_standing())
-        self.spawn(self._stalls.run())
 
     def _warm_up(self) -> None:
         """Do once what an alert needs: libraries set themselves up at their first use."""
@@ -233,6 +242,7 @@ class Adapter(Service):
         self._send_queued()
 
     def _complain(self, error: BusError) -> None:
+        self.bus_failed(error)
         self.dropped["bus-unavailable"] += 1
         if now() >= self._complain_at:
             self._complain_at = now() + _COMPLAINT_S
@@ -332,7 +342,7 @@ class Adapter(Service):
                 kind=Kind.REPLY,
                 source=self.address,
                 destination=Address.client(session.identity),
-                correlation=envelope.id,
+                correlation=UUID(bytes=envelope.id),
                 payload=Attributes({"error": f"{MAX_PER_CLIENT} subscriptions are the most"}),
             )
             self.deliveries.send(session, to_envelope(reply), instant())
@@ -350,7 +360,7 @@ class Adapter(Service):
 
     async def _consume(self, consumer: Consumer) -> None:
         while True:
-            self._on_records(await consumer.read(_READ_BATCH))
+            self._on_records(await self.read(consumer, _READ_BATCH))
 
     def _on_records(self, records: list[Record]) -> None:
         for record in records:
@@ -414,7 +424,10 @@ class Adapter(Service):
     async def _every(self, interval_s: float, work: Callable[[], None]) -> None:
         while True:
             await asyncio.sleep(interval_s)
-            work()
+            try:
+                work()
+            except BusError as error:
+                self._complain(error)
 
     async def _tend_standing(self) -> None:
         while True:
@@ -445,6 +458,7 @@ class Adapter(Service):
                     self.bus.append(*record)
                     begun = await self._alternate(begun)
             except BusError as error:
+                self.bus_failed(error)
                 log.error("what became of messages is not written down: %s", error)
 
     async def _confirm(self) -> None:
@@ -456,6 +470,7 @@ class Adapter(Service):
             try:
                 await self.bus.flush()
             except BusError as error:  # clients repeat what was not confirmed
+                self.bus_failed(error)
                 for session, id in unconfirmed:
                     self.deliveries.disown(session, id)
                 log.error("the bus does not take what clients say: %s", error)

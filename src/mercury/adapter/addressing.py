@@ -16,6 +16,7 @@ from mercury.adapter.missed import EVERYONE, AddressedAlert, MissedAlerts, To
 from mercury.adapter.standing import StandingAlerts
 from mercury.geo import contains, overlaps
 from mercury.model.area import Area
+from mercury.model.delivery import KEPT_US
 from mercury.model.errors import PacketError
 from mercury.model.instant import Instant
 from mercury.session import Session, SessionTable
@@ -23,7 +24,7 @@ from mercury.wire import mercury_pb2 as pb
 from mercury.wire.areas import area_from_pb
 
 # What has no expiry is kept for this long, and found again after a restart.
-LOOKBACK_US = 24 * 3600 * 1_000_000
+LOOKBACK_US = KEPT_US
 
 
 class Owed(NamedTuple):

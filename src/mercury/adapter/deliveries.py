@@ -137,6 +137,7 @@ class Deliveries:
         """Take a message for these clients, and nobody else if `final`; `due` sends it."""
         kind = Kind(envelope.kind).name.lower()
         topic = envelope.topic or envelope.event.kind
+        named = envelope.destination.client
         _, policy = self._policies.of(kind, topic, envelope.policy)
         self.outgoing.post(
             envelope.id,
@@ -150,6 +151,7 @@ class Deliveries:
             expires=(until_us - self._epoch_us) / 1e6,
             ordered=envelope.ordered,
             final=final,
+            awaited=named if named != envelope.source.client else "",
         )
 
     def send(
@@ -298,6 +300,8 @@ class Deliveries:
         dispatch = self.outgoing.get(found.message)
         if dispatch is None:
             return
+        if dispatch.awaited in found.client:
+            dispatch.awaited = ""  # whoever has it says how that ended
         mine = envelope.source.adapter == self._adapter
         for client, state in zip(found.client, found.state, strict=False):
             if state > DeliveryState.UNREACHABLE:

@@ -6,6 +6,7 @@ import math
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterator
 from typing import NamedTuple
+from uuid import UUID
 
 import numpy as np
 
@@ -325,7 +326,7 @@ class MovingClients:
             sent_us=now.us,
             source=self._adapter,
             destination=Address.client(session.identity),
-            correlation=request,
+            correlation=UUID(bytes=request),
             payload=payload,
             priority=Priority.REPLY,
         )

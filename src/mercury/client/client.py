@@ -12,6 +12,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from mercury.client.arguments import checked
 from mercury.client.asking import Asking
 from mercury.client.composing import PositionLike, as_position
 from mercury.client.declaring import Declaring
@@ -54,18 +55,28 @@ AnyHandler = TypeVar("AnyHandler", bound=Handler)
 
 
 class Client(Verbs):
-    """A session with an adapter, and everything an application does with it.
+    """A session with an adapter, or with a client's relay: `async with connect(...) as client`.
 
     Iterating over the client yields what is addressed to it: alerts for where it is, broadcasts,
     messages to it alone. Content arrives at the subscription that asked for it.
+
+    Arguments:
+        uri: the adapter, `udp://host:port`.
+        identity: the client's name, unique among all clients.
+        position: where it is, a Position or (lat, lon). An application behind a relay has none.
+        relay_port: listen there on loopback for local applications; 0 takes a free port.
+        mediator: how much trouble which message is worth.
+        groups: the groups it is in; `join` and `leave` change them.
+        link: for trials, a lossy link that everything goes through, such as "cellular,loss=0.1".
     """
 
+    @checked
     def __init__(
         self,
         uri: str,
         *,
         identity: str,
-        position: PositionLike | None,
+        position: PositionLike | None = None,
         heading_deg: float | None = None,
         speed_mps: float | None = None,
         settings: SessionSettings | None = None,
@@ -151,6 +162,7 @@ class Client(Verbs):
         self.session.start(now())
         self.after_session()
 
+    @checked
     async def connected(self, timeout_s: float | None = None) -> None:
         """Wait until there is a session."""
         try:
@@ -191,6 +203,7 @@ class Client(Verbs):
 
     # Where it is
 
+    @checked
     def move(
         self,
         lat: float,
@@ -213,6 +226,7 @@ class Client(Verbs):
             self.session.report(now())
             self.after_session()
 
+    @checked
     async def send(self, message: Message) -> None:
         """Send a message as it is, once there is a session."""
         await self._established.wait()
@@ -225,8 +239,12 @@ class Client(Verbs):
     def __aiter__(self) -> AsyncIterator[Message]:
         return self.inbox.__aiter__()
 
+    @checked
     def on(self, kind: Kind | None = None) -> Callable[[AnyHandler], AnyHandler]:
-        """Decorate a function, plain or async, that is to be called with messages of a kind."""
+        """Decorate a function, plain or async, that is called with what the client hears.
+
+        Replies and receipts go to who waits for them, and to no handler.
+        """
 
         def register(handler: AnyHandler) -> AnyHandler:
             self.reception.handlers.append((kind, handler))
@@ -277,6 +295,8 @@ class Client(Verbs):
                 case AdapterAnswered():
                     self.mediation.answered(event)
                 case Established():
+                    if session.sessions_opened > 1:
+                        log.info("%s is connected again", self.identity)
                     self._refusal = None
                     self.mediation.connected()
                     self._established.set()
@@ -289,7 +309,8 @@ class Client(Verbs):
                     self._established.clear()
                 case Refused():
                     self._refusal = event.reason
-        self.mediation.work()
+        for id, outcome in self.mediation.work():
+            self.reception.settled(id, outcome)
         if session.outbox and self._endpoint is not None:
             self._endpoint.send([(packet, self._adapter) for packet in session.outbox])
             session.outbox.clear()

@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from mercury.client.arguments import checked
 from mercury.client.pairs import Pairs
-from mercury.model.errors import MercuryError, NotConnectedError
+from mercury.model.errors import MercuryError, NotConnectedError, NotSettledError
 from mercury.model.matching import EventType, Match, NearSubscription, Publication
 from mercury.model.message import Values
 
@@ -39,6 +40,7 @@ class MovingPublication(Declared):
 
     what: Publication
 
+    @checked
     async def update(self, values: Values, timeout_s: float = 5.0) -> None:
         """Say that it is something else now; raises MatchingError when refused."""
         if self.refusal is not None:
@@ -84,10 +86,16 @@ class MatchStream(Declared):
         """What is inside now, as last notified, the nearest first."""
         return sorted(self.pairs.inside.values(), key=lambda match: match.distance_m)
 
+    @checked
     async def declared(self, timeout_s: float | None = None) -> None:
-        """Wait until the adapter has it; raises why it does not hold, or TimeoutError."""
-        async with asyncio.timeout(timeout_s):
-            await self._answered.wait()
+        """Wait until the adapter has it; raises why it does not hold, or NotSettledError."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._answered.wait()
+        except TimeoutError:
+            raise NotSettledError(
+                f"the adapter has not answered {self.what.id!r} within {timeout_s:g} s"
+            ) from None
         if self.refusal is not None:
             raise self.refusal
         if not self._is_confirmed:

@@ -9,9 +9,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, overload
+from uuid import UUID
 
+from mercury.client.arguments import checked
 from mercury.client.asking import Asking
-from mercury.client.composing import PositionLike, as_position, compose, to_whom
+from mercury.client.composing import PositionLike, as_policy, as_position, compose, to_whom
 from mercury.client.declaring import Declaring, query_subscription
 from mercury.client.mediation import Mediation
 from mercury.client.near import MatchHandler, MatchStream, MovingPublication
@@ -20,14 +22,17 @@ from mercury.client.reception import Reception
 from mercury.client.subscribing import Subscribing
 from mercury.client.subscriptions import ContentStream, Handler
 from mercury.config.mediator import PolicyName as Policy
-from mercury.mediator import NAMES
+from mercury.mediator.explain import about_uplink
+from mercury.model import topics
 from mercury.model.area import Area, Circle, Polygon, Position
+from mercury.model.declarations import REQUESTS as ABOUT_MOVING
 from mercury.model.delivery import DeliveryState
-from mercury.model.errors import MessageError
+from mercury.model.errors import MessageError, NotSettledError
 from mercury.model.matching import Match
 from mercury.model.message import (
     Address,
     Attributes,
+    DeliveryPolicy,
     Event,
     Kind,
     Message,
@@ -70,7 +75,7 @@ class Verbs(ABC):
         position: PositionLike | None = None,
         priority: int = Priority.CONTENT,
         expires_in_s: float | None = None,
-        policy: Policy = "fire-and-forget",
+        policy: Policy | DeliveryPolicy = "fire-and-forget",
     ) -> Message: ...
 
     @overload
@@ -85,6 +90,7 @@ class Verbs(ABC):
         name: str | None = None,
     ) -> MovingPublication: ...
 
+    @checked
     async def publish(
         self,
         topic: str,
@@ -94,7 +100,7 @@ class Verbs(ABC):
         position: PositionLike | None = None,
         priority: int = Priority.CONTENT,
         expires_in_s: float | None = None,
-        policy: Policy = "fire-and-forget",
+        policy: Policy | DeliveryPolicy = "fire-and-forget",
         radius_m: float = 0.0,
         ttl_s: float | None = None,
         name: str | None = None,
@@ -113,11 +119,13 @@ class Verbs(ABC):
             return await self.moving.publish(
                 topic, values, radius_m=radius_m, ttl_s=ttl_s, name=name
             )
+        topics.content_topic(topic)  # or says what is wrong
         place = None if position is None else as_position(position)
         payload = Attributes(dict(values), place)
         message = self._compose(Kind.CONTENT, topic, payload, priority, expires_in_s)
-        return await self._say(replace(message, policy=NAMES[policy]))
+        return await self._say(replace(message, policy=as_policy(policy)))
 
+    @checked
     async def sense(
         self,
         kind: str,
@@ -128,16 +136,18 @@ class Verbs(ABC):
         values: Values | None = None,
         priority: int = Priority.WARNING,
         expires_in_s: float | None = None,
-        policy: Policy = "fire-and-forget",
+        policy: Policy | DeliveryPolicy = "fire-and-forget",
     ) -> Message:
         """Publish an event that was sensed, by default where the client is."""
+        topics.events_topic(kind)  # or says what is wrong
         place = self.position if position is None else as_position(position)
         telemetry = self.session.telemetry
         speed = telemetry.speed_mps if telemetry else None
         event = Event(kind, place, radius_m, speed, text, dict(values or {}))
         message = self._compose(Kind.EVENT, "", event, priority, expires_in_s)
-        return await self._say(replace(message, policy=NAMES[policy]))
+        return await self._say(replace(message, policy=as_policy(policy)))
 
+    @checked
     async def tell(
         self,
         to: str | Address | Area | None,
@@ -145,7 +155,7 @@ class Verbs(ABC):
         *,
         topic: str = "message",
         within_m: float | None = None,
-        policy: Policy = "repeat",
+        policy: Policy | DeliveryPolicy = "repeat",
         priority: int = Priority.NORMAL,
         expires_in_s: float = 600.0,
         ordered: bool = False,
@@ -154,36 +164,48 @@ class Verbs(ABC):
 
         What becomes of it is reported, client by client: `await told.settled()`.
         """
+        topics.content_topic(topic)  # or says what is wrong
+        destination = to_whom(to, within_m, self.position)
+        if destination == self.address:
+            raise MessageError(f"{self.address.name} cannot tell itself")
+        if priority > Priority.WARNING:
+            raise MessageError(f"a client tells with a priority up to {Priority.WARNING:d}")
         message = self._compose(
             Kind.CONTENT, topic, Attributes(dict(values)), priority, expires_in_s
         )
         message = replace(
-            message,
-            destination=to_whom(to, within_m, self.position),
-            policy=NAMES[policy],
-            ordered=ordered,
+            message, destination=destination, policy=as_policy(policy), ordered=ordered
         )
         receipts = Receipts(message)
         self.reception.expect(receipts)
         await self._say(message)
         return receipts
 
+    @checked
     async def taken(self, message: Message, timeout_s: float | None = None) -> DeliveryState:
         """Wait until the adapter has a message for sure, or it is certain that it never will.
 
-        For what is worth repeating; raises TimeoutError.
+        For what is worth repeating; raises NotSettledError, which is a TimeoutError.
         """
-        async with asyncio.timeout(timeout_s):
-            return await self.mediation.taken(message.id)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return (await self.mediation.taken(message.id)).state
+        except TimeoutError:
+            raise NotSettledError(
+                f"the adapter has not answered message {message.id} within {timeout_s:g} s"
+            ) from None
 
+    @checked
     async def join(self, *groups: str) -> None:
         """Be in these groups, too, from now on."""
         self.regroup(joined=groups)
 
+    @checked
     async def leave(self, *groups: str) -> None:
         """Be in these groups no more."""
         self.regroup(left=groups)
 
+    @checked
     async def subscribe(
         self,
         topic: str,
@@ -197,10 +219,12 @@ class Verbs(ABC):
 
         Raises FilterError for a filter that does not parse and RequestError when refused.
         """
+        topics.content_topic(topic)  # or says what is wrong
         return await self._subscriptions.subscribe(
             topic, where, near_m, handler, self._unsubscribe, timeout_s
         )
 
+    @checked
     def near(
         self,
         topic: str,
@@ -238,6 +262,7 @@ class Verbs(ABC):
             timeout_s=timeout_s,
         )
 
+    @checked
     async def ask_near(
         self,
         topic: str,
@@ -252,6 +277,7 @@ class Verbs(ABC):
         subscription = query_subscription(topic, radius_m, polygon, where)
         return await self.moving.ask(subscription, limit, timeout_s)
 
+    @checked
     async def query(
         self, place: Area | PositionLike, radius_m: float = 1000.0, timeout_s: float = 5.0
     ) -> list[dict[str, Any]]:
@@ -263,18 +289,37 @@ class Verbs(ABC):
         found: list[dict[str, Any]] = json.loads(str(values["conditions"]))
         return found
 
+    @checked
     async def echo(self, timeout_s: float = 5.0) -> float:
         """Send a message to the broker and back; returns the round trip in seconds."""
         begun = now()
         await self.request("echo", {}, timeout_s=timeout_s)
         return now() - begun
 
+    @checked
     async def request(
         self, topic: str, values: Values, *, timeout_s: float = 5.0, retry_s: float | None = None
     ) -> Message:
-        """Send a request to the brokers and wait for the reply."""
+        """Send a request to the brokers and wait for the reply.
+
+        Raises RequestError when it is refused or not answered in time.
+        """
+        if topic in ABOUT_MOVING:
+            raise MessageError(f"{topic!r} is reserved: use publish, near and ask_near")
         message = self._compose(Kind.REQUEST, topic, Attributes(dict(values)))
-        return await self._asking.ask(message, timeout_s, retry_s)
+        return await self._asking.confirm(message, timeout_s, retry_s)
+
+    @checked
+    async def why(self, id: UUID | str, timeout_s: float = 10.0) -> str:
+        """Say what became of a message of the last hour that this client sent, or was to hear.
+
+        Times of day are in UTC. Raises RequestError where nobody knows.
+        """
+        outcome = self.mediation.outcome(UUID(str(id)))
+        if outcome is not None and outcome.state is not DeliveryState.ACKNOWLEDGED:
+            return about_uplink(*outcome)
+        reply = await self.request("why", {"message": str(id)}, timeout_s=timeout_s, retry_s=2.0)
+        return str(reply.values["answer"])
 
     # Inside
 

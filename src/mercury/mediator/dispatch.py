@@ -24,8 +24,8 @@ class Dispatch:
     """A message's content and, in columns, how far each copy has come (pMediator §4.1)."""
 
     __slots__ = (
-        *_COLUMNS, "changed", "content", "expires", "final", "id", "news", "policy", "posted",
-        "priority", "scheduled", "source", "stream", "topic", "waiting",
+        *_COLUMNS, "awaited", "changed", "content", "expires", "final", "id", "news", "policy",
+        "posted", "priority", "scheduled", "source", "stream", "topic", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -41,6 +41,7 @@ class Dispatch:
         expires: float,
         ordered: bool,
         final: bool = False,
+        awaited: str = "",
     ) -> None:
         self.id = id
         self.content = content
@@ -51,6 +52,7 @@ class Dispatch:
         self.posted = posted
         self.expires = expires
         self.final = final  # nobody else will be addressed
+        self.awaited = awaited  # the one it is for, who may still come
         self.stream = source if ordered else None  # copies of one stream go one after the other
         self.waiting = 0  # copies that are not settled
         self.scheduled = math.inf  # when the table looks at it next

@@ -11,7 +11,6 @@ import asyncio
 import base64
 import json
 import logging
-import uuid
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -189,7 +188,7 @@ def message_json(message: Message) -> str:
 
 def _json(message: Message, said: dict[str, Any]) -> str:
     envelope = {
-        "id": str(uuid.UUID(bytes=message.id)),
+        "id": str(message.id),
         "source": str(message.source),
         "priority": message.priority,
         "sent": message.sent_us / 1e6,

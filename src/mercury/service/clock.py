@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime
 
 from mercury.model.instant import Instant
 
@@ -12,6 +13,11 @@ now = time.monotonic  # for intervals: never jumps
 def now_us() -> int:
     """Microseconds since the epoch, for time stamps and expiry."""
     return time.time_ns() // 1000
+
+
+def clock_time(time_us: int) -> str:
+    """A time of day for people, in local time."""
+    return datetime.fromtimestamp(time_us / 1e6).strftime("%H:%M:%S.%f")[:-3]
 
 
 def instant() -> Instant:

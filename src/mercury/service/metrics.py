@@ -11,13 +11,13 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from mercury.model.errors import AddressInUseError
+from mercury.net.ports import address_in_use
 from mercury.service.statistics import Statistics
 
 _TIMEOUT_S = 5.0
 
 
-class MetricsServer:
+class MetricsServer(Collector):
     """A very small HTTP server for two read-only pages."""
 
     def __init__(
@@ -25,12 +25,14 @@ class MetricsServer:
         part: str,
         statistics: Callable[[], Statistics],
         more: Callable[[], Iterable[Metric]] = tuple,
+        health: Callable[[], tuple[str, str]] = lambda: ("ok", ""),
     ) -> None:
-        self.ready = False  # whether the service has started
         self._part = part
+        self._health = health  # "ok", or what else it is, and a sentence on why
         self._statistics = statistics
+        self._more = more
         self._registry = CollectorRegistry()
-        self._registry.register(_ServiceCollector(part, statistics, more))
+        self._registry.register(self)
         self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int) -> None:
@@ -40,9 +42,7 @@ class MetricsServer:
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
-            raise AddressInUseError(
-                f"TCP port {port} on {host}, for metrics, is in use: is another Mercury there?"
-            ) from None
+            raise address_in_use("TCP", host, port, "metrics") from None
 
     @property
     def port(self) -> int:
@@ -55,6 +55,10 @@ class MetricsServer:
         if self._server is not None:
             self._server.close()
             await self._server.wait_closed()
+
+    def collect(self) -> Iterable[Metric]:
+        """The numbers, for Prometheus."""
+        return (*self._statistics().metrics(self._part), *self._more())
 
     async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -81,23 +85,10 @@ class MetricsServer:
             case "/metrics":
                 return "200 OK", "text/plain; version=0.0.4", generate_latest(self._registry)
             case "/healthz":
-                status = "ok" if self.ready else "starting"
+                status, reason = self._health()
                 health = {"status": status, "part": self._part, **self._statistics().gauges}
-                code = "200 OK" if self.ready else "503 Service Unavailable"
+                if reason:
+                    health["reason"] = reason
+                code = "200 OK" if status == "ok" else "503 Service Unavailable"
                 return code, "application/json", json.dumps(health).encode() + b"\n"
         return "404 Not Found", "text/plain", b"/metrics or /healthz\n"
-
-
-class _ServiceCollector(Collector):
-    def __init__(
-        self,
-        part: str,
-        statistics: Callable[[], Statistics],
-        more: Callable[[], Iterable[Metric]],
-    ) -> None:
-        self._part = part
-        self._statistics = statistics
-        self._more = more
-
-    def collect(self) -> Iterable[Metric]:
-        return (*self._statistics().metrics(self._part), *self._more())

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mercury.model.errors import PacketError
-from mercury.model.identity import new_id
+from mercury.model.identity import new_uuid
 from mercury.model.message import Address, Attributes, Grant, Kind, Message, Priority
 from mercury.session.settings import SessionSettings
 from mercury.session.table import Session, SessionTable
@@ -321,7 +321,7 @@ class AdapterSessions:
                 source=self._adapter,
                 destination=destination,
                 payload=payload,
-                id=new_id(now_us),
+                id=new_uuid(now_us),
                 sent_us=now_us,
             )
         )

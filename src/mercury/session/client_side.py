@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from mercury.model.declarations import Matches
 from mercury.model.errors import NotConnectedError, PacketError
-from mercury.model.identity import new_id
+from mercury.model.identity import new_uuid
 from mercury.model.message import Address, Attributes, Grant, Kind, Message, Priority, Telemetry
 from mercury.session.replay import ReplayWindow
 from mercury.session.settings import SessionSettings
@@ -161,7 +161,7 @@ class ClientSession:
             return
         is_match = isinstance(message.payload, Matches)  # sent anew in a new session
         if kind == Kind.ALERT or (wants_receipt(data) and not is_match):
-            self._seen.append(message.id)
+            self._seen.append(message.id.bytes)
         self.events.append(Delivered(message, body, wants_receipt(data)))
 
     def _answered(self, envelope: mercury_pb2.Envelope) -> bool:
@@ -301,7 +301,7 @@ class ClientSession:
                 source=self._address,
                 destination=_ANY_ADAPTER,
                 payload=payload,
-                id=new_id(now_us),
+                id=new_uuid(now_us),
                 sent_us=now_us,
             )
         )

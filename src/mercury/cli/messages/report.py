@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.live import Live
 
 from mercury.cli.common import command, times
-from mercury.cli.messages.describe import clock_time
 from mercury.cli.messages.live_ledger import LedgerReader
 from mercury.cli.messages.report_view import report_view
 from mercury.config import Settings
@@ -21,6 +20,7 @@ from mercury.mediator import Report
 from mercury.mediator.ledger_report import report_of
 from mercury.model.errors import ConfigurationError
 from mercury.service import Statistics, now_us
+from mercury.service.clock import clock_time
 from mercury.service.metrics import MetricsServer
 from mercury.service.report_metrics import report_metrics
 
@@ -94,7 +94,6 @@ async def _watch(
     if metrics_port is not None:
         server = MetricsServer("report", Statistics, lambda: report_metrics(current()))
         await server.start("127.0.0.1", metrics_port)
-        server.ready = True
         command.progress.print(f"metrics at http://127.0.0.1:{server.port}/metrics")
     console = Console(highlight=False)
     deadline = None if seconds is None else loop.time() + seconds

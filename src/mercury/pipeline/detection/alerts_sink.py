@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from uuid import UUID
 
 from mercury.bus import Bus, FromTime, catch_up
 from mercury.detection import Condition, Verdict
@@ -56,13 +57,13 @@ class AlertsSink:
         for verdict in new:
             message = Message(
                 kind=Kind.ALERT,
-                id=verdict.alert_id,
+                id=UUID(bytes=verdict.alert_id),
                 source=self.address,
                 destination=Address.to_area(verdict.area),
                 topic=verdict.kind,
                 priority=verdict.priority,
                 expires_us=verdict.until_us,
-                correlation=verdict.incident_id,
+                correlation=UUID(bytes=verdict.incident_id),
                 policy=DeliveryPolicy.CRITICAL,
                 payload=verdict.event(),
             )
@@ -88,7 +89,7 @@ class AlertsSink:
             changed += 1
             message = Message(
                 kind=Kind.EVENT,
-                id=id,
+                id=UUID(bytes=id),
                 source=self.address,
                 destination=Address.to_area(condition.area),
                 topic=topics.CONDITIONS,

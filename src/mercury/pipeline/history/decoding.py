@@ -129,7 +129,7 @@ def read_receipts(topic: str, position: bytes | None, value: bytes) -> Said:
         raise PacketError("no-receipts")
     found = deliveries_from_pb(envelope.deliveries)
     return {
-        "message": _id(found.message),
+        "message": str(found.message),
         "source": found.source or None,
         "kind": _kind(found.kind),
         "adapter": envelope.source.adapter or None,

@@ -6,7 +6,6 @@ them. What is decided about one recipient, the ledger core decides.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
@@ -241,7 +240,7 @@ def read(value: bytes) -> Iterator[dict[str, Any]]:
         found = deliveries_from_pb(parse(value).deliveries)
     except PacketError:
         return
-    message = str(uuid.UUID(bytes=found.message))
+    message = str(found.message)
     for row in found.rows:
         yield {
             "message": message,

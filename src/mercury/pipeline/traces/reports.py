@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from uuid import UUID
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -86,7 +87,7 @@ def report(
         source=Address.client(vehicle),
         destination=_ADAPTER,
         payload=telemetry,
-        id=derived_id(parent, "imported"),
+        id=UUID(bytes=derived_id(parent, "imported")),
         sent_us=time_us,
     )
     return time_us, key, telemetry_fix(telemetry)[1], encode(message)

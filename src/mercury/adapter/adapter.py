@@ -176,7 +176,7 @@ class Adapter(Service):
             self.spawn(self._consume(consumer))
         self.spawn(self._every(_MOVING_S, self._tend_moving))
         self.spawn(self._every(_HOUSEKEEPING_S, self._keep_house))
-        self.spawn(self._every(_INTEREST_REFRESH_S, self._refresh_interests))
+        self.spawn(self._refresh_interests())
         self.spawn(self._publish_receipts())
         self.spawn(self._confirm())
         self.spawn(self._tend_standing())
@@ -503,16 +503,19 @@ class Adapter(Service):
             )
             self._outbound.kick()
 
-    def _refresh_interests(self) -> None:
+    async def _refresh_interests(self) -> None:
         # Brokers forget interests that no adapter speaks for any more.
-        self.addressing.expire(now_us())
-        for interest, topic, text in self.interests:
-            message = Message(
-                kind=Kind.SUBSCRIBE,
-                source=self.address,
-                destination=Address.broker(),
-                payload=Subscription(interest, topic, text),
-            )
-            self.bus.append(
-                topics.SUBSCRIPTIONS, encode(message), interest, (message_route(message),)
-            )
+        while True:
+            await asyncio.sleep(_INTEREST_REFRESH_S)
+            begun = now()
+            self.addressing.expire(now_us())
+            for interest, topic, text in list(self.interests):
+                message = Message(
+                    kind=Kind.SUBSCRIBE,
+                    source=self.address,
+                    destination=Address.broker(),
+                    payload=Subscription(interest, topic, text),
+                )
+                headers = (message_route(message),)
+                self.bus.append(topics.SUBSCRIPTIONS, encode(message), interest, headers)
+                begun = await self._alternate(begun)

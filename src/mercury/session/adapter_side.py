@@ -30,6 +30,7 @@ from mercury.wire.packet import (
 from mercury.wire.records import fix_header
 
 MAX_IDENTITY_BYTES = 128
+MAX_PRUNED = 1000  # sessions in one call: each has much to be forgotten
 _MAX_NUMBER = 1e30
 
 # What a client may send within a session; alerts and replies come from the other side only.
@@ -190,12 +191,15 @@ class AdapterSessions:
         return envelope.SerializeToString()
 
     def handle_timer(self, now: float) -> list[Closed]:
-        """Prune silent sessions (Mercury §4.5: three report intervals without a report)."""
+        """Prune silent sessions (Mercury §4.5: three report intervals without a report).
+
+        When a whole network falls silent, those beyond a number are left for the next call.
+        """
         settings = self.settings
         deadline = now - settings.missed_reports * settings.report_interval_s
         closed = []
         silent = self.table.active & (self.table.last_report < deadline)
-        for slot in np.flatnonzero(silent):
+        for slot in np.flatnonzero(silent)[:MAX_PRUNED]:
             session = self.table.at(int(slot))
             assert session is not None
             self.table.remove(session)

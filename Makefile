@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check style types spelling proto clean java kernel
+.PHONY: demo test check style types spelling docs proto clean java kernel
 
 demo: $(READY) java kernel
 	@rm -rf out/demo && mkdir -p out/demo
@@ -42,6 +42,10 @@ java:
 # The matching engine's machine code is made once, so that no process has to make it while others wait.
 kernel: $(READY)
 	@$(BIN)/python -c 'from mercury.matcher.hub import warm_up; warm_up()'
+
+# The documents as a site in out/site; what the code can tell is made from the code.
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 proto: $(READY)
 	$(BIN)/python -m grpc_tools.protoc -I src/mercury/wire --python_out=src/mercury/wire \

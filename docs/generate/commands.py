@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import typer
-from .md import code, table
 
 from mercury.cli.main import app
+
+from .md import code, table
 
 HEAD = """# Commands
 

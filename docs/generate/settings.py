@@ -7,12 +7,13 @@ import typing
 from collections.abc import Iterator
 from typing import Any
 
-from .md import code, table
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from mercury.config import Settings
+
+from .md import code, table
 
 HEAD = """# Settings
 

@@ -14,17 +14,13 @@ from docs.walkthrough import ROOT, Block, blocks, walking
 from mercury.cli.main import app
 from mercury.config import Settings
 
-PAGES = ["README.md", "docs/tutorial.md"] + sorted(
-    str(path.relative_to(ROOT)) for path in (ROOT / "docs" / "how-to").glob("*.md")
-)
-ALL_PAGES = [
-    *PAGES,
-    *(
-        str(path.relative_to(ROOT))
-        for folder in ("explanation", "reference")
-        for path in sorted((ROOT / "docs" / folder).glob("*.md"))
-    ),
-]
+
+def _in(folder: str) -> list[str]:
+    return sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs" / folder).glob("*.md"))
+
+
+PAGES = ["README.md", "docs/tutorial.md", *_in("how-to")]
+ALL_PAGES = [*PAGES, *_in("explanation"), *_in("reference")]
 RUN = ["back-up", "detection-rule", "monitor", "service"]
 RUN_WITH_SPARK = ["import"]
 

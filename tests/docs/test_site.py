@@ -1,4 +1,4 @@
-"""The site is built without a warning, its links lead somewhere, and nothing comes from elsewhere."""
+"""The site is built without a warning, its links hold, and nothing is fetched from elsewhere."""
 
 from __future__ import annotations
 

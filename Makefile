@@ -1,62 +1,97 @@
 # Everything sets itself up: the virtual environment is made on first use and again when
-# pyproject.toml changes.
+# pyproject.toml changes. Users get what they run; `make test` and the like add what developers need.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DEVELOP := $(VENV)/.develop
+KERNEL := $(VENV)/.kernel
+JAVA := command -v java >/dev/null || [ -n "$$JAVA_HOME" ]
+# One line for each package that is fetched, so that nobody wonders what takes so long.
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off
+SHOW := sed -un 's/^ *Downloading \([^ ]*\) \(([^)]*)\).*/  \1 \2/p; /ERROR/p; s/^Installing collected.*/  installing …/p'
 
-.PHONY: demo test check style types spelling docs proto clean java kernel
+.PHONY: demo test test-quick coverage check style types spelling lock docs proto release clean java kernel
 
-demo: $(READY) java kernel
+demo: $(READY) $(KERNEL) java
 	@rm -rf out/demo && mkdir -p out/demo
-	$(BIN)/mercury up --config examples/city.toml --bus embedded:out/demo/mercury.db \
-		--vehicles 1500 --event 2000,2000,100 --event-kind collision --event-after 12 \
-		--jam 1000,3000,600 --jam-after 20 --for 60
+	@$(BIN)/mercury demo --bus embedded:out/demo/mercury.db
 
 # Three at a time: much of a test run is waiting, for Java to start and for time to pass.
-test: $(READY) java kernel
+test: $(DEVELOP) $(KERNEL) java
 	$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder
+
+# All tests that do not start Java.
+test-quick: $(DEVELOP) $(KERNEL)
+	$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder -m "not jvm"
+
+coverage: $(DEVELOP) $(KERNEL) java
+	COVERAGE_PROCESS_START=pyproject.toml $(BIN)/python -m pytest -q -n 3 --dist loadfile \
+		--cov=mercury --cov-report=term:skip-covered --cov-report=html:out/coverage
 
 check: style types spelling
 
-style: $(READY)
+style: $(DEVELOP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(READY)
+types: $(DEVELOP)
 	$(BIN)/mypy --strict src
 
-spelling: $(READY)
+spelling: $(DEVELOP)
 	$(BIN)/codespell
+
+# The versions that development and the hosted checks use; `make lock` renews them.
+lock: $(DEVELOP)
+	$(PIP) --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --no-header --no-annotate --extra dev --output-file requirements-dev.lock pyproject.toml
+
+proto: $(DEVELOP)
+	$(BIN)/python -m grpc_tools.protoc -I src/mercury/wire --python_out=src/mercury/wire \
+		--pyi_out=src/mercury/wire src/mercury/wire/mercury.proto
+
+# Builds what is published and checks it; `git tag` and the upload stay a person's decision.
+release: check test
+	@git diff --quiet HEAD || { echo "commit first: a release is built from a commit" >&2; exit 1; }
+	@rm -rf dist
+	$(PIP) --quiet build twine
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m twine check --strict dist/*
+	@$(BIN)/python -c 'from mercury import __version__ as v; print(f"dist/ holds version {v}: git tag v{v}, then twine upload dist/*")'
 
 # Spark and Kafka need Java; without it everything else still runs, and says so.
 java:
-	@command -v java >/dev/null || [ -n "$$JAVA_HOME" ] || { \
+	@$(JAVA) || { \
 		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-			echo "installing Java 17 for Spark" >&2; \
+			echo "installing Java 17 for Spark …" >&2; \
 			{ apt-get -qq update && apt-get -qq install -y openjdk-17-jdk-headless; } >/dev/null; \
 		fi; } || true
-	@command -v java >/dev/null || [ -n "$$JAVA_HOME" ] || \
-		echo "the data pipeline needs Java 17: apt-get install openjdk-17-jdk-headless" >&2
+	@$(JAVA) || echo "the data pipeline needs Java 17: apt-get install openjdk-17-jdk-headless" >&2
+
+kernel: $(KERNEL)
 
 # The matching engine's machine code is made once, so that no process has to make it while others wait.
-kernel: $(READY)
+$(KERNEL): $(READY) $(wildcard src/mercury/matching/*.py src/mercury/roads/*.py)
+	@echo "compiling the matching engine, once: about half a minute …" >&2
 	@$(BIN)/python -c 'from mercury.matcher.hub import warm_up; warm_up()'
+	@touch $@
 
 # The documents as a site in out/site; what the code can tell is made from the code.
-docs: $(READY)
+docs: $(DEVELOP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
-
-proto: $(READY)
-	$(BIN)/python -m grpc_tools.protoc -I src/mercury/wire --python_out=src/mercury/wire \
-		--pyi_out=src/mercury/wire src/mercury/wire/mercury.proto
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Mercury needs Python 3.11 or later; set PYTHON=python3.11 or the like" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
+	@echo "installing Mercury with Spark into $(VENV), about 1 GB: a minute or two …" >&2
+	@bash -o pipefail -c "$(PIP) --editable '.[pipeline]' | $(SHOW)" >&2
+	@touch $@
+
+$(DEVELOP): pyproject.toml requirements-dev.lock | $(READY)
+	@echo "installing what developers need …" >&2
+	@bash -o pipefail -c "$(PIP) --requirement requirements-dev.lock --editable '.[dev]' | $(SHOW)" >&2
 	@touch $@
 
 clean:
-	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) out build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

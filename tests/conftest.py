@@ -72,6 +72,15 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what starts Java; a test whose child does so says it itself."""
+    for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))
+        parameters = getattr(getattr(item, "callspec", None), "id", "")
+        if fixtures & {"spark", "kafka_broker"} or "kafka" in parameters:
+            item.add_marker(pytest.mark.jvm)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for reason in _no_kafka[:1]:
         line = f"KAFKA WAS NOT TESTED: {reason}"

@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import typer
-
-from mercury.cli.main import app
+from mercury.cli.main import load_command
 from mercury.load.drivers.registry import OPENERS
 from mercury.load.generator import Outcome
 from mercury.load.histogram import TimeHistogram
@@ -17,7 +15,7 @@ TEXT = (Path(__file__).parents[2] / "docs" / "how-to" / "load-test.md").read_tex
 
 
 def test_the_flags_are_those_of_the_command() -> None:
-    command = typer.main.get_command(app).commands["load"]  # type: ignore[attr-defined]
+    command = load_command("load")
     known = {flag for parameter in command.params for flag in parameter.opts} - {"--help"}
     assert set(re.findall(r"(?<!`)--[a-z][a-z-]*|(?<=`)--[a-z][a-z-]*", TEXT)) == known
 

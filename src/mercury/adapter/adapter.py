@@ -36,7 +36,6 @@ from mercury.model.message import (
 )
 from mercury.net import Packets, UdpEndpoint, bind_udp
 from mercury.service import Service, Statistics, epoch_us, now, now_us
-from mercury.service.stall import StallMeter
 from mercury.session import (
     AdapterSessions,
     Closed,
@@ -81,7 +80,12 @@ class Adapter(Service):
         mediator: MediatorSettings | None = None,
     ) -> None:
         mediator = mediator or MediatorSettings()
-        super().__init__(bus, Address.adapter(settings.id), metrics_port=settings.metrics_port)
+        super().__init__(
+            bus,
+            Address.adapter(settings.id),
+            metrics_port=settings.metrics_port,
+            stall_probe_s=settings.stall_probe_s,
+        )
         self.settings = settings
         self.sessions = AdapterSessions(
             settings.id, session, lambda: secrets.token_bytes(TOKEN_BYTES), epoch_us=epoch_us()
@@ -116,7 +120,6 @@ class Adapter(Service):
             self.counters,
             self.dropped,
         )
-        self._stalls = StallMeter(settings.stall_probe_s)
         self._endpoint: UdpEndpoint | None = None
         self._outbound: Outbound | None = None
         self._consumers: list[Consumer] = []
@@ -129,7 +132,13 @@ class Adapter(Service):
         return self._endpoint.address[1]
 
     def statistics(self) -> Statistics:
-        return adapter_statistics(self, self._outbound, self._endpoint, self._stalls)
+        return adapter_statistics(self, self._outbound, self._endpoint, self.stalls)
+
+    def about(self) -> dict[str, str]:
+        if self._endpoint is None:
+            return {}
+        host, port = self._endpoint.address
+        return {"listens": f"udp://[{host}]:{port}" if ":" in host else f"udp://{host}:{port}"}
 
     async def _start(self) -> None:
         settings = self.settings
@@ -159,7 +168,6 @@ class Adapter(Service):
         self.spawn(self._publish_receipts())
         self.spawn(self._confirm())
         self.spawn(self._tend_standing())
-        self.spawn(self._stalls.run())
         self.spawn(self._keep_house())
         self.spawn(self._refresh_interests())
 
@@ -224,6 +232,7 @@ class Adapter(Service):
         self._outbound.kick()
 
     def _complain(self, error: BusError) -> None:
+        self.bus_failed(error)
         self.dropped["bus-unavailable"] += 1
         if now() >= self._complain_at:
             self._complain_at = now() + _COMPLAINT_S
@@ -323,8 +332,7 @@ class Adapter(Service):
 
     async def _consume(self, consumer: Consumer) -> None:
         while True:
-            records = await consumer.read(_READ_BATCH)
-            self._on_records(records)
+            self._on_records(await self.read(consumer, _READ_BATCH))
 
     def _on_records(self, records: list[Record]) -> None:
         assert self._outbound is not None
@@ -380,7 +388,7 @@ class Adapter(Service):
 
     async def _consume_matches(self, consumer: Consumer) -> None:
         while True:
-            self._match_events.take(await consumer.read(_READ_BATCH))
+            self._match_events.take(await self.read(consumer, _READ_BATCH))
             self._ship()
 
     def _tell_one(self, session: Session, envelope: mercury_pb2.Envelope, reliably: bool) -> None:
@@ -436,6 +444,7 @@ class Adapter(Service):
                 for _ in self.deliveries.publish():
                     begun = await self._alternate(begun)
             except BusError as error:
+                self.bus_failed(error)
                 log.error("what became of messages is not written down: %s", error)
 
     async def _confirm(self) -> None:
@@ -445,6 +454,7 @@ class Adapter(Service):
             try:
                 await self.deliveries.send_receipts()
             except BusError as error:  # clients repeat what was not confirmed
+                self.bus_failed(error)
                 log.error("the bus does not take what clients say: %s", error)
 
     async def _alternate(self, begun: float) -> float:
@@ -480,13 +490,19 @@ class Adapter(Service):
         while True:
             await asyncio.sleep(_INTEREST_REFRESH_S)
             self.addressing.expire()
-            for interest, topic, text in self.interests:
-                message = Message(
-                    kind=Kind.SUBSCRIBE,
-                    source=self.address,
-                    destination=Address.broker(),
-                    payload=Subscription(interest, topic, text),
-                )
-                self.bus.append(
-                    topics.SUBSCRIPTIONS, encode(message), interest, (message_route(message),)
-                )
+            try:
+                self._repeat_interests()
+            except BusError as error:
+                self._complain(error)
+
+    def _repeat_interests(self) -> None:
+        for interest, topic, text in self.interests:
+            message = Message(
+                kind=Kind.SUBSCRIBE,
+                source=self.address,
+                destination=Address.broker(),
+                payload=Subscription(interest, topic, text),
+            )
+            self.bus.append(
+                topics.SUBSCRIPTIONS, encode(message), interest, (message_route(message),)
+            )

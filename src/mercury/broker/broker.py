@@ -124,7 +124,7 @@ class Broker(Service):
     async def _serve(self, work: Consumer) -> None:
         batch = 1
         while True:
-            records = await work.read(batch)
+            records = await self.read(work, batch)
             begun = now()
             later = [record for record in records if not self._handle(record, informed=False)]
             try:
@@ -334,7 +334,7 @@ class Broker(Service):
 
     async def _keep_learning(self, news: Consumer) -> None:
         while True:
-            self._take_in(await news.read())
+            self._take_in(await self.read(news))
 
     async def _learn(self, news: Consumer) -> None:
         while records := await news.read_now(_NEWS_BATCH):

@@ -1,48 +1,105 @@
-"""The command line: one file a command."""
+"""The command line: one module a command, imported when it is used."""
 
 from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from mercury import __version__
-from mercury.cli.check import config, doctor
-from mercury.cli.common.command import fail
-from mercury.cli.data import history, import_, replay
-from mercury.cli.lab import bench, dev, load, sim
-from mercury.cli.messages import report, send, tail, why
-from mercury.cli.run import adapter, broker, client, matcher, moos, pipeline, up
 from mercury.model.errors import MercuryError
+
+# By group: name, where it is defined, and its line in `mercury --help`.
+COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
+    "Run": {
+        "demo": ("run.demo:demo", "Show in a minute what Mercury does."),
+        "up": ("run.up:up", "Run all parts on this machine until Ctrl-C."),
+        "down": ("run.down:down", "End what `mercury up` started."),
+        "adapter": ("run.adapter:adapter", "Run an adapter: sessions of clients over UDP."),
+        "broker": ("run.broker:broker", "Run a broker: alerts, content, answers."),
+        "matcher": ("run.matcher:matcher", "Run a matcher: who comes near whom."),
+        "pipeline": ("run.pipeline:pipeline", "Run the data pipeline on Spark."),
+        "client": ("run.client:client", "Be a client: connect, report a position, print messages."),
+        "moos": ("run.moos:moos", "Bridge a MOOS community to others, or to Mercury."),
+    },
+    "Messages": {
+        "send": ("messages.send:send", "Send an alert to an area, a client or a group."),
+        "tail": ("messages.tail:tail", "Print the messages of topics as they come."),
+        "why": ("messages.why:why", "Say what became of a message, and why."),
+        "report": ("messages.report:report", "Show what clients heard, repeated and lost."),
+    },
+    "Data": {
+        "history": ("data.history:app", "Query what the pipeline stored."),
+        "replay": ("data.replay:replay", "Put a stored hour back on a bus, at any speed."),
+        "import": ("data.import_:import_", "Read traces into a table or onto the bus."),
+    },
+    "Check": {
+        "doctor": ("check.doctor:doctor", "Check machine, bus and running parts."),
+        "config": ("check.config:config", "Show the settings that hold, and why."),
+    },
+    "Try and measure": {
+        "sim": ("lab.sim:app", "Simulate vehicles as real clients."),
+        "load": ("lab.load:load", "Generate load for matching on real roads."),
+        "bench": ("lab.bench:app", "Measure how fast Mercury is on this machine."),
+        "dev": ("lab.dev:app", "Run a Kafka broker or a Spark cluster for development."),
+    },
+}
+
+# Packages that only some installations have, and what installs them.
+_EXTRAS = {
+    "confluent_kafka": "kafka",
+    "google.transit": "traces",
+    "matplotlib": "plot",
+    "numba": "server",
+    "osmium": "load",
+    "pandas": "pipeline",
+    "pyarrow": "pipeline",
+    "pyspark": "pipeline",
+    "redis": "load",
+    "scipy": "load",
+    "starlette": "server",
+    "uvicorn": "server",
+    "websockets": "server",
+}
+
+
+class _Commands(TyperGroup):
+    """Imports a command's module when the command is called, not for the list of commands."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, load_command(str(name)), rest
+
 
 app = typer.Typer(
     name="mercury",
-    help="Geo-aware messaging and alerting for things that move.",
+    cls=_Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command("up")(up.up)
-app.command("adapter")(adapter.adapter)
-app.command("broker")(broker.broker)
-app.command("matcher")(matcher.matcher)
-app.command("client")(client.client)
-app.command("pipeline")(pipeline.pipeline)
-app.add_typer(sim.app, name="sim")
-app.command("load")(load.load)
-app.command("send")(send.send)
-app.command("tail")(tail.tail)
-app.command("report")(report.report)
-app.command("why")(why.why)
-app.add_typer(history.app, name="history")
-app.command("replay")(replay.replay)
-app.command("import")(import_.import_)
-app.command("moos")(moos.moos)
-app.command("config")(config.config)
-app.command("doctor")(doctor.doctor)
-app.add_typer(bench.app, name="bench")
-app.add_typer(dev.app, name="dev")
+
+
+def load_command(name: str) -> Any:
+    """The command of this name with its options, or the group of commands."""
+    [where] = [group[name][0] for group in COMMANDS.values() if name in group]
+    module, _, attribute = where.partition(":")
+    found = getattr(import_module(f"mercury.cli.{module}"), attribute)
+    if isinstance(found, typer.Typer):
+        return typer.main.get_group(found)
+    single = typer.Typer(add_completion=False)
+    single.command(name)(found)
+    return typer.main.get_command(single)
+
+
+def _list() -> None:
+    for group, commands in COMMANDS.items():
+        for name, (_, line) in commands.items():
+            app.command(name, help=line, rich_help_panel=group)(lambda: None)
 
 
 def _show_version(wanted: bool) -> None:
@@ -53,21 +110,38 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    version: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True),
+    version: bool = typer.Option(
+        False, "--version", help="Print the version.", callback=_show_version, is_eager=True
+    ),
 ) -> None:
     """Geo-aware messaging and alerting for things that move."""
 
 
 def main() -> None:
     """Run a command; what goes wrong is one sentence and a non-zero exit code."""
+    if "MERCURY_SUPERVISOR_FD" in os.environ:
+        import_module("mercury.service.tie").hold()
     try:
         app()
     except MercuryError as error:
-        fail(str(error))
+        _fail(str(error))
+    except ModuleNotFoundError as error:
+        extra = _EXTRAS.get(error.name or "") or _EXTRAS.get((error.name or "").split(".")[0])
+        if extra is None:
+            raise
+        _fail(f"this needs {error.name}: pip install 'mercury-messaging[{extra}]'")
     except BrokenPipeError:  # the reader of our output has gone, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
 
+
+def _fail(sentence: str) -> None:
+    from mercury.cli.common.command import fail
+
+    fail(sentence)
+
+
+_list()
 
 if __name__ == "__main__":
     main()

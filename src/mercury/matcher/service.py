@@ -44,7 +44,7 @@ class Matcher(Service):
         super().__init__(bus, address, metrics_port=settings.metrics_port)
         self.settings = settings
         self.hub = Hub(rules_of(settings))
-        self.gateway = None if gateway is None else Gateway(self.hub, gateway)
+        self.gateway = None if gateway is None else Gateway(self.hub, gateway, self.condition)
         self.listener = BusListener(self.hub, self._append)
         self.dropped: Counter[str] = Counter()
         self._moving: Consumer | None = None
@@ -127,7 +127,7 @@ class Matcher(Service):
     async def _serve(self) -> None:
         assert self._moving is not None
         while True:
-            self._take(await self._moving.read(_BATCH), 0)
+            self._take(await self.read(self._moving, _BATCH), 0)
 
     def _take(self, records: list[Record], silent_until_us: int) -> None:
         listener = self.listener
@@ -145,7 +145,8 @@ class Matcher(Service):
         try:
             notified = ((_NOTIFIED, _TIME.pack(self._notified_us)),)
             self.bus.append(topics.MATCHES, value, key, notified)
-        except BusFullError:
+        except BusFullError as error:
+            self.bus_failed(error)
             self.dropped["bus-full"] += 1
 
     def _mark(self) -> None:
@@ -165,6 +166,7 @@ class Matcher(Service):
                 try:
                     self._mark()
                 except BusFullError as error:
+                    self.bus_failed(error)
                     log.warning("%s", error)
             if time.monotonic() - forgotten_at > _FORGET_S:
                 forgotten_at = time.monotonic()

@@ -18,6 +18,7 @@ MercuryError
 │   └── RoadsError              a file of roads that cannot be read, or roads that lead nowhere
 ├── RequestError                a request was refused or not answered in time
 ├── AddressInUseError           a UDP or TCP port is taken
+├── AlreadyRunningError         another `mercury up` runs on the bus; carries its process
 ├── PipelineError               Spark cannot be started, or a job cannot do what was asked
 │   └── JobFailedError          a job that was running has ended; starting it again may help
 ├── JavaError                   no Java to run on, or an archive that cannot be fetched
@@ -130,6 +131,17 @@ class RequestError(MercuryError):
 
 class AddressInUseError(MercuryError):
     """A UDP or TCP port is taken."""
+
+
+class AlreadyRunningError(MercuryError):
+    """Another `mercury up` runs the parts of a bus on this machine."""
+
+    def __init__(self, bus_uri: str, process: int) -> None:
+        super().__init__(
+            f"mercury up runs on {bus_uri} already, as process {process}: "
+            f"`mercury down --bus {bus_uri}` ends it"
+        )
+        self.process = process
 
 
 class PipelineError(MercuryError):

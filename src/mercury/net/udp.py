@@ -13,9 +13,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from mercury.model.errors import AddressInUseError, ConfigurationError
+from mercury.model.errors import ConfigurationError
 from mercury.net import batch
 from mercury.net.address import from_sockaddr, to_sockaddr
+from mercury.net.ports import address_in_use
 
 log = logging.getLogger(__name__)
 
@@ -164,9 +165,7 @@ def bind_udp(host: str, port: int, *, buffer_bytes: int = _BUFFER_BYTES) -> sock
     except OSError as error:
         sock.close()
         if error.errno == errno.EADDRINUSE:
-            raise AddressInUseError(
-                f"UDP port {port} on {host} is in use: is another Mercury running there?"
-            ) from None
+            raise address_in_use("UDP", host, port) from None
         raise ConfigurationError(f"cannot listen on {host}:{port}: {error.strerror}") from None
     return sock
 

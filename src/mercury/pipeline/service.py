@@ -42,6 +42,7 @@ _TICK_S = 0.2
 _FORGET_S = 600.0
 _FINISH_S = 8.0
 _CALM_S = 60.0
+_SILENT_S = 10.0
 # What a call of a JVM that was killed raises.
 _GONE = (Py4JError, ConnectionError)
 
@@ -75,6 +76,7 @@ class Pipeline(Service):
         self._queries: dict[str, StreamingQuery] = {}
         self._leaving = threading.Event()
         self._held = ExitStack()  # the checkpoint is ours
+        self._tended_at: float | None = None  # when Spark last answered
 
     def statistics(self) -> Statistics:
         counters: Counter[str] = Counter()
@@ -94,6 +96,10 @@ class Pipeline(Service):
         for job in self._jobs:
             gauges |= {f"{job.name}_lag": job.lag, f"{job.name}_position": job.position}
         return Statistics(gauges=gauges, counters=dict(counters), dropped=dropped)
+
+    def trouble(self) -> str:
+        silent_s = 0.0 if self._tended_at is None else now() - self._tended_at
+        return f"Spark has not answered for {silent_s:.0f} s" if silent_s > _SILENT_S else ""
 
     async def _start(self) -> None:
         checkpoint = self._checkpoint()
@@ -216,6 +222,7 @@ class Pipeline(Service):
         assert self._sink is not None
         forget_at = now() + _FORGET_S
         while True:
+            self._tended_at = now()
             await asyncio.sleep(_TICK_S)
             for name, query in self._queries.items():
                 if not query.isActive:
@@ -223,6 +230,7 @@ class Pipeline(Service):
                     raise JobFailedError(f"the {name} job ended: {why}")
             for job in self._jobs:
                 await asyncio.to_thread(job.tick)
+                self.health.backlog(job.name, now(), job.lag)
             if now() >= forget_at:
                 forget_at = now() + _FORGET_S
                 self._sink.forget(now_us())

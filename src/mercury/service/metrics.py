@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from mercury.model.errors import AddressInUseError
+from mercury.net.ports import address_in_use
 from mercury.service.statistics import Statistics
 
 _TIMEOUT_S = 5.0
@@ -25,9 +25,10 @@ class MetricsServer:
         part: str,
         statistics: Callable[[], Statistics],
         more: Callable[[], Iterable[Metric]] = tuple,
+        health: Callable[[], tuple[str, str]] = lambda: ("ok", ""),
     ) -> None:
-        self.ready = False  # whether the service has started
         self._part = part
+        self._health = health  # "ok", or what else it is, and a sentence on why
         self._statistics = statistics
         self._registry = CollectorRegistry()
         self._registry.register(_ServiceCollector(part, statistics, more))
@@ -40,9 +41,7 @@ class MetricsServer:
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
-            raise AddressInUseError(
-                f"TCP port {port} on {host}, for metrics, is in use: is another Mercury there?"
-            ) from None
+            raise address_in_use("TCP", host, port, "metrics") from None
 
     @property
     def port(self) -> int:
@@ -81,9 +80,11 @@ class MetricsServer:
             case "/metrics":
                 return "200 OK", "text/plain; version=0.0.4", generate_latest(self._registry)
             case "/healthz":
-                status = "ok" if self.ready else "starting"
+                status, reason = self._health()
                 health = {"status": status, "part": self._part, **self._statistics().gauges}
-                code = "200 OK" if self.ready else "503 Service Unavailable"
+                if reason:
+                    health["reason"] = reason
+                code = "200 OK" if status == "ok" else "503 Service Unavailable"
                 return code, "application/json", json.dumps(health).encode() + b"\n"
         return "404 Not Found", "text/plain", b"/metrics or /healthz\n"
 

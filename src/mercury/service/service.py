@@ -5,23 +5,31 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import signal
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any
 
-from mercury.bus import Bus
+from mercury.bus import Bus, Consumer, Record
 from mercury.model import topics
 from mercury.model.errors import BusError
-from mercury.model.message import Address, Attributes, Kind, Message, Priority
+from mercury.model.message import Address
+from mercury.service import tie
+from mercury.service.clock import now, now_us
+from mercury.service.health import Health
 from mercury.service.metrics import MetricsServer
+from mercury.service.stall import StallMeter
 from mercury.service.statistics import Statistics
+from mercury.service.status import State, Status, new_identity
+from mercury.service.stop_signals import on_stop_signal
 from mercury.wire import encode
 from mercury.wire.records import message_route
 
 log = logging.getLogger(__name__)
 
 STATUS_INTERVAL_S = 5.0
+_RETRY_S = 1.0  # a bus that failed is tried again so soon
+_GOODBYE_S = 5.0
 _GC_THRESHOLDS = (20_000, 20, 100)
 
 
@@ -30,13 +38,27 @@ class Service(ABC):
 
     part: str  # "adapter", "broker", ...
 
-    def __init__(self, bus: Bus, address: Address, *, metrics_port: int | None = None) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        address: Address,
+        *,
+        metrics_port: int | None = None,
+        stall_probe_s: float = 0.1,
+    ) -> None:
         self.bus = bus
         self.address = address
+        self.health = Health()
+        self.stalls = StallMeter(stall_probe_s)
+        self.state: State = "starting"
         self.metrics = (
-            MetricsServer(self.part, self.statistics) if metrics_port is not None else None
+            MetricsServer(self.part, self.statistics, health=self.condition)
+            if metrics_port is not None
+            else None
         )
         self._metrics_port = metrics_port
+        self._identity = new_identity(now_us())
+        self._report_due = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self.has_started = asyncio.Event()
         self._failure: BaseException | None = None
@@ -57,23 +79,63 @@ class Service(ABC):
     @abstractmethod
     async def _stop(self) -> None: ...
 
+    def trouble(self) -> str:
+        """One sentence on what only this service knows to be wrong; empty if nothing is."""
+        return ""
+
+    def about(self) -> dict[str, Any]:
+        """What else stands in its status: `listens`."""
+        return {}
+
+    def problem(self) -> str:
+        """One sentence on why the service does not do its work; empty if it does."""
+        if self._failure is not None:
+            return str(self._failure).split("\n", 1)[0] or type(self._failure).__name__
+        if self.state == "running" and self._stopping.is_set():
+            return "it is stopping"
+        return self.health.problem(now(), self.stalls.longest_s) or self.trouble()
+
+    def condition(self) -> tuple[str, str]:
+        """As `/healthz` says it: "ok", "starting", "failing" or "stopped", and why."""
+        problem = self.problem()
+        return ("failing" if problem else "ok") if self.state == "running" else self.state, problem
+
+    async def read(self, consumer: Consumer, max_records: int = 512) -> list[Record]:
+        """Wait for a consumer's next records, and note how far it is behind."""
+        self.health.waits(consumer, now())
+        records = await consumer.read(max_records)
+        if records:
+            self.health.took(consumer, now(), (now_us() - records[0].timestamp_us) / 1e6)
+        return records
+
+    def bus_failed(self, error: BusError) -> None:
+        """The bus has not taken something: say so until it does again."""
+        if not self.health.bus_fails(now()):
+            self._report_due.set()
+        self.health.bus_failed(now(), error)
+
     async def start(self) -> None:
         """Begin to serve."""
         if self.metrics is not None:
             assert self._metrics_port is not None
             await self.metrics.start("127.0.0.1", self._metrics_port)
+        self.spawn(self.stalls.run())
+        self.spawn(self._report_status())
         try:
             await self._start()
-        except BaseException:
+        except BaseException as error:
             # Nothing may stay open: the loop of a process that fails to start must be able to end.
             await self._end_tasks()
             await self._stop()
+            if isinstance(error, Exception):
+                self._failure = error
+            with suppress(BusError, TimeoutError):
+                await asyncio.wait_for(self._say_goodbye(), _GOODBYE_S)
             if self.metrics is not None:
                 await self.metrics.stop()
             raise
-        if self.metrics is not None:
-            self.metrics.ready = True
-        self.spawn(self._report_status())
+        self.state = "running"
+        self._report_due.set()
 
     async def stop(self) -> None:
         """Finish what was begun, flush, say goodbye."""
@@ -81,17 +143,14 @@ class Service(ABC):
         await self._end_tasks()
         try:
             await self._stop()
-            self._append_status()
-            await self.bus.flush()
+            await self._say_goodbye()
         finally:
             if self.metrics is not None:
                 await self.metrics.stop()
 
     async def run(self) -> None:
-        """Serve until SIGINT, SIGTERM or a failure."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._stopping.set)
+        """Serve until a signal or a failure."""
+        on_stop_signal(self._stopping.set)
         starting = asyncio.create_task(self.start())
         told = asyncio.create_task(self._stopping.wait())
         await asyncio.wait([starting, told], return_when=asyncio.FIRST_COMPLETED)
@@ -102,6 +161,7 @@ class Service(ABC):
             return
         starting.result()
         self.has_started.set()
+        tie.say_ready()
         # What was made at the start stays: not looking at it again and again keeps the pauses of
         # the garbage collector short.
         gc.collect()
@@ -134,22 +194,48 @@ class Service(ABC):
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _report_status(self) -> None:
+        """Say how it is, again and again; whether the bus takes that is part of it."""
+        works = True
         while True:
+            self._report_due.clear()
             try:
-                self._append_status()
+                if works:
+                    self._append_status()
+                self.health.flushing(now())
+                await self.bus.flush()
+                self.health.flushed()
             except BusError as error:
-                log.warning("cannot report status: %s", error)
-            await asyncio.sleep(STATUS_INTERVAL_S)
+                if works:
+                    log.warning("cannot report status: %s", error)
+                works = False
+                self.health.bus_failed(now(), error)
+                await asyncio.sleep(_RETRY_S)
+                continue
+            if works:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._report_due.wait(), STATUS_INTERVAL_S)
+            works = True
+
+    async def _say_goodbye(self) -> None:
+        self.state = "stopped"
+        self._append_status()
+        await self.bus.flush()
 
     def _append_status(self) -> None:
-        message = Message(
-            kind=Kind.REPORT,
-            source=self.address,
-            destination=Address.everyone(),
-            topic=topics.STATUS,
-            priority=Priority.BACKGROUND,
-            payload=Attributes(self.statistics().flat()),
+        stopped = self.state == "stopped"
+        status = Status(
+            **self._identity,
+            part=self.part,
+            state=self.state,
+            interval_s=STATUS_INTERVAL_S,
+            behind_s=round(self.health.behind_s(now()), 3),
+            stall_s=round(self.stalls.longest_s, 3),
+            problem="" if stopped and self._failure is None else self.problem(),
+            metrics_port=0 if self.metrics is None or stopped else self.metrics.port,
+            numbers=self.statistics().flat(),
+            **({} if stopped else self.about()),
         )
+        message = status.message(self.address)
         self.bus.append(
             topics.STATUS, encode(message), str(self.address).encode(), (message_route(message),)
         )

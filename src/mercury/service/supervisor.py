@@ -7,11 +7,13 @@ import contextlib
 import logging
 import os
 import signal
+import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mercury.model.errors import MercuryError
+from mercury.service import tie
 
 log = logging.getLogger(__name__)
 
@@ -32,10 +34,13 @@ class Part:
     output: list[bytes] = field(default_factory=list)
     restarts: int = 0
     process: asyncio.subprocess.Process | None = None
+    ready: asyncio.Event = field(default_factory=asyncio.Event)  # it has said that it serves
 
 
 class Supervisor:
     """Starts parts, restarts those that crash, stops all in good order.
+
+    Parts end with this process, also when it is killed (see `tie`).
 
     A part that ends with code 1 has said what is wrong (a used port, a bad setting): trying again
     would not help, so everything stops.
@@ -51,14 +56,8 @@ class Supervisor:
     async def start(self, part: Part) -> None:
         """Run a part from now on."""
         self.parts.append(part)
-        await self._launch(part)
-        self._tasks.append((part, asyncio.create_task(self._watch(part))))
-
-    async def finished(self, part: Part) -> None:
-        """Wait for a part to end by itself."""
-        for known, task in self._tasks:
-            if known is part:
-                await task
+        ours = await self._launch(part)
+        self._tasks.append((part, asyncio.create_task(self._watch(part, ours))))
 
     async def stop(self) -> None:
         """Stop all parts, the last started first, and wait for them."""
@@ -71,25 +70,35 @@ class Supervisor:
                 _signal(part, signal.SIGKILL)
                 await task
 
-    async def _launch(self, part: Part) -> None:
-        part.process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "mercury.cli.main",
-            *part.arguments,
-            env=self._environment,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE if part.keep_output else None,
-            start_new_session=True,  # Ctrl-C reaches the supervisor, which stops them in order
-        )
+    async def _launch(self, part: Part) -> socket.socket:
+        """Start a part's process; returns our end of the tie, to be kept while it runs."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            part.process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "mercury.cli.main",
+                *part.arguments,
+                env={**self._environment, tie.VARIABLE: str(theirs.fileno())},
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE if part.keep_output else None,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,  # Ctrl-C reaches the supervisor, which stops them in order
+            )
+        ours.setblocking(False)
+        return ours
 
-    async def _watch(self, part: Part) -> None:
+    async def _watch(self, part: Part, ours: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         wait_s = _FIRST_RESTART_S
         while True:
             assert part.process is not None
             begun = loop.time()
-            output, _ = await part.process.communicate()
+            listening = asyncio.create_task(_await_ready(part, ours))
+            with ours:
+                output, _ = await part.process.communicate()
+                listening.cancel()
+                await asyncio.gather(listening, return_exceptions=True)
             if output:
                 part.output.append(output)
             code = part.process.returncode
@@ -107,7 +116,12 @@ class Supervisor:
             wait_s = min(2 * wait_s, _LONGEST_RESTART_S)
             if self._stopping:
                 return
-            await self._launch(part)
+            ours = await self._launch(part)
+
+
+async def _await_ready(part: Part, ours: socket.socket) -> None:
+    if tie.READY in await asyncio.get_running_loop().sock_recv(ours, 64):
+        part.ready.set()
 
 
 def _signal(part: Part, number: signal.Signals) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
@@ -112,6 +113,11 @@ class Incident:
             self.notified_outside.append(vehicle)
 
     @property
+    def alert(self) -> str | None:
+        """The id of the first alert, as a person writes it."""
+        return str(uuid.UUID(bytes=self._alert_id)) if self._alert_id else None
+
+    @property
     def notified_inside(self) -> list[int]:
         """Who was in the area when the alert came, and was told."""
         return [vehicle for vehicle in self.inside if vehicle in self.notified_ms]
@@ -141,6 +147,7 @@ class Incident:
             "y_m": self.y_m,
             "radius_m": self.radius_m,
             "sensed": self._names(self.sensed),
+            "alert": self.alert,
             "area": None if self.area is None else area_to_geojson(self.area),
             "inside": self._names(self.inside),
             "told_ms": {self.identities[v]: round(ms, 3) for v, ms in self.notified_ms.items()},
@@ -158,14 +165,19 @@ class Incident:
 
     def sentences(self, unit_m: float = 1.0) -> str:
         """For people; places are in units of so many metres."""
+        return " ".join(self.lines(unit_m))
+
+    def lines(self, unit_m: float = 1.0) -> list[str]:
+        """The same, sentence by sentence."""
         place = f"({self.x_m / unit_m:g}, {self.y_m / unit_m:g})"
         text = f"{self.kind.capitalize()} at {place}: "
         if self.reported and not self.sensed:
-            return f"{text}nobody was within {self.radius_m:g} m to sense it."
-        text += f"{_vehicles(len(self.sensed))} sensed it." if self.reported else "nobody said so."
+            return [f"{text}nobody was within {self.radius_m:g} m to sense it."]
+        sensed = f"{_vehicles(len(self.sensed))} sensed it."
+        text += sensed if self.reported else "nobody reported it."
         if self.area is None:
-            return f"{text} No alert came."
-        return " ".join([text, self._of_those_inside(), *self._of_others()])
+            return [text, "No alert came."]
+        return [text, self._of_those_inside(), *self._of_others()]
 
     def _of_those_inside(self) -> str:
         count, notified = len(self.inside), len(self.notified_inside)
@@ -185,11 +197,11 @@ class Incident:
             )
         times_ms = sorted(self.notified_ms[vehicle] for vehicle in self.notified_inside)
         if len(times_ms) == 1:
-            text += f", after {times_ms[0]:.1f} ms"
+            text += f", after {_span(times_ms[0])}"
         elif times_ms:
             text += (
-                f", the first after {times_ms[0]:.1f} ms, half within {median(times_ms):.1f} ms,"
-                f" the last after {times_ms[-1]:.1f} ms"
+                f", the first after {_span(times_ms[0])}, half within {_span(median(times_ms))},"
+                f" the last after {_span(times_ms[-1])}"
             )
         return f"{text}."
 
@@ -223,6 +235,10 @@ class Incident:
 
 def _vehicles(count: int) -> str:
     return "1 vehicle" if count == 1 else f"{count or 'No'} vehicles"
+
+
+def _span(ms: float) -> str:
+    return f"{ms:.1f} ms" if ms < 1000.0 else f"{ms / 1e3:.1f} s"
 
 
 def _were(count: int) -> str:

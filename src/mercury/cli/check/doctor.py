@@ -2,43 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import resource
 import socket
 import sys
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal
+from dataclasses import asdict
 
-from rich.console import Console
-from rich.table import Table
+import typer
 
-from mercury.bus import FromTime, catch_up
+from mercury.cli.check.diagnosis import Finding, PartState, age_text, diagnose, part_states
+from mercury.cli.check.facts import gather
 from mercury.cli.common import command
-from mercury.client import Client
-from mercury.config import Settings
-from mercury.model import topics
-from mercury.model.errors import MercuryError, PacketError
 from mercury.net import batch
 from mercury.net.udp import grow_buffers
 from mercury.service import now_us
-from mercury.service.service import STATUS_INTERVAL_S
-from mercury.wire import decode
-
-Verdict = Literal["ok", "warning", "failed"]
 
 _WANTED_BUFFER_BYTES = 4 * 1024 * 1024
 _WANTED_FILES = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing looked at."""
-
-    name: str
-    verdict: Verdict
-    found: str
-    hint: str = ""
+_MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red")}
 
 
 def doctor(
@@ -48,43 +28,36 @@ def doctor(
 ) -> None:
     """Check the machine, the bus and the running parts; exit code 1 if something fails."""
     settings = command.settings_for(config, bus__uri=bus)
-    findings, parts = command.run(_examine(settings))
-    failed = any(finding.verdict == "failed" for finding in findings)
+    options = f" --config {config}" if config is not None else ""
+    options += f" --bus {bus}" if bus is not None else ""
+    facts = command.run(gather(settings, options))
+    now = now_us()
+    findings = [*diagnose(facts, now), *_machine()]
+    parts = part_states(facts, now)
+    cause = next((one for one in findings if one.verdict == "failed"), None)
     if as_json:
         command.print_json(
             {
-                "healthy": not failed,
-                "findings": [
-                    {
-                        "name": finding.name,
-                        "verdict": finding.verdict,
-                        "found": finding.found,
-                        "hint": finding.hint,
-                    }
-                    for finding in findings
-                ],
-                "parts": parts,
+                "healthy": cause is None,
+                "cause": None if cause is None else cause.found,
+                "next": None if cause is None else cause.hint,
+                "findings": [asdict(finding) for finding in findings],
+                "parts": {one.report.address: _as_dict(one) for one in parts},
             }
         )
     else:
-        _show(findings, parts)
-    if failed:
+        _show(findings, parts, cause)
+    if cause is not None:
         sys.exit(1)
 
 
-async def _examine(settings: Settings) -> tuple[list[Finding], dict[str, dict[str, float]]]:
-    findings = [_python(), _packets(), _buffers(), _files()]
-    bus_finding, parts = _bus(settings)
-    findings.append(bus_finding)
-    findings.append(await _round_trip(settings, running=bool(parts)))
-    if parts:
-        findings.append(_matching(parts))
-    return findings, parts
-
-
-def _python() -> Finding:
-    version = ".".join(map(str, sys.version_info[:3]))
-    return Finding("Python", "ok", version)
+def _machine() -> list[Finding]:
+    return [
+        Finding("Python", "ok", ".".join(map(str, sys.version_info[:3]))),
+        _packets(),
+        _buffers(),
+        _files(),
+    ]
 
 
 def _packets() -> Finding:
@@ -111,83 +84,46 @@ def _files() -> Finding:
     return Finding("open files", "ok", f"{soft} allowed")
 
 
-def _bus(settings: Settings) -> tuple[Finding, dict[str, dict[str, float]]]:
-    uri = settings.bus.uri
-    if uri.startswith("embedded:") and not Path(uri.removeprefix("embedded:")).exists():
-        return Finding("bus", "warning", f"{uri} does not exist yet", "mercury up makes it"), {}
-    try:
-        bus = command.bus_of(settings)
-    except MercuryError as error:
-        return Finding("bus", "failed", str(error)), {}
-    parts: dict[str, dict[str, float]] = {}
-    try:
-        recent = FromTime(now_us() - int(2.5 * STATUS_INTERVAL_S * 1e6))
-        consumer = bus.subscribe((topics.STATUS,), start=recent)
-        for records in catch_up(consumer):
-            for record in records:
-                try:
-                    values = decode(record.value).values
-                except PacketError:
-                    continue
-                parts[record.key.decode()] = {
-                    key: value for key, value in values.items() if isinstance(value, int | float)
-                }
-        consumer.close()
-        names = bus.topics()
-    except MercuryError as error:
-        return Finding("bus", "failed", str(error)), parts
-    finally:
-        bus.close()
-    return Finding("bus", "ok", f"{uri}, {len(names)} topics"), parts
+def _as_dict(part: PartState) -> dict[str, object]:
+    report = asdict(part.report)
+    return {"state": part.state, "age_s": round(part.age_s, 1), "meaning": part.meaning} | {
+        name: value for name, value in report.items() if name not in ("address", "state")
+    }
 
 
-async def _round_trip(settings: Settings, *, running: bool) -> Finding:
-    uri = settings.client.adapter
-    # A client at the South Pole: in the way of nobody's area.
-    probe = Client(uri, identity=f"doctor-{now_us()}", position=(-90.0, 0.0), connect_timeout_s=1.0)
-    try:
-        async with probe:
-            times = sorted([await probe.echo(timeout_s=2.0) for _ in range(5)])
-    except MercuryError as error:
-        hint = "mercury up starts all parts" if not running else "is it this adapter's address?"
-        return Finding("round trip", "warning", str(error), hint)
-    except (OSError, asyncio.CancelledError) as error:
-        return Finding("round trip", "warning", str(error))
-    return Finding("round trip", "ok", f"client → broker → client in {times[2] * 1e3:.2f} ms")
+def _digits(value: float) -> str:
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.2f}"
 
 
-def _matching(parts: dict[str, dict[str, float]]) -> Finding:
-    """What the matchers say of themselves."""
-    matchers = [values for values in parts.values() if "pairs" in values]
-    if not matchers:
-        return Finding("matching", "warning", "no matcher has reported lately", "mercury matcher")
-    publications, subscriptions, pairs = (
-        int(sum(values.get(name, 0) for values in matchers))
-        for name in ("publications", "subscriptions", "pairs")
-    )
-    found = f"{publications:,} publications, {subscriptions:,} subscriptions, {pairs:,} pairs"
-    return Finding("matching", "ok", found)
-
-
-def _show(findings: list[Finding], parts: dict[str, dict[str, float]]) -> None:
-    console = Console(highlight=False)
-    table = Table(box=None, pad_edge=False, show_header=False)
-    marks = {"ok": "[green]✓[/]", "warning": "[yellow]![/]", "failed": "[red]✗[/]"}
+def _show(findings: list[Finding], parts: list[PartState], cause: Finding | None) -> None:
+    """One line each, however long: what is piped must be whole."""
+    width = max(len(finding.name) for finding in findings)
     for finding in findings:
-        table.add_row(marks[finding.verdict], finding.name, finding.found)
+        mark, colour = _MARKS[finding.verdict]
+        typer.echo(f"{typer.style(mark, fg=colour)} {finding.name:<{width}}  {finding.found}")
         if finding.hint:
-            table.add_row("", "", f"[dim]→ {finding.hint}[/]")
-    console.print(table)
-    if not parts:
-        console.print("\nno part of Mercury has reported lately")
-        return
-    console.print()
-    for name, values in sorted(parts.items()):
-        numbers = {key: value for key, value in values.items() if not key.startswith("dropped.")}
-        console.print(
-            f"[bold]{name}[/]  " + "  ".join(f"{k} {v:g}" for k, v in sorted(numbers.items()))
+            typer.echo(f"  {'':<{width}}  → {finding.hint}")
+    if parts:
+        typer.echo()
+    for part in parts:
+        report = part.report
+        where = f"process {report.pid} on {report.host}, {age_text(part.age_s)} ago"
+        typer.echo(f"{typer.style(report.address, bold=True)}  {part.state}  ({where})")
+        dropped = {
+            name.removeprefix("dropped."): value
+            for name, value in report.numbers.items()
+            if name.startswith("dropped.")
+        }
+        numbers = {k: v for k, v in report.numbers.items() if v and not k.startswith("dropped.")}
+        typer.echo(
+            "    " + ("  ".join(f"{k} {_digits(v)}" for k, v in sorted(numbers.items())) or "-")
         )
-        dropped = {key.removeprefix("dropped."): value for key, value in values.items()
-                   if key.startswith("dropped.")}  # fmt: skip
-        text = ", ".join(f"{reason} {count:g}" for reason, count in dropped.items())
-        console.print(f"    dropped: {text or 'nothing'}")
+        text = ", ".join(f"{reason} {count:,}" for reason, count in dropped.items())
+        typer.echo(f"    dropped: {text or 'nothing'}")
+    typer.echo()
+    if cause is None:
+        typer.echo("healthy")
+    else:
+        typer.echo(f"not healthy: {cause.name}: {cause.found}")
+        if cause.hint:
+            typer.echo(f"next: {cause.hint}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
 
@@ -16,6 +16,7 @@ from rich.console import Console
 from mercury.bus import Bus, Retention, open_bus
 from mercury.config import Settings, load_settings
 from mercury.model.errors import ConfigurationError
+from mercury.service import Service
 from mercury.service.logs import set_up_logs
 from mercury.session import SessionSettings
 
@@ -34,6 +35,10 @@ BusOption = Annotated[
         help="embedded:PATH, kafka://HOST:PORT[,HOST:PORT...]\\[/PREFIX], memory:",
         metavar="URI",
     ),
+]
+IdOption = Annotated[str | None, typer.Option("--id", help="Name, unique on the bus")]
+MetricsPortOption = Annotated[
+    int | None, typer.Option("--metrics-port", help="TCP port of /metrics, /healthz")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout")]
 LinkOption = Annotated[
@@ -90,6 +95,19 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
         return uvloop.run(work)
     except (KeyboardInterrupt, asyncio.CancelledError):
         sys.exit(130)
+
+
+def serve(settings: Settings, make: Callable[[Bus], Service]) -> None:
+    """Run a service on the configured bus until it is stopped."""
+
+    async def work() -> None:
+        bus = bus_of(settings)
+        try:
+            await make(bus).run()
+        finally:
+            bus.close()
+
+    run(work())
 
 
 def print_json(result: object) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-import signal
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from mercury.model.errors import ConfigurationError
 from mercury.model.topics import events_topic
 from mercury.roads.plane import Plane
 from mercury.roads.plane_frame import PlaneFrame
+from mercury.service.stop_signals import on_stop_signal
 from mercury.sim.figure import draw
 from mercury.sim.fleet import Fleet
 from mercury.sim.incident import Incident
@@ -112,6 +113,25 @@ def figure(
         command.fail("not exactly those inside the area were told")
 
 
+def fleet_of(
+    settings: Settings, adapter: str, on_connected: Callable[[int], None] | None = None
+) -> Fleet:
+    """The vehicles of the configured city."""
+    sim = settings.sim
+    rng = np.random.default_rng(sim.seed)
+    return Fleet(
+        Plane.scatter(sim.vehicles, sim.width_m, sim.height_m, rng),
+        PlaneFrame(Position(sim.origin_lat, sim.origin_lon)),
+        adapter,
+        session=replace(command.session_of(settings), report_interval_s=sim.report_interval_s),
+        mediator=settings.mediator,
+        seed=sim.seed,
+        on_connected=on_connected,
+        link=sim.link,
+        antenna=sim.antenna,
+    )
+
+
 class _Run:
     """One run of a fleet, from the first session to the summary."""
 
@@ -130,25 +150,7 @@ class _Run:
         self._event_kind = event_kind
         self._jam = jam
         self._seconds = seconds
-        session = replace(
-            command.session_of(settings), report_interval_s=self._sim.report_interval_s
-        )
-        self._fleet = Fleet(
-            Plane.scatter(
-                self._sim.vehicles,
-                self._sim.width_m,
-                self._sim.height_m,
-                np.random.default_rng(self._sim.seed),
-            ),
-            PlaneFrame(Position(self._sim.origin_lat, self._sim.origin_lon)),
-            settings.client.adapter,
-            session=session,
-            mediator=settings.mediator,
-            seed=self._sim.seed,
-            on_connected=self._show_connected,
-            link=self._sim.link,
-            antenna=self._sim.antenna,
-        )
+        self._fleet = fleet_of(settings, settings.client.adapter, self._show_connected)
         self._shown = 0.0
         self._connected = 0  # when the run ended
         self._lasted_s = 0.0  # since all were connected
@@ -157,8 +159,7 @@ class _Run:
     async def run(self) -> None:
         """Drive until the time is over or a signal comes."""
         work = asyncio.create_task(self._drive())
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, work.cancel)
+        on_stop_signal(work.cancel)
         await asyncio.wait([work])
         await self._fleet.stop()
         if not work.cancelled():

@@ -94,7 +94,6 @@ async def _watch(
     if metrics_port is not None:
         server = MetricsServer("report", Statistics, lambda: report_metrics(current()))
         await server.start("127.0.0.1", metrics_port)
-        server.ready = True
         command.progress.print(f"metrics at http://127.0.0.1:{server.port}/metrics")
     console = Console(highlight=False)
     deadline = None if seconds is None else loop.time() + seconds

@@ -73,6 +73,12 @@ def why(
     print(_said(answer, client))
 
 
+def sentence_for(settings: Settings, message: str, client: str) -> str:
+    """What became of a message for one client, by what the bus holds; empty if it holds nothing."""
+    answer = _from_bus(settings, message, client)
+    return "" if answer is None else _said(answer, client)
+
+
 def _said(answer: Answer, client: str | None) -> str:
     rows = answer.entry.rows
     if client is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 import stat
 import sys
 from typing import Annotated
@@ -21,6 +20,7 @@ from mercury.client import Client
 from mercury.config import Settings
 from mercury.model.area import Position
 from mercury.model.errors import AreaError
+from mercury.service.stop_signals import on_stop_signal
 
 
 def client(
@@ -87,9 +87,7 @@ async def _run(
         groups=groups,
     )
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+    on_stop_signal(stop.set)
     async with endpoint:
         command.progress.print(f"{identity} is connected to {settings.client.adapter}")
         if endpoint.relay is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +17,7 @@ from mercury.cli.common.positions import position as read_position
 from mercury.cli.messages.moos_report import report_json, report_view
 from mercury.moos import MoosGateway, bridge_settings, read_moos_file
 from mercury.moos.settings import route
+from mercury.service.stop_signals import on_stop_signal
 
 _REFRESH_S = 0.5
 
@@ -93,8 +93,7 @@ def moos(
 
 async def _run(gateway: MoosGateway, seconds: float | None, json_every_s: float | None) -> None:
     stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    on_stop_signal(stop.set)
     await gateway.open()
     host = gateway.settings.listen.host
     command.progress.print(

@@ -34,7 +34,7 @@ def pipeline(
     checkpoint: Annotated[
         Path | None, typer.Option(help="Folder for the jobs' state; default beside the bus file")
     ] = None,
-    metrics_port: Annotated[int | None, typer.Option(help="TCP port of /metrics, /healthz")] = None,
+    metrics_port: command.MetricsPortOption = None,
 ) -> None:
     """Run the pipeline: what is only visible in many messages is found by Spark."""
     settings = command.settings_for(

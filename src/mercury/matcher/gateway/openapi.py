@@ -183,9 +183,13 @@ OPENAPI: dict[str, Any] = {
         "/healthz": {
             "get": {
                 "operationId": "health",
-                "summary": "Whether the matcher lives, and how much it holds",
+                "summary": "Whether the matcher works, and how much it holds",
                 "responses": {
-                    "200": {"description": "It lives", "content": _content({"type": "object"})}
+                    "200": {"description": "It works", "content": _content({"type": "object"})},
+                    "503": {
+                        "description": "It does not; `reason` says why",
+                        "content": _content({"type": "object"}),
+                    },
                 },
             }
         },

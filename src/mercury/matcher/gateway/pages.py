@@ -25,9 +25,10 @@ Handler = Callable[[Request], Awaitable[Response]]
 class Pages:
     """The paths of the gateway, and what each does."""
 
-    def __init__(self, register: Register) -> None:
+    def __init__(self, register: Register, health: Callable[[], tuple[str, str]]) -> None:
         self.streams: set[Stream] = set()
         self._register = register
+        self._health = health
         self._hub = register.hub
 
     def application(self) -> Starlette:
@@ -96,9 +97,12 @@ class Pages:
         return _json({"topics": self._hub.topics()})
 
     async def health(self, request: Request) -> Response:
-        """That we live."""
+        """Whether we do our work, and if not, why."""
+        status, reason = self._health()
         gauges = {**self._hub.statistics().gauges, **self._register.statistics().gauges}
-        return _json({"status": "ok", "part": "matcher", **gauges})
+        why = {"reason": reason} if reason else {}
+        answer = {"status": status, "part": "matcher", **why, **gauges}
+        return _json(answer, 200 if status == "ok" else 503)
 
     async def openapi(self, request: Request) -> Response:
         """How to speak with us over HTTP."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import uvicorn
@@ -18,7 +17,7 @@ from mercury.matcher.gateway.pages import Pages
 from mercury.matcher.gateway.register import Register
 from mercury.matcher.gateway.websocket import MatchProtocol
 from mercury.matcher.hub import warm_up
-from mercury.model.errors import AddressInUseError
+from mercury.net.ports import bind_tcp
 from mercury.service.statistics import Statistics
 
 PROGRESS_S = 0.1
@@ -28,10 +27,15 @@ STOP_S = 2.0  # for answers under way
 class Gateway:
     """Matching over HTTP and websockets."""
 
-    def __init__(self, hub: MatchingBackend, settings: GatewaySettings) -> None:
+    def __init__(
+        self,
+        hub: MatchingBackend,
+        settings: GatewaySettings,
+        health: Callable[[], tuple[str, str]] = lambda: ("ok", ""),
+    ) -> None:
         self._settings = settings
         self._register = Register(hub, settings)
-        self._pages = Pages(self._register)
+        self._pages = Pages(self._register, health)
         self._websockets: set[MatchProtocol] = set()
         self.port = settings.port  # the one taken, once started
         self._socket: socket.socket | None = None
@@ -41,7 +45,7 @@ class Gateway:
     async def start(self) -> None:
         """Listen, and serve from now on."""
         await asyncio.to_thread(warm_up)
-        self._socket = _listen(self._settings.host, self._settings.port)
+        self._socket = bind_tcp(self._settings.host, self._settings.port, "the gateway")
         self.port = int(self._socket.getsockname()[1])
         config = uvicorn.Config(
             self._pages.application(),
@@ -114,20 +118,3 @@ def _protocol_class(register: Register, open_ones: set[MatchProtocol]) -> type[a
             super().__init__(register, open_ones)
 
     return RegisteredProtocol
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
-    except OSError as error:
-        listening.close()
-        if error.errno != errno.EADDRINUSE:
-            raise
-        raise AddressInUseError(
-            f"TCP port {port} on {host}, for the gateway, is in use: is another Mercury there?"
-        ) from None
-    listening.setblocking(False)
-    return listening

@@ -1,0 +1,327 @@
+"""What the facts about a running Mercury mean: decided here, gathered elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from mercury.service.status import Status
+
+Verdict = Literal["ok", "warning", "failed"]
+Trouble = Literal["", "missing", "full", "corrupt", "unavailable"]
+
+SILENT_INTERVALS = 2.5  # a part that has missed two reports is silent
+GIVEN_UP_S = 600.0  # who was silent so long, on a machine that cannot be seen, does not run
+STARTING_S = 180.0  # Spark on a busy machine
+CLOCK_S = 2.0
+LATE_S = 5.0  # a report may wait in memory before the bus takes it
+LEAST_FREE = 0.05, 1024**3  # of a disk; the smaller of the two
+SLOW_S = 0.5
+NEEDED = {"adapter": "no client can connect", "broker": "nothing is decided or answered"}
+_KINDS = (*NEEDED, "matcher", "pipeline")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at, in one sentence, and the next command to type."""
+
+    name: str
+    verdict: Verdict
+    found: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PartFacts:
+    """One instance of a part: its last report, and what is seen of it from here."""
+
+    report: Status
+    process: Literal["there", "stopped", "gone", "unknown"] = "unknown"
+    health: str = ""  # what its own page says is wrong: "fails: …", "hangs: …"
+
+
+@dataclass(frozen=True, slots=True)
+class BusFacts:
+    """The bus, and the disk it is on."""
+
+    uri: str
+    trouble: Trouble = ""
+    found: str = ""  # one sentence, on what is wrong or what is there
+    path: str = ""  # of an embedded bus
+    newest_us: int = 0
+    free_bytes: int = 0
+    disk_bytes: int = 0  # 0 if it is not on a disk of this machine
+
+
+@dataclass(frozen=True, slots=True)
+class RoundTrip:
+    """What became of a client that said something to itself."""
+
+    uri: str
+    connected: bool = False
+    error: str = ""
+    median_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All that was looked at."""
+
+    bus: BusFacts
+    parts: Sequence[PartFacts]
+    round_trip: RoundTrip
+    java: str = ""  # what is wrong with it
+    spark_installed: bool = True
+    clock_synchronised: bool | None = None  # as the kernel says
+    options: str = ""  # for commands that are to work with the same bus and settings
+
+
+@dataclass(frozen=True, slots=True)
+class PartState:
+    """What is known of one part, by its address."""
+
+    report: Status
+    state: Literal["running", "starting", "failing", "stopped", "hung", "silent", "died"]
+    age_s: float  # of its last report
+    meaning: str
+    hint: str = ""
+
+    @property
+    def lives(self) -> bool:
+        return self.state in ("running", "starting", "failing")
+
+
+def diagnose(facts: Facts, now_us: int) -> list[Finding]:
+    """What is well and what is wrong, causes before what follows from them."""
+    states = part_states(facts, now_us)
+    findings = [_bus(facts.bus), *_disk(facts.bus), *_clock(facts, now_us)]
+    if any(one.state in ("hung", "silent") or one.lives for one in states):
+        findings += _parts(facts, states)
+        findings += _same_id(facts, now_us)
+    else:
+        seen = "; ".join(f"{one.report.address} {one.meaning}" for one in states)
+        found = f"nothing runs here ({seen})" if seen else "nothing runs here"
+        findings.append(Finding("parts", "failed", found, f"mercury up{facts.options}"))
+    findings.append(_round_trip(facts, states))
+    findings.append(_java(facts, states))
+    return findings
+
+
+def age_text(seconds: float) -> str:
+    """A length of time, as people say it."""
+    for unit_s, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * unit_s:
+            return f"{seconds / unit_s:.0f} {name}"
+    return f"{seconds:.0f} s"
+
+
+# The parts
+
+
+def part_states(facts: Facts, now_us: int) -> list[PartState]:
+    """One for each address that has reported: of the instance that lives, or else of the last."""
+    found: dict[str, PartState] = {}
+    for part in sorted(facts.parts, key=lambda one: one.report.at_us):
+        state = _judge(part, facts, now_us)
+        known = found.get(part.report.address)
+        if known is None or state.lives or not known.lives:
+            found[part.report.address] = state
+    return [found[address] for address in sorted(found)]
+
+
+def _judge(part: PartFacts, facts: Facts, now_us: int) -> PartState:
+    report = part.report
+    age_s = max(0.0, (now_us - report.at_us) / 1e6)
+    start = _start_command(report, facts.options)
+    ago = f"{age_text(age_s)} ago"
+    state: Literal["silent", "died", "failing", "starting"]
+    if report.state == "stopped":
+        if not report.problem:
+            return PartState(report, "stopped", age_s, f"was stopped {ago}", start)
+        return PartState(report, "died", age_s, f"ended {ago}: {report.problem}", start)
+    if part.process == "gone":
+        meaning = f"died: process {report.pid} is gone, its last report came {ago}"
+        return PartState(report, "died", age_s, meaning, start)
+    if part.process == "stopped":
+        meaning = f"hangs: process {report.pid} was stopped by a signal, its last report came {ago}"
+        return PartState(report, "hung", age_s, meaning, f"kill -CONT {report.pid}")
+    if part.health:
+        return PartState(report, "failing", age_s, part.health, _look(report, facts))
+    if age_s > SILENT_INTERVALS * report.interval_s:
+        silent = f"has said nothing for {age_text(age_s)}"
+        if facts.bus.trouble:
+            return PartState(report, "silent", age_s, f"{silent}: the bus takes nothing")
+        if part.process == "there":
+            meaning = f"hangs: process {report.pid} runs, but {silent}"
+            return PartState(report, "hung", age_s, meaning, f"kill -KILL {report.pid} && {start}")
+        meaning = f"{silent}: it died, hangs or does not reach the bus, on {report.host}"
+        state = "silent" if age_s < GIVEN_UP_S else "died"
+        return PartState(report, state, age_s, meaning, start)
+    if report.problem:
+        meaning = f"fails: {report.problem}"
+        return PartState(report, "failing", age_s, meaning, _look(report, facts))
+    up_s = max(0.0, (report.at_us - report.started_us) / 1e6) + age_s
+    if report.state == "starting":
+        meaning = f"has been starting for {age_text(up_s)}"
+        state = "failing" if up_s > STARTING_S else "starting"
+        return PartState(report, state, age_s, meaning, _look(report, facts))
+    return PartState(report, "running", age_s, f"runs for {age_text(up_s)}, reported {ago}")
+
+
+def _start_command(report: Status, options: str) -> str:
+    name = report.address.partition(":")[2]
+    own = "" if name in (f"{report.part}-1", "pipeline") else f" --id {name}"
+    return f"mercury {report.part}{options}{own}"
+
+
+def _look(report: Status, facts: Facts) -> str:
+    return f"mercury tail status --since 1m{facts.options}"
+
+
+def _parts(facts: Facts, states: Sequence[PartState]) -> Iterator[Finding]:
+    living = [one for one in states if one.lives]
+    oldest_us = min((one.report.started_us for one in living), default=0)
+    there = {one.report.part for one in states if one.lives or one.state in ("hung", "silent")}
+    for one in states:
+        name = one.report.address
+        if one.lives:
+            verdict: Verdict = "failed" if one.state == "failing" else "ok"
+            hint = one.hint if verdict == "failed" else ""
+            yield Finding(name, verdict, one.meaning, hint)
+        elif one.state == "stopped":
+            continue  # on purpose: it counts only if nobody else does its work
+        elif one.state == "died" and one.report.part in NEEDED and one.report.part not in there:
+            continue  # that is said below
+        elif one.report.at_us >= oldest_us or one.state != "died":
+            yield Finding(name, "failed", one.meaning, one.hint)
+            there.add(one.report.part)
+        # Otherwise it belongs to an earlier run.
+    for kind in _KINDS:
+        if kind in there:
+            continue
+        same = [one for one in states if one.report.part == kind]
+        last = max(same, key=lambda one: one.report.at_us, default=None)
+        said = "" if last is None else f": {last.report.address} {last.meaning}"
+        start = f"mercury {kind}{facts.options}"
+        if kind in NEEDED:
+            found = f"no {kind} runs, so {NEEDED[kind]}{said}"
+            yield Finding(kind, "failed", found, start if last is None else last.hint)
+        elif kind == "matcher" or facts.spark_installed:
+            yield Finding(kind, "warning", f"no {kind} runs{said}", start)
+
+
+def _same_id(facts: Facts, now_us: int) -> Iterator[Finding]:
+    fresh: dict[str, list[Status]] = {}
+    for part in sorted(facts.parts, key=lambda one: one.report.started_us):
+        report = part.report
+        within_s = SILENT_INTERVALS * report.interval_s
+        if report.state == "stopped" or part.process == "gone":
+            continue
+        if (now_us - report.at_us) / 1e6 <= within_s:
+            fresh.setdefault(report.address, []).append(report)
+    for address, reports in fresh.items():
+        older, newer = reports[0], reports[-1]
+        if len(reports) > 1 and older.at_us > newer.started_us:
+            where = " and ".join(f"process {one.pid} on {one.host}" for one in (older, newer))
+            found = f"two parts call themselves {address}: {where}"
+            yield Finding("same id", "failed", found, f"kill {newer.pid}")
+
+
+# Bus, disk, clock
+
+
+def _bus(bus: BusFacts) -> Finding:
+    if not bus.trouble or bus.trouble == "missing":  # then nothing runs, which is said
+        return Finding("bus", "warning" if bus.trouble else "ok", bus.found)
+    hints = {
+        "full": f"df -h {bus.path}",
+        "corrupt": f"mkdir damaged && mv {bus.path}* damaged/ && mercury up",
+        "unavailable": f"ls -ld {bus.path}*",
+    }
+    hint = hints[bus.trouble]
+    if not bus.path:
+        host, _, port = (
+            bus.uri.partition("//")[2].partition("/")[0].partition(",")[0].partition(":")
+        )
+        hint = f"nc -vz {host} {port}" if port else "mercury config"
+    return Finding("bus", "failed", bus.found, hint)
+
+
+def _disk(bus: BusFacts) -> Iterator[Finding]:
+    if not bus.disk_bytes:
+        return
+    free = f"{bus.free_bytes / 1e6:,.0f} MB free"
+    share, size = LEAST_FREE
+    if bus.free_bytes < min(share * bus.disk_bytes, size):
+        found = f"the disk of the bus is nearly full: {free} of {bus.disk_bytes / 1e6:,.0f} MB"
+        yield Finding("disk", "failed", found, f"df -h {bus.path or '.'}")
+    else:
+        yield Finding("disk", "ok", free)
+
+
+def _clock(facts: Facts, now_us: int) -> Iterator[Finding]:
+    check = "timedatectl status"
+    ahead_s = (facts.bus.newest_us - now_us) / 1e6
+    for part in facts.parts:
+        report = part.report
+        ahead_s = max(ahead_s, (report.at_us - now_us) / 1e6)
+        off_s = (report.sent_us - report.at_us) / 1e6
+        if off_s > CLOCK_S or -off_s > CLOCK_S + LATE_S:
+            word = "ahead of" if off_s > 0 else "behind"
+            who = f"the clock of {report.host}, where {report.address} runs,"
+            found = f"{who} is {age_text(abs(off_s))} {word} that of the bus"
+            yield Finding("clock", "failed", found, check)
+            return
+    if ahead_s > CLOCK_S:
+        found = f"what is on the bus is {age_text(ahead_s)} ahead of this machine's clock"
+        yield Finding("clock", "failed", found, check)
+    elif facts.clock_synchronised is False:
+        yield Finding("clock", "warning", "nothing keeps this machine's clock right", check)
+    else:
+        yield Finding("clock", "ok", "agrees with the bus")
+
+
+# From end to end
+
+
+def _round_trip(facts: Facts, states: Sequence[PartState]) -> Finding:
+    trip = facts.round_trip
+    if not trip.error:
+        found = f"client → broker → client in {trip.median_s * 1e3:.2f} ms"
+        verdict: Verdict = "warning" if trip.median_s > SLOW_S else "ok"
+        return Finding("round trip", verdict, found)
+    kind = "broker" if trip.connected else "adapter"
+    doing = [one for one in states if one.report.part == kind]
+    sick = [one for one in doing if one.state != "running"]
+    first = "the adapter answers, but the echo does not come back" if trip.connected else (
+        f"no adapter answers at {trip.uri}"
+    )  # fmt: skip
+    start = f"mercury {kind}{facts.options}"
+    if facts.bus.trouble and trip.connected:
+        return Finding("round trip", "failed", f"{first}: {facts.bus.found}", _bus(facts.bus).hint)
+    if not any(one.state == "running" for one in doing):
+        why = f"{sick[0].report.address} {sick[0].meaning}" if sick else f"no {kind} runs"
+        hint = sick[0].hint if sick else start
+        if not any(one.lives for one in states):
+            hint = f"mercury up{facts.options}"
+        return Finding("round trip", "failed", f"{first}: {why}", hint)
+    if not trip.connected:
+        listens = sorted({one.report.listens for one in doing if one.lives and one.report.listens})
+        if listens and trip.uri not in listens:
+            found = f"{first}, but one listens at {listens[0]}"
+            hint = f"MERCURY_CLIENT__ADAPTER={listens[0]} mercury doctor{facts.options}"
+            return Finding("round trip", "failed", found, hint)
+    hint = _look(doing[0].report, facts)
+    return Finding("round trip", "failed", f"{first}: {trip.error}", hint)
+
+
+def _java(facts: Facts, states: Sequence[PartState]) -> Finding:
+    if not facts.java:
+        return Finding("Java", "ok", "there, for the pipeline")
+    if any(one.report.part == "pipeline" and one.lives for one in states):
+        return Finding("Java", "ok", "not needed here: a pipeline runs")
+    if not facts.spark_installed:
+        return Finding("Java", "ok", "not needed: Spark is not installed here")
+    sentence, _, advice = facts.java.partition(": ")
+    return Finding("Java", "failed", f"the pipeline cannot run: {sentence}", advice)

@@ -1,0 +1,202 @@
+"""Gathers what `mercury doctor` judges; nothing here waits longer than a few seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import http.client
+import json
+import logging
+import shutil
+import threading
+from collections.abc import Iterable
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+
+from mercury.bus import FromTime, Record, catch_up
+from mercury.bus.embedded.inspection import inspect_bus
+from mercury.cli.check.diagnosis import BusFacts, Facts, PartFacts, RoundTrip, Trouble
+from mercury.cli.common import command
+from mercury.client import Client
+from mercury.config import Settings
+from mercury.java.runtime import find_java
+from mercury.model import topics
+from mercury.model.errors import (
+    BusCorruptError,
+    BusError,
+    BusFullError,
+    JavaError,
+    MercuryError,
+)
+from mercury.service import now_us
+from mercury.service.status import Status, process_state, read_status
+
+BUS_S = 10.0
+LOOKBACK_S = 600.0  # where records cannot be counted from the end
+_ANSWER_S = 1.0
+_UNSYNCHRONISED = 5  # TIME_ERROR of adjtimex(2)
+_TIMEX_BYTES = 208
+
+
+async def gather(settings: Settings, options: str) -> Facts:
+    """Look at everything."""
+    java = asyncio.create_task(asyncio.to_thread(_java))
+    bus, records = await asyncio.to_thread(_bus, settings)
+    reports = latest(records)
+    parts = asyncio.gather(*(asyncio.to_thread(_part, report) for report in reports))
+    round_trip = await _round_trip(_adapter(settings, reports))
+    return Facts(
+        bus=bus,
+        parts=await parts,
+        round_trip=round_trip,
+        java=await java,
+        spark_installed=find_spec("pyspark") is not None,
+        clock_synchronised=_synchronised(),
+        options=options,
+    )
+
+
+def latest(records: Iterable[Record]) -> list[Status]:
+    """The last report of each instance; only those are decoded that may be one."""
+    by_key: dict[bytes, list[Record]] = {}
+    for record in records:
+        by_key.setdefault(record.key, []).append(record)
+    found: dict[tuple[str, str], Status] = {}
+    for own in by_key.values():
+        # Two of the same id take turns: a few records back there is one of the other.
+        for record in sorted(own, key=lambda one: one.timestamp_us)[-8:]:
+            status = read_status(record)
+            if status is not None:
+                found[status.address, status.instance] = status
+    return list(found.values())
+
+
+# The bus
+
+
+def _bus(settings: Settings) -> tuple[BusFacts, list[Record]]:
+    uri = settings.bus.uri
+    if uri.startswith("embedded:"):
+        return _embedded(uri, Path(uri.removeprefix("embedded:")))
+    # The clients of a bus that is away write of each try; here its state is told in one sentence.
+    logging.getLogger("mercury.bus").setLevel(logging.CRITICAL)
+    found: list[tuple[BusFacts, list[Record]]] = []
+    looking = threading.Thread(target=lambda: found.append(_remote(settings)), daemon=True)
+    looking.start()
+    looking.join(BUS_S)
+    if not found:
+        return BusFacts(uri, "unavailable", f"{uri} does not answer within {BUS_S:g} s"), []
+    return found[0]
+
+
+def _embedded(uri: str, path: Path) -> tuple[BusFacts, list[Record]]:
+    if not path.exists():
+        return BusFacts(uri, "missing", f"{uri} does not exist yet", str(path)), []
+    seen = inspect_bus(path, topics.STATUS)
+    disk = shutil.disk_usage(path.parent)
+    found = f"{uri}, {seen.topics} topics, {seen.size_bytes / 1e6:,.1f} MB"
+    if seen.checked_bytes < seen.size_bytes:
+        found += f" of which the newest {seen.checked_bytes / 1e6:,.1f} were checked"
+    trouble: Trouble = ""
+    if seen.problem is not None:
+        trouble, found = _kind(seen.problem), str(seen.problem)
+    elif disk.free < 1024**2:
+        trouble, found = "full", f"no space is left to append to the bus file {path}"
+    facts = BusFacts(uri, trouble, found, str(path), seen.newest_us, disk.free, disk.total)
+    return facts, seen.tail
+
+
+def _remote(settings: Settings) -> tuple[BusFacts, list[Record]]:
+    uri = settings.bus.uri
+    records: list[Record] = []
+    try:
+        bus = command.bus_of(settings)
+        try:
+            names = bus.topics()
+            start = FromTime(now_us() - int(LOOKBACK_S * 1e6))
+            consumer = bus.subscribe((topics.STATUS,), start=start)
+            for some in catch_up(consumer):
+                records += some
+        finally:
+            bus.close()
+    except BusError as error:
+        return BusFacts(uri, _kind(error), str(error)), records
+    newest_us = max((record.timestamp_us for record in records), default=0)
+    return BusFacts(uri, found=f"{uri}, {len(names)} topics", newest_us=newest_us), records
+
+
+def _kind(error: BusError) -> Trouble:
+    if isinstance(error, BusFullError):
+        return "full"
+    return "corrupt" if isinstance(error, BusCorruptError) else "unavailable"
+
+
+# The parts
+
+
+def _part(report: Status) -> PartFacts:
+    process = process_state(report)
+    here = process in ("there", "stopped") and report.state != "stopped"
+    health = _health(report.metrics_port) if here and report.metrics_port else ""
+    return PartFacts(report, process, health)
+
+
+def _health(port: int) -> str:
+    """What a part's own page says is wrong with it."""
+    asking = http.client.HTTPConnection("127.0.0.1", port, timeout=_ANSWER_S)
+    try:
+        asking.request("GET", "/healthz")
+        answer = json.load(asking.getresponse())
+    except TimeoutError:
+        return f"hangs: /healthz at port {port} does not answer within {_ANSWER_S:g} s"
+    except (OSError, ValueError, http.client.HTTPException):
+        return ""  # not its port any more, or in another network: its reports tell
+    finally:
+        asking.close()
+    return f"fails: {answer.get('reason')}" if answer.get("status") == "failing" else ""
+
+
+# From end to end
+
+
+def _adapter(settings: Settings, reports: Iterable[Status]) -> str:
+    """Where to connect: as the settings say, or else where an adapter of this machine listens."""
+    uri = settings.client.adapter
+    if settings.origin("client.adapter") == "default":
+        for report in sorted(reports, key=lambda one: -one.at_us):
+            if report.listens and process_state(report) == "there":
+                return report.listens.replace("//0.0.0.0:", "//127.0.0.1:").replace("[::]", "[::1]")
+    return uri
+
+
+async def _round_trip(uri: str) -> RoundTrip:
+    # A client at the South Pole: in the way of nobody's area.
+    probe = Client(uri, identity=f"doctor-{now_us()}", position=(-90.0, 0.0), connect_timeout_s=1.5)
+    connected = False
+    try:
+        async with probe:
+            connected = True
+            times = sorted([await probe.echo(timeout_s=2.0) for _ in range(5)])
+    except (MercuryError, OSError) as error:
+        return RoundTrip(uri, connected, str(error) or type(error).__name__)
+    return RoundTrip(uri, connected, median_s=times[2])
+
+
+# The machine
+
+
+def _java() -> str:
+    try:
+        find_java()
+    except JavaError as error:
+        return str(error)
+    return ""
+
+
+def _synchronised() -> bool | None:
+    """Whether something keeps the kernel's clock right; None if that cannot be told."""
+    with suppress(OSError, AttributeError):
+        state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
+        return None if state < 0 else bool(state != _UNSYNCHRONISED)
+    return None

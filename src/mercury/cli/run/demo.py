@@ -1,0 +1,223 @@
+"""`mercury demo`: a city for a minute, with an emergency, a collision and a jam in it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from mercury.cli.common import command
+from mercury.cli.common.spinner import waiting
+from mercury.cli.lab.sim import fleet_of
+from mercury.cli.run.machine import Machine, running
+from mercury.cli.run.parts import Parts, adapter_uri, claimed_parts
+from mercury.cli.run.summary import ledger_sentence, why_missed
+from mercury.config import Settings
+from mercury.model.message import EventKind
+from mercury.sim.fleet import Fleet
+from mercury.sim.incident import Incident
+
+# The city has neither roads nor red lights: jams can be found within seconds, not minutes.
+_QUICK_JAMS = {
+    "cell_m": 600.0,
+    "window_s": 5.0,
+    "learn_s": 10.0,
+    "on_after_s": 10.0,
+    "min_vehicles": 3,
+    "slow_share": 0.4,
+    "validity_s": 120.0,
+}
+# Shares of the city's width and height, so that the three keep apart.
+_EMERGENCY, _COLLISION, _JAM = (0.5, 0.5), (0.8, 0.2), (0.25, 0.75)
+_WITNESSES = 4
+_JAM_RADIUS_M = 600.0
+_FOUND_S = {EventKind.EMERGENCY: 10.0, EventKind.COLLISION: 30.0, EventKind.CONGESTION: 90.0}
+_ALL_NOTIFIED_S = 1.0  # after the first
+_LOOK_EVERY_S = 0.02
+
+
+def demo(
+    config: command.ConfigOption = None,
+    bus: Annotated[
+        str | None,
+        typer.Option("--bus", help="Where it is kept; default a new folder", metavar="URI"),
+    ] = None,
+    port: Annotated[int | None, typer.Option(help="UDP port of the adapter")] = None,
+    vehicles: Annotated[int, typer.Option(min=100, help="How many drive")] = 1500,
+    seed: Annotated[int | None, typer.Option(min=0, help="Same seed, same city")] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the parts' logs")] = False,
+) -> None:
+    """Show in a minute what Mercury does: in a simulated city, with all its parts."""
+    settings = command.settings_for(
+        config,
+        bus__uri=bus or f"embedded:{tempfile.mkdtemp(prefix='mercury-demo-')}/mercury.db",
+        adapter__port=port,
+        sim__vehicles=vehicles,
+        sim__seed=seed,
+    )
+    environment = {
+        f"MERCURY_DETECTION__CONGESTION__{name.upper()}": str(value)
+        for name, value in _QUICK_JAMS.items()
+    }
+    if not verbose:
+        environment["MERCURY_LOG__LEVEL"] = "warning"
+    with claimed_parts(settings, config) as parts:
+        story = command.run(_run(settings, parts, environment))
+    for line in _sum_up(settings, story):
+        _say(line)
+    if story.not_found:
+        sys.exit(1)
+
+
+@dataclass(slots=True)
+class _Story:
+    """What has happened so far."""
+
+    begun: float = field(default_factory=time.monotonic)
+    incidents: list[Incident] = field(default_factory=list)
+    not_found: list[str] = field(default_factory=list)
+    ledger: dict[str, Any] = field(default_factory=dict)
+    lasted_s: float = 0.0
+
+
+async def _run(settings: Settings, parts: Parts, environment: dict[str, str]) -> _Story:
+    story = _Story()
+    fleet = fleet_of(settings, adapter_uri(settings))
+    async with running(settings, parts, environment) as machine:
+        telling = asyncio.create_task(_tell(story, machine, fleet))
+        stopping = asyncio.create_task(machine.stop.wait())
+        try:
+            await asyncio.wait([telling, stopping], return_when=asyncio.FIRST_COMPLETED)
+            # As it is now: at the end the vehicles leave, and what waits for them is given up.
+            story.ledger = machine.result()["ledger"]
+            story.lasted_s = time.monotonic() - story.begun
+        finally:
+            for task in (telling, stopping):
+                task.cancel()
+            (failure, _) = await asyncio.gather(telling, stopping, return_exceptions=True)
+            with waiting("stopping"):
+                await fleet.stop()
+                await machine.supervisor.stop()
+        if isinstance(failure, Exception):
+            raise failure
+    return story
+
+
+async def _tell(story: _Story, machine: Machine, fleet: Fleet) -> None:
+    """Let it happen, and say what became of it as it happens."""
+    plane, pipeline = fleet.plane, machine.parts.pipeline
+    if machine.stop.is_set():
+        return
+    await fleet.start()
+    _say(
+        f"Mercury is up, and {len(fleet.clients):,} vehicles drive in a city of"
+        f" {plane.width_m / 1e3:g} × {plane.height_m / 1e3:g} km."
+        f"{'' if pipeline is None else ' Spark is starting meanwhile.'}\n"
+    )
+    emergency = await _witnessed(fleet, EventKind.EMERGENCY, _EMERGENCY)
+    story.incidents.append(emergency)
+    if await _found(story, emergency):
+        first_ms = min(emergency.notified_ms.values())
+        _say_all(
+            f"The broker judged an emergency: the first vehicle knew after {first_ms:.1f} ms.",
+            emergency,
+        )
+    if pipeline is None:
+        return
+    with waiting("Spark is starting"):
+        if not await machine.ready(pipeline):
+            return
+    begun = time.monotonic()
+    _say(f"Spark is up after {begun - story.begun:.0f} s; from here on times count from now.")
+    collision = await _witnessed(fleet, EventKind.COLLISION, _COLLISION)
+    x_m, y_m = _JAM[0] * plane.width_m, _JAM[1] * plane.height_m
+    jam = await fleet.simulate_jam(x_m, y_m, _JAM_RADIUS_M)
+    story.incidents += [collision, jam]
+    _say(
+        f"  A collision: {len(collision.sensed)} vehicles sense it."
+        f" A jam: traffic within {_JAM_RADIUS_M:g} m comes nearly to a stand, nobody reports it.\n"
+    )
+
+    async def tell_of(incident: Incident, name: str) -> None:
+        if await _found(story, incident):
+            took_s = time.monotonic() - begun - _ALL_NOTIFIED_S
+            _say_all(f"Spark found the {name} after {took_s:.1f} s.", incident)
+
+    with waiting("Spark is looking for both"):
+        await asyncio.gather(tell_of(collision, "collision"), tell_of(jam, "jam"))
+
+
+async def _witnessed(fleet: Fleet, kind: str, share: tuple[float, float]) -> Incident:
+    """Let something happen so that a few vehicles sense it."""
+    plane = fleet.plane
+    x_m, y_m = share[0] * plane.width_m, share[1] * plane.height_m
+    distances_m = np.sort(np.hypot(plane.x_m - x_m, plane.y_m - y_m))
+    return await fleet.simulate_event(x_m, y_m, float(distances_m[_WITNESSES - 1]), kind)
+
+
+async def _found(story: _Story, incident: Incident) -> bool:
+    """Wait until vehicles are told of an incident; whether they were."""
+    deadline = time.monotonic() + _FOUND_S[EventKind(incident.kind)]
+    while incident.area is None:
+        if time.monotonic() > deadline:
+            story.not_found.append(incident.kind)
+            _say(incident.sentences())
+            return False
+        await asyncio.sleep(_LOOK_EVERY_S)
+    await asyncio.sleep(_ALL_NOTIFIED_S)
+    return True
+
+
+def _sum_up(settings: Settings, story: _Story) -> list[str]:
+    if not story.incidents:
+        return []
+    lines = [f"After {story.lasted_s:.0f} s. {ledger_sentence(story.ledger)}"]
+    for incident in story.incidents:
+        missed = [incident.identities[vehicle] for vehicle in incident.missed]
+        lines += [
+            f"  {incident.kind}: {sentence}"
+            for sentence in why_missed(settings, incident.alert, missed)
+        ]
+    told = [incident for incident in story.incidents if incident.alert is not None]
+    if told:
+        car = told[0].identities[told[0].inside[0]]
+        lines += ["", "Try next:", *_commands(settings, str(told[0].alert), car)]
+    return lines
+
+
+def _commands(settings: Settings, alert: str, vehicle: str) -> list[str]:
+    """What to type after this, as it works from here."""
+    program, uri = _program(), settings.bus.uri
+    commands = [(f"why {alert} --bus {uri}", "what became of the first alert")]
+    history = settings.pipeline.history_folder or Path(f"{uri.partition(':')[2]}-history")
+    if history.is_dir():
+        commands.append((f"history where {vehicle} --folder {history}", "where a vehicle was"))
+    commands.append(("up", "Mercury for your own vehicles"))
+    width = max(len(command) for command, _ in commands)
+    return [f"  {program} {command:<{width}}  # {what}" for command, what in commands]
+
+
+def _program() -> str:
+    """How this program was called."""
+    called = sys.argv[0]
+    if os.path.basename(called) != "mercury":
+        return f"{sys.executable} -m mercury"
+    found = shutil.which("mercury")
+    return "mercury" if found and os.path.samefile(found, called) else called
+
+
+def _say_all(headline: str, incident: Incident) -> None:
+    _say("\n  ".join([headline, *incident.lines()]) + "\n")
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)

@@ -1,0 +1,90 @@
+"""What became of a run, in sentences: of the parts, the vehicles and the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mercury.cli.messages.why import sentence_for
+from mercury.config import Settings
+
+_ENDS = {
+    "expired": "expired",
+    "refused": "refused",
+    "unreachable": "unreachable",
+    "waiting": "still waiting",
+}
+_EXPLAINED = 3  # so many vehicles get a sentence of their own
+
+
+def why_missed(settings: Settings, alert: str | None, vehicles: Sequence[str]) -> list[str]:
+    """Why vehicles were not notified, by what stands on the bus."""
+    if alert is None:
+        return []
+    found = [sentence_for(settings, alert, vehicle) for vehicle in vehicles[:_EXPLAINED]]
+    return [sentence for sentence in found if sentence]
+
+
+def ledger_sentence(ledger: dict[str, float | None]) -> str:
+    """The ledger in a sentence."""
+    if not ledger["recipients"]:
+        return f"Ledger: {ledger['messages']:,} messages, addressed to nobody who was there."
+    took = ""
+    if ledger["p50_s"] is not None and ledger["p99_s"] is not None:
+        took = f" (half within {ledger['p50_s']:.3f} s, 99 % within {ledger['p99_s']:.3f} s)"
+    others = ", ".join(
+        f"{ledger[state]:,} {word}"
+        for state, word in _ENDS.items()
+        if ledger[state] or state == "unreachable"
+    )
+    return (
+        f"Ledger: {ledger['messages']:,} messages to {ledger['recipients']:,} recipients: "
+        f"{ledger['acknowledged']:,} acknowledged{took}, {others}."
+    )
+
+
+def sentences(result: dict[str, Any]) -> list[str]:
+    """All of it, a line each."""
+    parts = result["parts"]
+    adapters = {name: values for name, values in parts.items() if name.startswith("adapter")}
+    brokers = {name: values for name, values in parts.items() if name.startswith("broker")}
+    services = {name: values for name, values in parts.items() if name.startswith("service")}
+    matchers = {name: values for name, values in services.items() if "pairs" in values}
+    pipelines = {name: values for name, values in services.items() if name not in matchers}
+    lines = [
+        f"Mercury ran for {result['seconds']:g} s.",
+        f"  {_total(adapters, 'sessions_opened'):,} clients connected; "
+        f"{_total(adapters, 'reports'):,} reports and {_total(adapters, 'messages'):,} messages "
+        f"came in, {_total(adapters, 'packets_sent'):,} packets went out.",
+        f"  Alerts raised: {_total(brokers, 'alerts'):,} by brokers, "
+        f"{_total(pipelines, 'alerts'):,} by the pipeline; requests answered: "
+        f"{_total(brokers, 'echoes') + _total(brokers, 'requests'):,}.",
+    ]
+    if _total(matchers, "declarations") or _total(matchers, "updates"):
+        lines.append(
+            f"  Matching: {_total(matchers, 'updates'):,} positions of what moves, "
+            f"{_total(matchers, 'events'):,} times somebody came, stayed or went."
+        )
+    simulation = result["simulation"]
+    if simulation is not None:
+        for incident in simulation["incidents"]:
+            lines.append(f"  {incident['summary']}")
+            lines += [f"    {sentence}" for sentence in incident["why_missed"]]
+        if simulation["link"] is not None:
+            lines.append(f"  {simulation['link']['summary']}")
+    lines.append(f"  {ledger_sentence(result['ledger'])}")
+    dropped: dict[str, float] = {}
+    for values in parts.values():
+        for key, value in values.items():
+            if key.startswith("dropped.") and value:
+                reason = key.removeprefix("dropped.")
+                dropped[reason] = dropped.get(reason, 0) + value
+    text = ", ".join(f"{reason} {count:g}" for reason, count in sorted(dropped.items()))
+    lines.append(f"  Dropped: {text or 'nothing'}.")
+    for name, count in result["restarts"].items():
+        lines.append(f"  {name} crashed and was restarted {count} times.")
+    return lines
+
+
+def _total(group: dict[str, dict[str, float]], key: str) -> int:
+    return int(sum(values.get(key, 0) for values in group.values()))

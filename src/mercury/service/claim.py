@@ -1,0 +1,103 @@
+"""One `mercury up` a bus: who has it, so that a second does not start and `mercury down` finds it.
+
+The file is locked by the process that it names. When that ends, however it ends, the lock is free:
+a number that another process has got since is never taken for it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO
+
+from mercury.model.errors import AlreadyRunningError
+
+_WAIT_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The `mercury up` that runs on a bus."""
+
+    process: int
+    parts: Sequence[str] = ()
+
+
+@contextmanager
+def claimed(bus_uri: str) -> Iterator[Callable[[Sequence[str]], None]]:
+    """Be the only one on this machine who runs the parts of a bus, or raise AlreadyRunningError.
+
+    Yields what is to be told the names of the parts.
+    """
+    path = _path(bus_uri)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+") as file:
+
+        def write(parts: Sequence[str] = ()) -> None:
+            _write(file, json.dumps(asdict(Holder(os.getpid(), parts))))
+
+        if (holder := _other(file, fcntl.LOCK_EX)) is not None:
+            raise AlreadyRunningError(bus_uri, holder.process)
+        write()
+        try:
+            yield write
+        finally:
+            _write(file, "")
+
+
+def holder_of(bus_uri: str) -> Holder | None:
+    """Who runs the parts of a bus on this machine now."""
+    try:
+        file = _path(bus_uri).open("r")
+    except FileNotFoundError:
+        return None
+    with file:
+        return _other(file, fcntl.LOCK_SH)
+
+
+def _path(bus_uri: str) -> Path:
+    scheme, _, rest = bus_uri.partition(":")
+    if scheme == "embedded":
+        return Path(f"{rest}-up")
+    folder = os.environ.get("XDG_RUNTIME_DIR") or f"{tempfile.gettempdir()}/mercury-{os.getuid()}"
+    return Path(folder) / f"mercury-up-{hashlib.sha256(bus_uri.encode()).hexdigest()[:16]}"
+
+
+def _other(file: IO[str], lock: int) -> Holder | None:
+    """Who has the file; None if we have locked it now."""
+    seen: Holder | None = None
+    while True:
+        try:
+            fcntl.flock(file, lock | fcntl.LOCK_NB)
+            return None  # what stands there, if anything, is of one who was killed
+        except BlockingIOError:
+            pass
+        # Twice the same: one who has just locked it may not have written yet, and who only looks
+        # does not write at all.
+        last, seen = seen, _read(file)
+        if seen is not None and seen == last:
+            return seen
+        time.sleep(_WAIT_S)
+
+
+def _read(file: IO[str]) -> Holder | None:
+    file.seek(0)
+    try:
+        return Holder(**json.loads(file.read()))
+    except (ValueError, TypeError):
+        return None
+
+
+def _write(file: IO[str], text: str) -> None:
+    file.seek(0)
+    file.truncate()
+    file.write(text)
+    file.flush()

@@ -1,0 +1,57 @@
+"""What ties a part to its supervisor: the part says that it is up, and ends with it.
+
+Each part inherits one end of a socket pair; the other belongs to the supervisor alone. However
+that ends, the part reads the end of file and stops. On Linux the kernel sends a signal as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+
+VARIABLE = "MERCURY_SUPERVISOR_FD"  # where a part finds its end
+READY = b"READY=1\n"
+
+_STOP_S = 15.0
+_PR_SET_PDEATHSIG = 1
+
+_tie: socket.socket | None = None
+
+
+def hold() -> None:
+    """Stop when the supervisor has gone; nothing, if a person started this process."""
+    global _tie
+    # Taken away: what this process starts has no end of its own.
+    number = os.environ.pop(VARIABLE, None)
+    if number is None:
+        return
+    try:
+        _tie = socket.socket(fileno=int(number))
+    except (OSError, ValueError):
+        return  # a process between us and the supervisor closed it
+    _tie.set_inheritable(False)
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    threading.Thread(target=_stop_at_end, args=(_tie,), name="tie", daemon=True).start()
+
+
+def say_ready() -> None:
+    """Tell the supervisor that this part serves now."""
+    if _tie is not None:
+        with contextlib.suppress(OSError):
+            _tie.send(READY)
+
+
+def _stop_at_end(tie: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while tie.recv(64):
+            pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_STOP_S)
+    os.killpg(0, signal.SIGKILL)  # it does not stop: it goes, and with it what it started

@@ -1,0 +1,38 @@
+"""The demo where there is no Java: an emergency, the ledger, and commands that work."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+from cli.commands import mercury
+from integration.processes import free_udp_port
+
+
+def test_without_java_the_broker_still_judges_an_emergency(tmp_path: Path) -> None:
+    bus = f"embedded:{tmp_path / 'demo.db'}"
+    port = str(free_udp_port())
+    done = mercury(
+        "demo", "--vehicles", "300", "--port", port, "--bus", bus, folder=tmp_path,
+        JAVA_HOME=str(tmp_path),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "without the pipeline: " in done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "Mercury is up, and 300 vehicles drive in a city of 4 × 4 km."
+    assert re.fullmatch(
+        r"The broker judged an emergency: the first vehicle knew after \d+\.\d ms\.", lines[2]
+    )
+    assert "  Emergency at (2000, 2000): 4 vehicles sensed it." in lines
+    assert "  Nobody outside was told." in lines
+    assert re.search(r"^After \d+ s. Ledger: 1 messages? to \d+ recipients: ", done.stdout, re.M)
+
+    tries = lines[lines.index("Try next:") + 1 :]
+    assert len(tries) == 2  # there is no history without the pipeline
+    why = shlex.split(tries[0], comments=True)
+    assert why[-5:-3] == ["mercury", "why"]
+    answer = mercury(*why[-4:], folder=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    assert "acknowledged it" in answer.stdout
+    assert shlex.split(tries[1], comments=True)[-1] == "up"

@@ -1,0 +1,63 @@
+"""One `mercury up` a bus: the claim ends with the process, and is never mistaken."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mercury.model.errors import AlreadyRunningError
+from mercury.service.claim import Holder, claimed, holder_of
+
+CLAIM = """
+import sys
+from mercury.service.claim import claimed
+with claimed(sys.argv[1]) as write:
+    write(["adapter", "broker-1"])
+    print("claimed", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture(params=["embedded", "other"])
+def uri(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+    return f"embedded:{tmp_path}/bus.db" if request.param == "embedded" else "kafka://here:9092"
+
+
+def test_a_second_one_is_refused_and_names_the_first(uri: str) -> None:
+    assert holder_of(uri) is None
+    with subprocess.Popen(
+        [sys.executable, "-c", CLAIM, uri],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == b"claimed\n"
+        assert holder_of(uri) == Holder(first.pid, ["adapter", "broker-1"])
+        with pytest.raises(AlreadyRunningError) as caught, claimed(uri):
+            pass
+        assert caught.value.process == first.pid
+        assert f"process {first.pid}" in str(caught.value)
+        assert f"`mercury down --bus {uri}`" in str(caught.value)
+        first.kill()
+    # Its file is still there and names a number that may be anybody's by now.
+    assert holder_of(uri) is None
+    with claimed(uri):
+        assert holder_of(uri) == Holder(os.getpid(), [])
+    assert holder_of(uri) is None
+
+
+def test_another_bus_is_another_claim(tmp_path: Path) -> None:
+    with claimed(f"embedded:{tmp_path}/one.db"), claimed(f"embedded:{tmp_path}/two.db"):
+        pass
+
+
+def test_a_number_left_by_a_killed_one_is_nobody(tmp_path: Path) -> None:
+    uri = f"embedded:{tmp_path}/bus.db"
+    (tmp_path / "bus.db-up").write_text(json.dumps({"process": os.getpid(), "parts": []}))
+    assert holder_of(uri) is None

@@ -1,0 +1,68 @@
+"""A part says that it is up, and ends with its supervisor, however that ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from mercury.service import tie
+
+PART = """
+import os, signal, sys, time
+from mercury.service import tie
+tie._STOP_S = 0.3
+if "stubborn" in sys.argv:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+tie.hold()
+assert tie.VARIABLE not in os.environ
+tie.say_ready()
+time.sleep(60)
+"""
+
+
+@contextmanager
+def part(*arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], socket.socket]]:
+    ours, theirs = socket.socketpair()
+    ours.settimeout(20)
+    with ours:
+        with theirs:
+            process = subprocess.Popen(
+                [sys.executable, "-c", PART, *arguments],
+                env={**os.environ, tie.VARIABLE: str(theirs.fileno())},
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        with process:
+            try:
+                assert ours.recv(64) == tie.READY
+                yield process, ours
+            finally:
+                process.kill()
+
+
+def test_it_stops_when_the_other_end_is_closed() -> None:
+    with part() as (process, ours):
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.2)
+        ours.close()
+        assert process.wait(10) == -signal.SIGTERM
+
+
+def test_one_that_does_not_stop_is_killed() -> None:
+    with part("stubborn") as (process, ours):
+        ours.close()
+        assert process.wait(10) == -signal.SIGKILL
+
+
+def test_a_process_that_a_person_started_has_no_tie(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(tie.VARIABLE, raising=False)
+    tie.hold()
+    tie.say_ready()
+    assert tie._tie is None

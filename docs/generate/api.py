@@ -14,6 +14,11 @@ GROUPS = {
     "Connect": ("connect", "Client", "ServiceEndpoint"),
     "What comes back": ("ContentStream", "MatchStream", "MovingPublication", "Match", "Message"),
 }
+# Public within the package, and of no use to an application.
+INTERNAL = (
+    "after_session", "confirm", "forget", "mediation", "reception", "refuse", "regroup", "run", "say_again",
+    "take",
+)  # fmt: skip
 
 
 def api() -> str:
@@ -32,4 +37,8 @@ def api() -> str:
 
 
 def _entry(thing: type) -> str:
-    return f"\n::: {thing.__module__}.{thing.__qualname__}\n    options:\n      heading_level: 3\n"
+    hidden = ", ".join(f'"!^{name}$"' for name in ("_.*", *INTERNAL))
+    return (
+        f"\n::: {thing.__module__}.{thing.__qualname__}\n"
+        f"    options:\n      heading_level: 3\n      filters: [{hidden}]\n"
+    )

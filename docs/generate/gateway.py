@@ -29,24 +29,46 @@ def gateway() -> str:
 def _operation(title: str, operation: dict[str, Any]) -> str:
     said = operation.get("description") or operation.get("summary") or ""
     rows = [
-        (code(one["name"]), one["in"], "yes" if one.get("required") else "", _about(one))
+        (code(one["name"]), one["in"], "yes" if one.get("required") else "", _about(_schema(one)))
         for one in operation.get("parameters", ())
     ]
-    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
-    fields = body.get("schema", {}).get("properties", {})
-    required = body.get("schema", {}).get("required", ())
+    body = _schema(operation.get("requestBody", {}))
     rows += [
-        (code(name), "body", "yes" if name in required else "", schema.get("description", ""))
-        for name, schema in fields.items()
+        (code(name), "body", "yes" if name in body.get("required", ()) else "", _about(schema))
+        for name, schema in body.get("properties", {}).items()
     ]
     answers = [(code(status), one["description"]) for status, one in operation["responses"].items()]
     return (
-        f"\n## {title}\n\n{said}\n\n"
+        f"\n## {title}\n\n{said}.\n\n"
         + table(("field", "in", "required", ""), rows)
         + "\n"
         + table(("answer", ""), answers)
     )
 
 
-def _about(parameter: dict[str, Any]) -> str:
-    return str(parameter.get("schema", {}).get("description", ""))
+def _schema(described: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a parameter or body, wherever it stands."""
+    content = described.get("content", {}).get("application/json", {})
+    return _resolved(described.get("schema") or content.get("schema") or {})
+
+
+def _resolved(schema: dict[str, Any]) -> dict[str, Any]:
+    if "$ref" in schema:
+        return _resolved(OPENAPI["components"]["schemas"][schema["$ref"].rpartition("/")[2]])
+    return schema
+
+
+def _about(schema: dict[str, Any]) -> str:
+    """What a value may be."""
+    schema = _resolved(schema)
+    kind = schema.get("type", "")
+    notes = [" or ".join(kind) if isinstance(kind, list) else str(kind)]
+    for sign, key in (
+        (">", "exclusiveMinimum"), ("≥", "minimum"), ("<", "exclusiveMaximum"), ("≤", "maximum"),
+    ):  # fmt: skip
+        if key in schema:
+            notes.append(f"{sign} {schema[key]:g}")
+    if "default" in schema:
+        notes.append(f"default {schema['default']}")
+    about = ", ".join(note for note in notes if note)
+    return f"{about}. {schema['description']}" if "description" in schema else about

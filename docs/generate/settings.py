@@ -41,7 +41,7 @@ def _tables(model: type[BaseModel], path: str) -> Iterator[str]:
             inner.append((f"{full}.NAME" if by_name else full, field.description or "", nested))
         else:
             rows.append(
-                (code(name), code(_type(field)), code(_default(field)), field.description or "")
+                (code(name), _type(field), code(_default(field)), field.description or "")
             )
     if rows:
         yield "\n" + table(("setting", "type", "default", "meaning"), rows)
@@ -67,7 +67,7 @@ def _type(field: FieldInfo) -> str:
         for sign, name in ((">", "gt"), ("≥", "ge"), ("<", "lt"), ("≤", "le")):
             if (bound := getattr(note, name, None)) is not None:
                 bounds.append(f"{sign} {bound:g}")
-    return " ".join([_name(field.annotation), *bounds])
+    return ", ".join([_name(field.annotation), *bounds])
 
 
 def _name(annotation: Any) -> str:

@@ -31,6 +31,7 @@ def test_a_guide(name: str, tmp_path: Path) -> None:
         walk.run(f"docs/how-to/{name}.md")
 
 
+@pytest.mark.jvm
 @pytest.mark.parametrize("name", RUN_WITH_SPARK)
 def test_a_guide_that_needs_spark(name: str, tmp_path: Path) -> None:
     with walking(tmp_path, java=True) as walk:

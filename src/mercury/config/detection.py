@@ -22,7 +22,7 @@ Rule = TypeVar("Rule", KindRule, CongestionRule)
 
 class KindSettings(Section):
     enabled: bool = Field(default=True, description="Whether this kind is judged at all")
-    predicate: str = Field(description="When a bin is told of; see docs/how-to/detection-rule.md")
+    predicate: str = Field(description="When a bin is told of; see docs/detection.md for the names")
     every_s: float = Field(
         default=_KIND.every_s,
         description="Bins are judged and emptied so often; 0 judges each observation as it comes",

@@ -26,8 +26,7 @@ class SimSettings(Section):
     height_m: float = Field(default=4000.0, gt=0, description="Extent of the city to the north")
     link: str | None = Field(
         default=None,
-        description="Lossy link of each vehicle, such as cellular,loss=0.1; "
-        "see docs/reference/links.md",
+        description="Lossy link of each vehicle, such as cellular,loss=0.1; see docs/links.md",
     )
     antenna_x_m: float | None = Field(
         default=None, description="Range is the distance from here, to the east; none is the middle"

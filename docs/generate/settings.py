@@ -40,9 +40,7 @@ def _tables(model: type[BaseModel], path: str) -> Iterator[str]:
         if nested is not None:
             inner.append((f"{full}.NAME" if by_name else full, field.description or "", nested))
         else:
-            rows.append(
-                (code(name), _type(field), code(_default(field)), field.description or "")
-            )
+            rows.append((code(name), _type(field), code(_default(field)), field.description or ""))
     if rows:
         yield "\n" + table(("setting", "type", "default", "meaning"), rows)
     for full, description, nested in inner:

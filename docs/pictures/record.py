@@ -48,7 +48,7 @@ def main() -> None:
 def session(terminal: Terminal) -> str:
     """What a person saw: the commands behind a prompt, and what came after each."""
     terminal.read()
-    shown = PROMPT.split(_MOVES.sub("", terminal.text))[2::2][1:]  # without the exit codes
+    shown = PROMPT.split(_MOVES.sub("", terminal.raw))[2::2][1:]  # without the exit codes
     parts = []
     for command, output in zip(terminal.commands, shown, strict=False):
         parts.append(f"\x1b[1;32m$\x1b[0m \x1b[1m{command}\x1b[0m\n{output.strip()}")

@@ -34,7 +34,7 @@ def test_a_guide(name: str, tmp_path: Path) -> None:
 @pytest.mark.jvm
 @pytest.mark.parametrize("name", RUN_WITH_SPARK)
 def test_a_guide_that_needs_spark(name: str, tmp_path: Path) -> None:
-    with walking(tmp_path, java=True) as walk:
+    with walking(tmp_path) as walk:
         walk.run(f"docs/how-to/{name}.md")
 
 
@@ -59,8 +59,8 @@ def _commands(block: Block) -> list[list[str]]:
     words = [re.sub(r"\s#.*", "", line).split() for line in lines]
     found = []
     for line in words:
-        at = next((n for n, word in enumerate(line) if word.endswith("mercury")), None)
-        if at is not None and (at == 0 or line[0] in ("docker", "kubectl", "sudo")):
+        at = max((n for n, word in enumerate(line) if word.endswith("mercury")), default=-1)
+        if at == 0 or (at > 0 and (line[0] == "sudo" or "exec" in line)):
             found.append(line[at + 1 :])
     return found
 

@@ -37,6 +37,7 @@ READY = {
 
 _FENCE = re.compile(r"^```(\w+)(.*)$")
 _NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 PROMPT = re.compile(r"@@(\d+)@@ ")
 
 
@@ -91,6 +92,7 @@ class Terminal:
         )
         os.close(theirs)
         self._terminal = ours
+        self.raw = ""  # with colours
         self.text = ""
         self.commands: list[str] = []  # that were typed
         self._typed = 0  # what was shown when something was typed last
@@ -190,7 +192,8 @@ class Terminal:
                 data = os.read(self._terminal, 65536)
             except OSError:  # the shell has ended
                 return
-            self.text += data.decode(errors="replace").replace("\r", "")
+            self.raw += data.decode(errors="replace").replace("\r", "")
+            self.text = _ESCAPES.sub("", self.raw)
             timeout_s = 0.0
 
 
@@ -206,9 +209,7 @@ def _pattern(line: str) -> str:
 class Walk:
     """Runs pages in a folder, with ports of its own in place of the usual ones."""
 
-    def __init__(
-        self, folder: Path, *, columns: int = 250, in_colour: bool = False, java: bool = False
-    ) -> None:
+    def __init__(self, folder: Path, *, columns: int = 250, in_colour: bool = False) -> None:
         self.folder = folder
         self._columns = columns
         self.terminals: dict[str, Terminal] = {}
@@ -223,7 +224,6 @@ class Walk:
             "MERCURY_CLIENT__ADAPTER": f"udp://127.0.0.1:{udp}",
             "MERCURY_GATEWAY__PORT": str(tcp),
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            **({} if java else {"JAVA_HOME": str(folder / "no-java")}),  # most do without Spark
             "COLUMNS": str(columns),
             **({"TERM": "xterm-256color"} if in_colour else {"TERM": "dumb", "NO_COLOR": "1"}),
         }

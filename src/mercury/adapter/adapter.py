@@ -89,7 +89,7 @@ class Adapter(Service):
         super().__init__(
             bus,
             Address.adapter(settings.id),
-            metrics_port=settings.metrics_port,
+            metrics=settings.metrics,
             stall_probe_s=settings.stall_probe_s,
         )
         self.settings = settings

@@ -28,7 +28,7 @@ class Part(Service):
     wrong = ""
 
     def __init__(self, bus: Bus) -> None:
-        super().__init__(bus, Address.service("part-1"), metrics_port=0)
+        super().__init__(bus, Address.service("part-1"), metrics=("127.0.0.1", 0))
 
     def statistics(self) -> Statistics:
         return Statistics({"gauge": 1})

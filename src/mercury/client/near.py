@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mercury.client.arguments import checked
 from mercury.client.pairs import Pairs
-from mercury.model.declarations import NumberedMatch
 from mercury.model.errors import MercuryError, NotConnectedError, NotSettledError
 from mercury.model.matching import EventType, Match, NearSubscription, Publication
 from mercury.model.message import Values
 
 if TYPE_CHECKING:
-    from mercury.client.moving_entities import Moving
+    from mercury.client.declaring import Declaring
 
 MatchHandler = Callable[[Match], Awaitable[None] | None]
 
@@ -26,7 +25,7 @@ _LIMIT = 10_000  # matches that wait for the application
 class Declared:
     """Something that a client has declared: it is repeated until it is withdrawn or refused."""
 
-    def __init__(self, what: Publication | NearSubscription, moving: Moving) -> None:
+    def __init__(self, what: Publication | NearSubscription, moving: Declaring) -> None:
         self.what = what
         self.refusal: MercuryError | None = None  # why it does not hold any more
         self._moving = moving
@@ -59,21 +58,21 @@ class MovingPublication(Declared):
 
 
 class MatchStream(Declared):
-    """What happens near the client, or in a place: iterate over it, or give it a handler."""
+    """What happens near the client, or inside a polygon: iterate over it, or give it a handler."""
 
     what: NearSubscription
 
     def __init__(
         self,
         what: NearSubscription,
-        moving: Moving,
+        moving: Declaring,
         call: Callable[[MatchHandler, Match], None],
-        dropped: Counter[str],
+        pairs: Pairs,
         handler: MatchHandler | None = None,
     ) -> None:
         super().__init__(what, moving)
         self.handler = handler
-        self.pairs = Pairs(dropped)
+        self.pairs = pairs
         self.lost = 0  # matches that the application was too slow for
         self._call = call
         self._queue: deque[Match] = deque()
@@ -84,7 +83,7 @@ class MatchStream(Declared):
 
     @property
     def inside(self) -> list[Match]:
-        """What is inside now, as it was last told, the nearest first."""
+        """What is inside now, as last notified, the nearest first."""
         return sorted(self.pairs.inside.values(), key=lambda match: match.distance_m)
 
     @checked
@@ -123,11 +122,7 @@ class MatchStream(Declared):
 
     # For the client
 
-    def take(self, numbered: NumberedMatch) -> None:
-        """Something happened, as the adapter says."""
-        self.tell(self.pairs.take(numbered))
-
-    def tell(self, news: list[Match]) -> None:
+    def notify(self, news: list[Match]) -> None:
         """Hand matches to the application."""
         for match in news:
             if self.handler is not None:

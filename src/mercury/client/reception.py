@@ -22,7 +22,7 @@ from mercury.session import ClientSession, Delivered
 if TYPE_CHECKING:
     import asyncio
 
-    from mercury.client.moving_entities import Moving
+    from mercury.client.declaring import Declaring
     from mercury.client.relay import Relay
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class Reception:
         self.handlers: list[tuple[Kind | None, Handler]] = []
         self.streams: dict[bytes, ContentStream] = {}  # by subscription
         self.replies: dict[UUID | None, asyncio.Future[Message]] = {}  # by request
-        self.moving: Moving | None = None
+        self.moving: Declaring | None = None
         self._receipts: OrderedDict[UUID, Receipts] = OrderedDict()
         self._elsewhere: list[Delivered] = []  # alerts for an area that we are not in
         self._session = session
@@ -63,9 +63,10 @@ class Reception:
             self._receipts.popitem(last=False)
 
     def settled(self, id: UUID, outcome: Outcome) -> None:
-        """A message of ours is settled with the adapter; what it refused is told to nobody."""
+        """A message of ours is settled with the adapter; what it refused reaches nobody."""
         receipts = self._receipts.get(id)
-        if receipts is not None and outcome.state is DeliveryState.REFUSED:
+        is_refused = outcome.state is DeliveryState.REFUSED and outcome.reason != "expired"
+        if receipts is not None and is_refused:
             receipts.refuse(outcome.reason)
 
     def deliver(self, delivered: Delivered, time_us: int) -> None:

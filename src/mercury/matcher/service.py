@@ -41,7 +41,7 @@ class Matcher(Service):
         self, bus: Bus, settings: MatcherSettings, gateway: GatewaySettings | None = None
     ) -> None:
         address = Address.service(settings.id)
-        super().__init__(bus, address, metrics_port=settings.metrics_port)
+        super().__init__(bus, address, metrics=settings.metrics)
         self.settings = settings
         self.hub = Hub(rules_of(settings))
         self.gateway = None if gateway is None else Gateway(self.hub, gateway, self.condition)

@@ -35,7 +35,7 @@ class SharedMatcher(Service):
         self, bus: Bus, settings: MatcherSettings, gateway: GatewaySettings | None = None
     ) -> None:
         address = Address.service(settings.id)
-        super().__init__(bus, address, metrics_port=settings.metrics_port)
+        super().__init__(bus, address, metrics=settings.metrics)
         rules = rules_of(settings)
         self.settings = settings
         # What comes in by the door is for all workers, over the bus.

@@ -23,7 +23,7 @@ Values = Mapping[str, Value]
 
 
 class Kind(IntEnum):
-    """What a message is for; session kinds stay between client and adapter."""
+    """What a message is for; session kinds are between client and adapter only."""
 
     INIT = 1
     ACKNOWLEDGE = 2
@@ -145,7 +145,7 @@ class Telemetry:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something sensed (in an EVENT) or told to people (in an ALERT)."""
+    """Something sensed (in an EVENT) or announced (in an ALERT)."""
 
     kind: str
     position: Position | None = None
@@ -157,7 +157,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """Key/value pairs that applications interpret, optionally tied to a place."""
+    """Key/value pairs that applications interpret, optionally tied to a position."""
 
     values: Values = field(default_factory=dict)
     position: Position | None = None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from datetime import datetime
 
+from mercury.model.instant import Instant
+
 now = time.monotonic  # for intervals: never jumps
 
 
@@ -16,6 +18,11 @@ def now_us() -> int:
 def clock_time(time_us: int) -> str:
     """A time of day for people, in local time."""
     return datetime.fromtimestamp(time_us / 1e6).strftime("%H:%M:%S.%f")[:-3]
+
+
+def instant() -> Instant:
+    """This moment, for cores that need both clocks."""
+    return Instant(now(), now_us())
 
 
 def epoch_us() -> int:

@@ -11,6 +11,7 @@ from typing import Any
 
 from mercury.cli.common import command
 from mercury.config import Settings
+from mercury.config.section import ServiceSection
 from mercury.java.runtime import find_java
 from mercury.model.errors import AddressInUseError, ConfigurationError, JavaError, PipelineError
 from mercury.net import bind_udp
@@ -80,12 +81,12 @@ def plan(
     ]
     core.append(Part("adapter", ["adapter", *common, "--port", str(port)]))
     parts = Parts(core, None, None, None)
-    _check_metrics_port(settings.adapter.metrics_port)
+    _check_metrics(settings.adapter)
     if matcher and find_spec("numba") is None:
         text = "without the matcher: it needs numba: pip install 'mercury-messaging[server]'"
         command.progress.print(text, markup=False, soft_wrap=True)
     elif matcher:
-        _check_metrics_port(settings.matcher.metrics_port)
+        _check_metrics(settings.matcher)
         arguments = ["matcher", *common]
         if settings.matcher.gateway:
             gateway_port = _gateway_port(settings)
@@ -95,7 +96,7 @@ def plan(
     if pipeline is not False:
         missing = _missing_for_pipeline(settings)
         if missing is None:
-            _check_metrics_port(settings.pipeline.metrics_port)
+            _check_metrics(settings.pipeline)
             parts.pipeline = Part("pipeline", ["pipeline", *common])
         elif pipeline:
             raise PipelineError(missing)
@@ -116,15 +117,14 @@ def _broker_metrics(settings: Settings, brokers: int) -> list[list[str]]:
     first = settings.broker.metrics_port
     if not first:
         return [[]] * brokers
-    ports = range(first, first + brokers)
-    for port in ports:
-        _check_metrics_port(port)
-    return [["--metrics-port", str(port)] for port in ports]
+    for number in range(brokers):
+        _check_metrics(settings.broker, number)
+    return [["--metrics-port", str(first + number)] for number in range(brokers)]
 
 
-def _check_metrics_port(port: int | None) -> None:
-    if port:
-        bind_tcp("127.0.0.1", port, "metrics").close()
+def _check_metrics(part: ServiceSection, beside: int = 0) -> None:
+    if part.metrics_port:
+        bind_tcp(part.metrics_host, part.metrics_port + beside, "metrics").close()
 
 
 def _gateway_port(settings: Settings) -> int:

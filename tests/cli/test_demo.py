@@ -20,9 +20,10 @@ def test_without_java_the_broker_still_judges_an_emergency(tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
     assert "without the pipeline: " in done.stderr
     lines = done.stdout.splitlines()
-    assert lines[0] == "Mercury is up, and 300 vehicles drive in a city of 4 × 4 km."
+    assert lines[0] == "Starting broker-1, adapter, matcher …"
+    assert lines[1] == "Mercury is up, and 300 vehicles drive in a city of 4 × 4 km."
     assert re.fullmatch(
-        r"The broker judged an emergency: the first vehicle knew after \d+\.\d ms\.", lines[2]
+        r"The broker judged an emergency: the first vehicle knew after \d+\.\d ms\.", lines[3]
     )
     assert "  Emergency at (2000, 2000): 4 vehicles sensed it." in lines
     assert "  Nobody outside was told." in lines

@@ -95,6 +95,7 @@ class _Story:
 async def _run(settings: Settings, parts: Parts, environment: dict[str, str]) -> _Story:
     story = _Story()
     fleet = fleet_of(settings, adapter_uri(settings))
+    _say(f"Starting {', '.join(part.name for part in parts.all())} …")
     async with running(settings, parts, environment) as machine:
         telling = asyncio.create_task(_tell(story, machine, fleet))
         stopping = asyncio.create_task(machine.stop.wait())
@@ -229,7 +230,10 @@ def _say_all(headline: str, incident: Incident) -> None:
 
 def _say(line: str) -> None:
     """Tell it: on a terminal broken between words, elsewhere as it is."""
-    if sys.stdout.isatty():
+    out = sys.stdout
+    if out.isatty():
         width = shutil.get_terminal_size().columns
         line = textwrap.fill(line, width, subsequent_indent="  ", break_on_hyphens=False)
-    print(line, flush=True)
+    else:  # while rich shows a spinner, what is printed goes to the spinner's terminal
+        out = sys.__stdout__ or out
+    print(line, file=out, flush=True)

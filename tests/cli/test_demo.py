@@ -29,11 +29,11 @@ def test_without_java_the_broker_still_judges_an_emergency(tmp_path: Path) -> No
     assert "  Nobody outside was told." in lines
     assert re.search(r"^After \d+ s. Ledger: 1 messages? to \d+ recipients: ", done.stdout, re.M)
 
-    tries = lines[lines.index("Try next:") + 1 :]
+    tries = [line for line in lines[lines.index("Try next:") + 1 :] if "# " not in line]
     assert len(tries) == 2  # there is no history without the pipeline
-    why = shlex.split(tries[0], comments=True)
+    why = shlex.split(tries[0])
     assert why[-5:-3] == ["mercury", "why"]
     answer = mercury(*why[-4:], folder=tmp_path)
     assert answer.returncode == 0, answer.stderr
     assert "acknowledged it" in answer.stdout
-    assert shlex.split(tries[1], comments=True)[-1] == "up"
+    assert shlex.split(tries[1])[-1] == "up"

@@ -10,6 +10,7 @@ import tempfile
 import textwrap
 import time
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -209,9 +210,8 @@ def _try_next(settings: Settings, story: _Story) -> list[str]:
         if history.is_dir():
             commands.append((f"history where {vehicle} --folder {history}", "where a vehicle was"))
     commands.append(("up", "Mercury for your own vehicles"))
-    width = max(len(command) for command, _ in commands)
-    lines = [f"  {_program()} {command:<{width}}  # {what}" for command, what in commands]
-    return ["", "Try next:", *lines]
+    lines = [(f"  # {what}", f"  {_program()} {command}") for command, what in commands]
+    return ["", "Try next:", *chain(*lines)]
 
 
 def _program() -> str:

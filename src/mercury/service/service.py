@@ -118,7 +118,6 @@ class Service(ABC):
         if self.metrics is not None:
             assert self._metrics_port is not None
             await self.metrics.start("127.0.0.1", self._metrics_port)
-        self.spawn(self.stalls.run())
         self.spawn(self._report_status())
         try:
             await self._start()
@@ -134,6 +133,7 @@ class Service(ABC):
                 await self.metrics.stop()
             raise
         self.state = "running"
+        self.spawn(self.stalls.run())  # nobody waits for it while it starts
         self._report_due.set()
 
     async def stop(self) -> None:

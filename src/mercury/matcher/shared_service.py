@@ -41,7 +41,9 @@ class SharedMatcher(Service):
         # What comes in by the door is for all workers, over the bus.
         self.front = None if gateway is None else Front(bus, rules)
         self.gateway = (
-            None if self.front is None or gateway is None else Gateway(self.front, gateway)
+            None
+            if self.front is None or gateway is None
+            else Gateway(self.front, gateway, self.condition)
         )
         self._states = StateLog(bus, now_us)
         self.runners = [

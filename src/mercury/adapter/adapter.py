@@ -509,13 +509,16 @@ class Adapter(Service):
             await asyncio.sleep(_INTEREST_REFRESH_S)
             begun = now()
             self.addressing.expire(now_us())
-            for interest, topic, text in list(self.interests):
-                message = Message(
-                    kind=Kind.SUBSCRIBE,
-                    source=self.address,
-                    destination=Address.broker(),
-                    payload=Subscription(interest, topic, text),
-                )
-                headers = (message_route(message),)
-                self.bus.append(topics.SUBSCRIPTIONS, encode(message), interest, headers)
-                begun = await self._alternate(begun)
+            try:
+                for interest, topic, text in list(self.interests):
+                    message = Message(
+                        kind=Kind.SUBSCRIBE,
+                        source=self.address,
+                        destination=Address.broker(),
+                        payload=Subscription(interest, topic, text),
+                    )
+                    headers = (message_route(message),)
+                    self.bus.append(topics.SUBSCRIPTIONS, encode(message), interest, headers)
+                    begun = await self._alternate(begun)
+            except BusError as error:
+                self._complain(error)

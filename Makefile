@@ -76,6 +76,10 @@ $(KERNEL): $(READY) $(wildcard src/mercury/matching/*.py src/mercury/roads/*.py)
 	@$(BIN)/python -c 'from mercury.matcher.hub import warm_up; warm_up()'
 	@touch $@
 
+# The documents as a site in out/site; what the code can tell is made from the code.
+docs: $(DEVELOP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Mercury needs Python 3.11 or later; set PYTHON=python3.11 or the like" >&2; exit 1; }

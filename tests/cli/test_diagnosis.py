@@ -133,7 +133,11 @@ def test_a_part_that_lags_says_so(kind: str) -> None:
 
 def test_what_a_part_answers_now_counts_more_than_its_last_report() -> None:
     hung = "hangs: /healthz at port 9 does not answer within 1 s"
-    assert cause(with_part(part("broker", health=hung))).found == hung
+    found = cause(with_part(part("broker", health=hung, pid=42)))
+    assert (found.found, found.hint) == (hung, "kill -KILL 42 && mercury broker")
+    fails = "fails: the event loop stood still for 3.2 s"
+    found = cause(with_part(part("broker", health=fails)))
+    assert (found.found, found.hint) == (fails, "mercury tail status --since 1m")
 
 
 @pytest.mark.parametrize("kind", KINDS)

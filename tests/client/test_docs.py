@@ -1,4 +1,4 @@
-"""What docs/matching.md shows of the client runs as it stands there."""
+"""What docs/explanation/matching.md shows of the client runs as it stands there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from live import in_loop, live
 from matching.bus_twin import bus_twin
 
-PAGE = Path(__file__).parents[2] / "docs" / "matching.md"
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "matching.md"
 
 
 @in_loop

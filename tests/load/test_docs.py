@@ -1,4 +1,4 @@
-"""What docs/load.md shows is what there is."""
+"""What docs/how-to/load-test.md shows is what there is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mercury.load.generator import Outcome
 from mercury.load.histogram import TimeHistogram
 from mercury.load.tally import Tally
 
-TEXT = (Path(__file__).parents[2] / "docs" / "load.md").read_text("utf-8")
+TEXT = (Path(__file__).parents[2] / "docs" / "how-to" / "load-test.md").read_text("utf-8")
 
 
 def test_the_flags_are_those_of_the_command() -> None:

@@ -1,4 +1,4 @@
-"""What docs/matching.md shows of the gateway runs as it stands there."""
+"""What docs/how-to/web.md shows runs as it stands there."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from matcher.gateway_client import World, world
 from mercury.config.gateway import GatewaySettings
 from mercury.matcher.gateway.openapi import OPENAPI
 
-PAGE = Path(__file__).parents[2] / "docs" / "matching.md"
-SECTION = PAGE.read_text(encoding="utf-8").partition("## Over the web")[2].partition("\n## ")[0]
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "web.md"
+SECTION = PAGE.read_text(encoding="utf-8")
 PORT = "127.0.0.1:7480"
 
 

@@ -1,4 +1,4 @@
-"""What docs/moos.md shows is what the code takes."""
+"""What docs/how-to/moos.md shows is what the code takes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mercury.config import MoosSettings, load_settings
 from mercury.moos import bridge_settings
 from mercury.moos.mission_file import read_mediator_block
 
-TEXT = (Path(__file__).parents[2] / "docs" / "moos.md").read_text("utf-8")
+TEXT = (Path(__file__).parents[2] / "docs" / "how-to" / "moos.md").read_text("utf-8")
 
 
 def test_the_two_configurations_say_the_same(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def run(
     redis: bool = True,
     say: Say = lambda _: None,
 ) -> dict[str, Any]:
-    """Everything, in the order of the table in docs/benchmarks.md."""
+    """Everything, in the order of the table in docs/explanation/benchmarks.md."""
     kernel = _kernel(entities, tenfold, say)
     say("roads and trips")
     workload = Workload(

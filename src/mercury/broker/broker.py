@@ -171,7 +171,7 @@ class Broker(Service):
         kind = int(envelope.kind)
         if kind == Kind.REQUEST and envelope.topic == ECHO:
             self.counters["echoes"] += 1
-            reply = self._round_robin(envelope)
+            reply = self._echo(envelope)
         elif kind == Kind.SUBSCRIBE:
             reply = self._answer(envelope, self._subscribe(envelope))
         elif kind == Kind.UNSUBSCRIBE:
@@ -214,7 +214,7 @@ class Broker(Service):
         reply.destination.client = envelope.source.client
         return reply
 
-    def _round_robin(self, envelope: mercury_pb2.Envelope) -> mercury_pb2.Envelope:
+    def _echo(self, envelope: mercury_pb2.Envelope) -> mercury_pb2.Envelope:
         """Make the reply out of the request itself, with whatever it carries."""
         client = envelope.source.client
         time_us = now_us()

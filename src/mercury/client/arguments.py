@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from numbers import Real
 from typing import Any, ParamSpec, TypeVar
 from uuid import UUID
@@ -21,12 +21,15 @@ R = TypeVar("R")
 _SHOWN = 60  # characters of what was given instead
 
 
+_Rule = tuple[Callable[[Any], bool], str]
+
+
+def _is_a(*kinds: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, kinds)
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def _is_duration(value: Any) -> bool:
-    return _is_number(value) and math.isfinite(value) and value >= 0
 
 
 def _is_whole(value: object) -> bool:
@@ -43,17 +46,9 @@ def _is_position(value: object) -> bool:
 
 
 def _are_names(value: object) -> bool:
-    if isinstance(value, str) or not isinstance(value, Iterable):
-        return False
-    return not isinstance(value, Sequence | set | frozenset) or all(map(_is_name, value))
-
-
-def _are_values(value: object) -> bool:
-    return isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
-
-
-def _is_policy(value: object) -> bool:
-    return isinstance(value, DeliveryPolicy) or (isinstance(value, str) and value in NAMES)
+    return (
+        isinstance(value, Collection) and not isinstance(value, str) and all(map(_is_name, value))
+    )
 
 
 def _is_id(value: object) -> bool:
@@ -63,13 +58,11 @@ def _is_id(value: object) -> bool:
         return False
 
 
-def _is_a(*kinds: type) -> Callable[[object], bool]:
-    return lambda value: isinstance(value, kinds)
-
-
-_Rule = tuple[Callable[[Any], bool], str]
 _NUMBER: _Rule = (_is_number, "a number")
-_DURATION: _Rule = (_is_duration, "a number of seconds, 0 or more")
+_DURATION: _Rule = (
+    lambda value: _is_number(value) and 0 <= value < math.inf,
+    "a number of seconds, 0 or more",
+)
 _TEXT: _Rule = (_is_a(str), "a text")
 _NAME: _Rule = (_is_name, "a name")
 _POSITION: _Rule = (_is_position, "a Position or a pair (lat, lon)")
@@ -90,10 +83,16 @@ _RULES: dict[str, _Rule] = {
     **dict.fromkeys(("identity", "name", "client", "group"), _NAME),
     **dict.fromkeys(("moving", "ordered", "inside", "report"), _YES_OR_NO),
     "position": _POSITION,
-    "values": (_are_values, "a mapping from texts to values, such as {'price': 1.5}"),
+    "values": (
+        lambda value: isinstance(value, Mapping) and all(isinstance(key, str) for key in value),
+        "a mapping from texts to values, such as {'price': 1.5}",
+    ),
     "priority": (_is_whole, "a whole number from 0 to 9"),
     "limit": (lambda value: _is_whole(value) and value > 0, "a whole number above 0"),
-    "policy": (_is_policy, f"one of {', '.join(map(repr, NAMES))}"),
+    "policy": (
+        lambda value: isinstance(value, DeliveryPolicy) or value in list(NAMES),
+        f"one of {', '.join(map(repr, NAMES))}",
+    ),
     "groups": (_are_names, "names of groups, such as ['blue']"),
     "handler": (callable, "a function"),
     "message": (_is_a(Message), "a Message"),

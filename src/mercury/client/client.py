@@ -7,8 +7,7 @@ import logging
 import os
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-from dataclasses import replace
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -20,8 +19,7 @@ from mercury.client.inbox import Inbox
 from mercury.client.mediation import Mediation
 from mercury.client.reception import Reception
 from mercury.client.relay import Relay
-from mercury.client.subscribing import Subscribing
-from mercury.client.subscriptions import Handler
+from mercury.client.subscriptions import Handler, Subscriptions
 from mercury.client.uplink import open_uplink
 from mercury.client.verbs import Verbs
 from mercury.config.mediator import MediatorSettings
@@ -29,10 +27,8 @@ from mercury.model.area import Position
 from mercury.model.errors import NotConnectedError, SessionRefusedError
 from mercury.model.message import (
     Address,
-    DeliveryPolicy,
     Kind,
     Message,
-    Subscription,
     Telemetry,
 )
 from mercury.net import Link, LinkedEndpoint, Packets, UdpEndpoint, link_from
@@ -47,7 +43,6 @@ from mercury.session import (
     SessionSettings,
     SessionState,
 )
-from mercury.wire import mercury_pb2
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +79,7 @@ class Client(Verbs):
         connect_timeout_s: float = 10.0,
         seed: int | None = None,
         mediator: MediatorSettings | None = None,
-        groups: Iterable[str] = (),
+        groups: Collection[str] = (),
         link: Link | str | None = None,
     ) -> None:
         self.identity = identity
@@ -119,7 +114,7 @@ class Client(Verbs):
             self.session, self.mediation, self.counters, self.dropped, self.run
         )
         self._asking = Asking(self.send, self.reception.replies)
-        self._subscriptions = Subscribing(
+        self._subscriptions = Subscriptions(
             identity, self.reception.streams, self._asking, self._compose, self.run
         )
         self.moving = Declaring(
@@ -134,7 +129,7 @@ class Client(Verbs):
         self._endpoint: UdpEndpoint | LinkedEndpoint | None = None
         self._adapter = b""
 
-    # Life
+    # Opening and closing
 
     async def __aenter__(self) -> Self:
         try:
@@ -226,14 +221,6 @@ class Client(Verbs):
             self.session.report(now())
             self.after_session()
 
-    @checked
-    async def send(self, message: Message) -> None:
-        """Send a message as it is, once there is a session."""
-        await self._established.wait()
-        self.session.send(message)
-        self.counters["sent"] += 1
-        self.after_session()
-
     # What it hears
 
     def __aiter__(self) -> AsyncIterator[Message]:
@@ -254,30 +241,6 @@ class Client(Verbs):
 
     # Inside
 
-    def regroup(self, joined: Iterable[str] = (), left: Iterable[str] = ()) -> None:
-        """Change the groups the client is in; the adapter hears of it for sure."""
-        self.session.groups.difference_update(left)
-        self.session.groups.update(joined)
-        message = self._compose(Kind.GROUPS, "", None)
-        self.mediation.post(
-            replace(message, policy=DeliveryPolicy.CRITICAL),
-            mercury_pb2.Envelope(groups=sorted(self.session.groups)).SerializeToString(),
-        )
-        self.after_session()
-
-    def forget(self, subscription: Subscription) -> None:
-        """Tell the adapter that a subscription is no more; without a session it knows of none."""
-        if self.session.state is SessionState.ESTABLISHED:
-            self.session.send(self._compose(Kind.UNSUBSCRIBE, subscription.topic, subscription))
-            self.after_session()
-
-    def say_again(self, messages: Iterable[Message]) -> None:
-        """Send what applications have said, while there is a session to say it in."""
-        if self.session.state is SessionState.ESTABLISHED:
-            for message in messages:
-                self.session.send(message)
-            self.after_session()
-
     def _on_packets(self, packets: Packets) -> None:
         time = now()
         for data, _address in packets:
@@ -285,7 +248,6 @@ class Client(Verbs):
         self.after_session()
 
     def after_session(self) -> None:
-        """Do what the core decided: send, tell, set the timer."""
         session = self.session
         while session.events:
             event = session.events.popleft()

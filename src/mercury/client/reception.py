@@ -63,9 +63,10 @@ class Reception:
             self._receipts.popitem(last=False)
 
     def settled(self, id: UUID, outcome: Outcome) -> None:
-        """A message of ours is settled with the adapter; what it refused is told to nobody."""
+        """A message of ours is settled with the adapter; what it refused reaches nobody."""
         receipts = self._receipts.get(id)
-        if receipts is not None and outcome.state is DeliveryState.REFUSED:
+        is_refused = outcome.state is DeliveryState.REFUSED and outcome.reason != "expired"
+        if receipts is not None and is_refused:
             receipts.refuse(outcome.reason)
 
     def deliver(self, delivered: Delivered, time_us: int) -> None:

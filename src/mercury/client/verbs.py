@@ -19,8 +19,7 @@ from mercury.client.mediation import Mediation
 from mercury.client.near import MatchHandler, MatchStream, MovingPublication
 from mercury.client.receipts import Receipts
 from mercury.client.reception import Reception
-from mercury.client.subscribing import Subscribing
-from mercury.client.subscriptions import ContentStream, Handler
+from mercury.client.subscriptions import ContentStream, Handler, Subscriptions
 from mercury.config.mediator import PolicyName as Policy
 from mercury.mediator.explain import about_uplink
 from mercury.model import topics
@@ -42,7 +41,8 @@ from mercury.model.message import (
     Values,
 )
 from mercury.service.clock import now
-from mercury.session import ClientSession
+from mercury.session import ClientSession, SessionState
+from mercury.wire import mercury_pb2
 
 
 class Verbs(ABC):
@@ -50,12 +50,14 @@ class Verbs(ABC):
 
     address: Address
     counters: Counter[str]
+    identity: str
+    _established: asyncio.Event
     session: ClientSession
     mediation: Mediation
     reception: Reception
     moving: Declaring
     _asking: Asking
-    _subscriptions: Subscribing
+    _subscriptions: Subscriptions
 
     @property
     def position(self) -> Position | None:
@@ -162,7 +164,7 @@ class Verbs(ABC):
     ) -> Receipts:
         """Tell other clients: one by name, a group, those in an area, or all `within_m` of here.
 
-        What becomes of it is reported, client by client: `await told.settled()`.
+        What becomes of it is reported, client by client: `await receipts.settled()`.
         """
         topics.content_topic(topic)  # or says what is wrong
         destination = to_whom(to, within_m, self.position)
@@ -321,6 +323,14 @@ class Verbs(ABC):
         reply = await self.request("why", {"message": str(id)}, timeout_s=timeout_s, retry_s=2.0)
         return str(reply.values["answer"])
 
+    @checked
+    async def send(self, message: Message) -> None:
+        """Send a message as it is, once there is a session."""
+        await self._established.wait()
+        self.session.send(message)
+        self.counters["sent"] += 1
+        self.after_session()
+
     # Inside
 
     async def _say(self, message: Message) -> Message:
@@ -345,18 +355,28 @@ class Verbs(ABC):
         if self.reception.streams.pop(subscription.id, None):
             self.forget(subscription)
 
-    @abstractmethod
-    async def send(self, message: Message) -> None:
-        """Send a message as it is, once there is a session."""
-
-    @abstractmethod
     def regroup(self, joined: Iterable[str] = (), left: Iterable[str] = ()) -> None:
-        """Change the groups the client is in."""
+        """Change the groups the client is in; the adapter hears of it for sure."""
+        self.session.groups.difference_update(left)
+        self.session.groups.update(joined)
+        message = self._compose(Kind.GROUPS, "", None)
+        self.mediation.post(
+            replace(message, policy=DeliveryPolicy.CRITICAL),
+            mercury_pb2.Envelope(groups=sorted(self.session.groups)).SerializeToString(),
+        )
+        self.after_session()
 
-    @abstractmethod
     def forget(self, subscription: Subscription) -> None:
-        """Tell the adapter that a subscription is no more."""
+        """Tell the adapter that a subscription is no more; without a session it knows of none."""
+        self.say_again([self._compose(Kind.UNSUBSCRIBE, subscription.topic, subscription)])
+
+    def say_again(self, messages: Iterable[Message]) -> None:
+        """Send what applications have said, while there is a session to say it in."""
+        if self.session.state is SessionState.ESTABLISHED:
+            for message in messages:
+                self.session.send(message)
+            self.after_session()
 
     @abstractmethod
     def after_session(self) -> None:
-        """Do what the session decided."""
+        """Do what the session decided: send, tell, set the timer."""

@@ -113,7 +113,7 @@ class Outgoing:
                 priority=priority,
                 posted=now,
                 expires=expires,
-                ordered=ordered,
+                stream=source if ordered else None,
                 final=final,
                 awaited=awaited,
             )
@@ -258,7 +258,7 @@ class Outgoing:
                 self._look_at(dispatch, now)
 
     def known(self, dispatch: Dispatch, peer: int, state: DeliveryState, now: float) -> None:
-        """Take over what another life of this table, or another table, found out; no news."""
+        """Take over what an earlier incarnation, or another table, found out; no news."""
         row = dispatch.row(peer)
         if row is None:
             peers = np.array([peer], np.int32)

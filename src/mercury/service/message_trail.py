@@ -182,7 +182,7 @@ class TrailReader:
     ) -> AsyncGenerator[Record, None]:
         consumer = self._bus.subscribe(names, start=FromTime(from_us))
         try:
-            # That nothing comes proves nothing: a bus far away may be slower than its patience.
+            # That nothing comes proves nothing: a bus far away may be slower than its timeout.
             while (records := await consumer.read_now(_BATCH)) or consumer.lag():
                 times_us = [record.timestamp_us for record in records]
                 if to_us is not None and min(times_us, default=0) > to_us:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from statistics import median
 from typing import Any
 from uuid import UUID
@@ -30,14 +30,7 @@ class Traffic:
 
     def copy(self) -> Traffic:
         """How it is now, whatever moves on."""
-        return Traffic(
-            self.x_m.copy(),
-            self.y_m.copy(),
-            self.lat.copy(),
-            self.lon.copy(),
-            self.heading_deg.copy(),
-            self.speed_mps.copy(),
-        )
+        return Traffic(*(getattr(self, column.name).copy() for column in fields(self)))
 
 
 @dataclass(slots=True)
@@ -61,9 +54,7 @@ class Incident:
     at_alert: Traffic | None = None  # when the alert first arrived
     inside: list[int] = field(default_factory=list)  # in the area when the alert first arrived
     notified_ms: dict[int, float] = field(default_factory=dict)  # since it was first sensed
-    notified_outside: list[int] = field(
-        default_factory=list
-    )  # told where they should not have been
+    notified_outside: list[int] = field(default_factory=list)  # not where they should be told
     repeated: int = 0  # the same alert again for the same vehicle
     _event_ids: set[UUID] = field(default_factory=set)
     _alert_id: UUID | None = None

@@ -163,14 +163,16 @@ def _judge(part: PartFacts, facts: Facts, now_us: int) -> PartState:
     if part.process == "stopped":
         meaning = f"hangs: process {report.pid} was stopped by a signal, {last}"
         return state("hung", meaning, f"kill -CONT {report.pid}")
+    kill = f"kill -KILL {report.pid} && {start}"
     if part.health:
-        return state("failing", part.health, facts.look)
+        hangs = part.health.startswith("hangs")
+        return state("hung" if hangs else "failing", part.health, kill if hangs else facts.look)
     if age_s > SILENT_INTERVALS * report.interval_s:
         if facts.bus.trouble:
             return state("silent", f"{silent}: the bus is in trouble", facts.look)
         if part.process == "there":
             meaning = f"hangs: process {report.pid} runs, but {silent}"
-            return state("hung", meaning, f"kill -KILL {report.pid} && {start}")
+            return state("hung", meaning, kill)
         meaning = f"{silent}: it died, hangs or does not reach the bus, on {report.host}"
         return state("silent" if age_s < GIVEN_UP_S else "died", meaning, start)
     if report.problem:

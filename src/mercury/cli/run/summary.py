@@ -84,7 +84,8 @@ def sentences(result: dict[str, Any]) -> list[str]:
     text = ", ".join(f"{reason} {count:g}" for reason, count in sorted(dropped.items()))
     lines.append(f"  Dropped: {text or 'nothing'}.")
     for name, count in result["restarts"].items():
-        lines.append(f"  {name} crashed and was restarted {count} times.")
+        times = "once" if count == 1 else f"{count} times"
+        lines.append(f"  {name} crashed and was restarted {times}.")
     return lines
 
 

@@ -67,10 +67,7 @@ class AlertsSink:
                 policy=DeliveryPolicy.CRITICAL,
                 payload=verdict.event(),
             )
-            topic = topics.alerts_topic(message.priority)
-            self.bus.append(
-                topic, encode(message), position_key(verdict.centre), (message_route(message),)
-            )
+            self._append(topics.alerts_topic(message.priority), message, verdict.centre)
         if new:
             self.bus.flush_now()
         return new
@@ -102,12 +99,7 @@ class AlertsSink:
                     values=dict(condition.values),
                 ),
             )
-            self.bus.append(
-                topics.CONDITIONS,
-                encode(message),
-                position_key(condition.centre),
-                (message_route(message),),
-            )
+            self._append(topics.CONDITIONS, message, condition.centre)
         self._shown[job] = shown
         return changed
 
@@ -118,7 +110,7 @@ class AlertsSink:
             kept = self._sent.items()
             self._sent = {id: end for id, end in kept if not end or end > horizon_us}
 
-
-def position_key(position: Position) -> bytes:
-    """The key under which all that happens at a place stays in order."""
-    return f"{position.lat:.2f},{position.lon:.2f}".encode()
+    def _append(self, topic: str, message: Message, centre: Position) -> None:
+        # Under this key all that happens at a place stays in order.
+        key = f"{centre.lat:.2f},{centre.lon:.2f}".encode()
+        self.bus.append(topic, encode(message), key, (message_route(message),))

@@ -23,8 +23,8 @@ from mercury.geo.outline import bounds
 from mercury.mediator.ledger import final, merged, never_addressed
 from mercury.model.delivery import Delivery, DeliveryState, Reason
 from mercury.model.errors import PacketError
-from mercury.pipeline.history.schemas import PLACES, joined
-from mercury.pipeline.history.tables import day_of
+from mercury.pipeline.history.days import day_of
+from mercury.pipeline.history.schemas import PLACES
 from mercury.pipeline.history.tiles import NOWHERE
 from mercury.pipeline.ledger.messages import SECOND_US, Addressed
 from mercury.pipeline.ledger.schemas import (
@@ -35,6 +35,7 @@ from mercury.pipeline.ledger.schemas import (
     SIGHTING,
     STATES,
 )
+from mercury.pipeline.schemas import joined
 from mercury.wire import parse
 from mercury.wire.deliveries import deliveries_from_pb
 

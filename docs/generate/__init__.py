@@ -1,0 +1,1 @@
+"""Makes the reference pages of the site from the code."""

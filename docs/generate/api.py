@@ -1,0 +1,44 @@
+"""The public names of the package, each by its docstring."""
+
+from __future__ import annotations
+
+import mercury
+from mercury.model import errors
+
+HEAD = """# Python API
+
+Everything that `import mercury` offers, from the docstrings. Units stand in the names: `_m` are metres,
+`_s` seconds, `_deg` degrees, `_mps` metres a second, `_us` microseconds since 1970.
+"""
+GROUPS = {
+    "Connect": ("connect", "Client", "ServiceEndpoint"),
+    "What comes back": ("ContentStream", "MatchStream", "MovingPublication", "Match", "Message"),
+}
+# Public within the package, and of no use to an application.
+INTERNAL = (
+    "after_session", "confirm", "forget", "mediation", "reception", "refuse", "regroup", "run", "say_again",
+    "take",
+)  # fmt: skip
+
+
+def api() -> str:
+    """The page."""
+    first = [name for names in GROUPS.values() for name in names]
+    groups = {**GROUPS, "Addresses, areas and kinds": sorted(set(mercury.__all__) - set(first))}
+    parts = [HEAD]
+    for title, names in groups.items():
+        parts.append(f"\n## {title}\n")
+        parts += (_entry(getattr(mercury, name)) for name in names if name in mercury.__all__)
+    parts.append(
+        "\n## Errors\n\nAll descend from `MercuryError`; each carries what it is about as attributes.\n"
+    )
+    parts.append(f"\n```text\n{(errors.__doc__ or '').strip()}\n```\n")
+    return "".join(parts)
+
+
+def _entry(thing: type) -> str:
+    hidden = ", ".join(f'"!^{name}$"' for name in ("_.*", *INTERNAL))
+    return (
+        f"\n::: {thing.__module__}.{thing.__qualname__}\n"
+        f"    options:\n      heading_level: 3\n      filters: [{hidden}]\n"
+    )

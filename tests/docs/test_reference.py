@@ -1,0 +1,97 @@
+"""What is written by hand in the reference holds."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import yaml
+from docs.walkthrough import ROOT
+from live import connect, in_loop, live
+
+from mercury.model.delivery import DeliveryState
+from mercury.model.filter import compile_filter
+from mercury.service import Statistics
+
+METRICS = (ROOT / "docs" / "reference" / "metrics.md").read_text("utf-8")
+LISTED = set(re.findall(r"`(mercury_\w+)`", METRICS))
+# Where the numbers of each part come from.
+SOURCES = {
+    "adapter": ("adapter", "session", "mediator"),
+    "broker": ("broker",),
+    "matcher": ("matcher", "matching"),
+    "pipeline": ("pipeline",),
+}
+
+
+def _served(part: str, statistics: Statistics) -> set[str]:
+    names = {
+        metric.name + "_total" * (metric.type == "counter") for metric in statistics.metrics(part)
+    }
+    return names - {f"mercury_{part}_dropped_total"}
+
+
+@in_loop
+async def test_every_metric_that_is_served_is_explained() -> None:
+    async with live() as world:
+        adapter, broker, matcher = (
+            await world.adapter(),
+            await world.broker(),
+            await world.matcher(),
+        )
+        async with connect(adapter, "car-1") as client:
+            await client.echo()
+        for part, service in (("adapter", adapter), ("broker", broker), ("matcher", matcher)):
+            served = _served(part, service.statistics())
+            assert len(served) > 2
+            assert served <= LISTED, served - LISTED
+
+
+def test_every_metric_that_is_explained_is_counted_somewhere() -> None:
+    # Names that are put together from two.
+    composed = {
+        "deliveries": {state.label for state in DeliveryState},
+        "sessions": {"closed", "silent"},
+        "events": {"lag", "position", "rows"},
+        "congestion": {"lag", "position", "rows"},
+    }
+    for name in LISTED:
+        _, part, metric = name.removesuffix("_total").split("_", 2)
+        if part not in SOURCES:
+            continue
+        source = "".join(
+            path.read_text("utf-8")
+            for package in SOURCES[part]
+            for path in (ROOT / "src" / "mercury" / package).rglob("*.py")
+        )
+        first, _, rest = metric.partition("_")
+        is_there = f'"{metric}"' in source or rest in composed.get(first, ())
+        assert is_there or (first == "gateway" and f'"{rest}"' in source), name
+
+
+def test_alert_rules_are_about_metrics_that_exist() -> None:
+    rules = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yaml").read_text("utf-8"))
+    page = (ROOT / "docs" / "how-to" / "monitor.md").read_text("utf-8")
+    names = []
+    for group in rules["groups"]:
+        for rule in group["rules"]:
+            assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
+            assert rule["labels"]["severity"] in ("critical", "warning")
+            assert rule["annotations"]["summary"]
+            used = set(re.findall(r"mercury_\w+", rule["expr"]))
+            known = LISTED | {f"mercury_{part}_dropped_total" for part in SOURCES}
+            assert used <= known, used - known
+            assert rule["expr"].count("(") == rule["expr"].count(")")
+            names.append(rule["alert"])
+    assert names == re.findall(r"^\| `(Mercury\w+)`", page, re.MULTILINE)
+
+
+def test_filters_do_what_the_page_says() -> None:
+    page = (ROOT / "docs" / "reference" / "filter.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(.*)` \| `(\{.*\})` \| (true|false) \|$", page, re.MULTILINE)
+    assert len(rows) > 8
+    for text, values, result in rows:
+        assert compile_filter(text).matches(json.loads(values)) is (result == "true"), text
+    [shown] = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
+    for line in shown.splitlines():
+        compile_filter(line)

@@ -1,0 +1,120 @@
+"""The site is built without a warning, its links hold, and nothing is fetched from elsewhere."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+import typer
+from docs.walkthrough import ROOT
+
+import mercury
+from mercury.cli.main import app
+from mercury.config import Settings
+from mercury.pipeline.history.tables import TABLES
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    return folder
+
+
+class _Page(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: list[str] = []
+        self.fetched: list[str] = []  # what a browser loads by itself
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = {name: value or "" for name, value in attrs}
+        if "id" in values:
+            self.ids.add(values["id"])
+        if tag == "a" and "href" in values:
+            self.links.append(values["href"])
+        if tag == "link" and values.get("rel") not in ("canonical", "next", "prev"):
+            self.fetched.append(values["href"])
+        if tag in ("script", "img", "iframe", "source", "video") and "src" in values:
+            self.fetched.append(values["src"])
+
+
+def _pages(site: Path) -> dict[Path, _Page]:
+    pages = {}
+    for path in site.rglob("*.html"):
+        page = _Page()
+        page.feed(path.read_text("utf-8"))
+        pages[path] = page
+    return pages
+
+
+def test_every_link_leads_to_a_page_and_a_place_in_it(site: Path) -> None:
+    pages = _pages(site)
+    assert len(pages) > 35
+    broken = []
+    for path, page in pages.items():
+        if path.name == "404.html":
+            continue
+        for link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc or not link:
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            if target.is_dir():
+                target = target / "index.html"
+            is_there = target in pages or target.exists()
+            anchor = unquote(parts.fragment)
+            if is_there and anchor and anchor != "__top" and target in pages:
+                is_there = anchor in pages[target].ids
+            if not is_there:
+                broken.append(f"{path.relative_to(site)}: {link}")
+    assert broken == []
+
+
+def test_nothing_is_fetched_from_the_internet(site: Path) -> None:
+    fetched = {
+        name for page in _pages(site).values() for name in page.fetched if urlsplit(name).netloc
+    }
+    assert fetched == set()
+    for path in (*site.rglob("*.css"), *site.rglob("*.svg")):
+        text = path.read_text("utf-8")
+        assert "url(http" not in text.replace('"', "").replace("'", ""), path
+        assert "@import" not in text, path
+
+
+def test_the_reference_has_everything(site: Path) -> None:
+    def page(name: str) -> str:
+        return (site / "reference" / f"{name}.html").read_text("utf-8")
+
+    root = typer.main.get_command(app)
+    commands = page("commands")
+    for name in root.list_commands(root.make_context("m", [], resilient_parsing=True)):  # type: ignore[attr-defined]
+        assert f'id="mercury-{name}"' in commands, name
+    settings = page("settings")
+    for table, field in Settings.model_fields.items():
+        assert f'id="{table}"' in settings, table
+        for name in field.annotation.model_fields:  # type: ignore[union-attr]
+            assert name in settings, name
+    api = page("api")
+    for name in mercury.__all__:
+        assert f".{name}" in api, name
+    assert "ServiceEndpoint.alert" in api
+    wire = page("wire")
+    for name in ("Envelope", "Telemetry", "Deliveries"):
+        assert f'id="{name.lower()}"' in wire
+    assert "expires_us" in wire
+    for name in TABLES:
+        assert f'id="{name}"' in page("tables"), name

@@ -123,14 +123,7 @@ class Adapter(Service):
             self.dropped,
             repeat_after_s=session.missed_reports * session.report_interval_s + 1.0,
         )
-        self._match_events = MatchEvents(
-            self.address,
-            self.moving,
-            self.sessions.table,
-            self.deliveries,
-            self.counters,
-            self.dropped,
-        )
+        self._match_events = MatchEvents(self.moving)
         self._to_confirm = asyncio.Event()
         self._is_gathering = False  # what is due, so that it goes out in order of urgency
         self._endpoint: UdpEndpoint | None = None

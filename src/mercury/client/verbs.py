@@ -14,7 +14,7 @@ from uuid import UUID
 from mercury.client.arguments import checked
 from mercury.client.asking import Asking
 from mercury.client.composing import PositionLike, as_policy, as_position, compose, to_whom
-from mercury.client.declaring import Declaring, query_subscription
+from mercury.client.declaring import Declaring, as_polygon
 from mercury.client.mediation import Mediation
 from mercury.client.near import MatchHandler, MatchStream, MovingPublication
 from mercury.client.receipts import Receipts
@@ -27,7 +27,7 @@ from mercury.model.area import Area, Circle, Polygon, Position
 from mercury.model.declarations import REQUESTS as ABOUT_MOVING
 from mercury.model.delivery import DeliveryState
 from mercury.model.errors import MessageError, NotSettledError
-from mercury.model.matching import Match
+from mercury.model.matching import Match, NearSubscription, Publication
 from mercury.model.message import (
     Address,
     Attributes,
@@ -118,8 +118,9 @@ class Verbs(ABC):
         if not moving and (radius_m or ttl_s is not None or name is not None):
             raise MessageError("radius_m, ttl_s and name are for what moves: say moving=True")
         if moving:
+            name = self.moving.free_name("publication", topic, name)
             return await self.moving.publish(
-                topic, values, radius_m=radius_m, ttl_s=ttl_s, name=name
+                Publication(name, topic, dict(values), radius_m, ttl_s)
             )
         topics.content_topic(topic)  # or says what is wrong
         place = None if position is None else as_position(position)
@@ -251,18 +252,10 @@ class Verbs(ABC):
             dwell_s: hear also of what has been inside for so long.
             name: what the client calls it; none is the topic.
         """
-        return self.moving.near(
-            topic,
-            radius_m=radius_m,
-            polygon=polygon,
-            where=where,
-            inside=inside,
-            dwell_s=dwell_s,
-            hysteresis_m=hysteresis_m,
-            name=name,
-            handler=handler,
-            timeout_s=timeout_s,
-        )
+        name = self.moving.free_name("subscription", topic, name)
+        scope = radius_m, as_polygon(polygon)
+        what = NearSubscription(name, topic, *scope, where, inside, dwell_s, hysteresis_m)
+        return self.moving.near(what, handler, timeout_s)
 
     @checked
     async def ask_near(
@@ -276,7 +269,7 @@ class Verbs(ABC):
         timeout_s: float = 5.0,
     ) -> list[Match]:
         """Ask once what is near, or in a polygon: the nearest first."""
-        subscription = query_subscription(topic, radius_m, polygon, where)
+        subscription = NearSubscription("?", topic, radius_m, as_polygon(polygon), where)
         return await self.moving.ask(subscription, limit, timeout_s)
 
     @checked

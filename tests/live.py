@@ -66,6 +66,12 @@ async def until(condition: Callable[[], Any], timeout_s: float = WAIT_S) -> Any:
     return found
 
 
+async def iterate(iterations: int = 1) -> None:
+    """Let the event loop run what is ready."""
+    for _ in range(iterations):
+        await asyncio.sleep(0)
+
+
 async def first(messages: AsyncIterator[Message]) -> Message:
     """The next message of an inbox or a stream."""
     async with asyncio.timeout(WAIT_S):
@@ -77,12 +83,14 @@ class Live:
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
+        self._buses: list[Bus] = []
         self.bus = self.open()
         self._services: list[Service] = []
 
     def open(self) -> Bus:
         """A connection to the bus."""
-        return open_bus(self.uri)
+        self._buses.append(open_bus(self.uri))
+        return self._buses[-1]
 
     async def adapter(
         self,
@@ -146,7 +154,8 @@ class Live:
     async def close(self) -> None:
         for service in reversed(list(self._services)):
             await self.stop(service)
-        self.bus.close()
+        for bus in self._buses:
+            bus.close()
 
 
 @asynccontextmanager
@@ -210,9 +219,9 @@ class Hand:
         """Send a message as the session's next packet."""
         self.raw(self.packet(kind, self.body(kind, payload, **fields)))
 
-    def acknowledge(self, *ids: bytes) -> None:
+    def acknowledge(self, *ids: uuid.UUID) -> None:
         """Say that messages have arrived."""
-        receipts = mercury_pb2.Envelope(received=ids).SerializeToString()
+        receipts = mercury_pb2.Envelope(received=[id.bytes for id in ids]).SerializeToString()
         body = self.body(Kind.RECEIPT) + receipts
         self.raw(self.packet(Kind.RECEIPT, body, CARRIES_RECEIPTS))
 

@@ -29,8 +29,20 @@ CORES = {"session", "mediator", "detection", "matching", "overlay"}
 TESTING = "testing"
 TESTING_LEVEL = LEVEL_OF["bus"] + 1
 
+# Cores in packages that hold shells as well.
+CORE_MODULES = {
+    "adapter": {
+        "addressing", "deliveries", "entities", "fan_out", "groups", "interests", "match_events",
+        "missed", "moving_clients", "queries", "receipts", "routing", "standing",
+    },
+    "client": {"moving_entities", "pairs"},
+    "moos": {"bridge", "mission_file", "node_report", "packet", "settings", "text_forms"},
+    "net": {"link", "link_settings"},
+}  # fmt: skip
+
 # Cores decide, shells do: a core takes `now` and a seeded generator, and returns what to do.
 FORBIDDEN_IN_CORES = {"asyncio", "pyspark", "socket", "sqlite3", "threading", "time"}
+SHELLS = {"bus", "net", "service"}  # no core may import these
 
 
 class Import(NamedTuple):
@@ -53,8 +65,11 @@ def violations(root: Path) -> list[str]:
         tree = ast.parse(path.read_text("utf-8"), str(path))
         imports = list(read_imports(tree, [root.name, *relative.parent.parts]))
         wrong = list(wrong_arrows(package, imports, root))
-        if package in CORES:
+        core_modules = CORE_MODULES.get(package, set())
+        if package in CORES or path.stem in core_modules:
             wrong += wrong_in_core(tree, imports)
+        if path.stem in core_modules:
+            wrong += shells_in_core(package, core_modules, imports)
         found += [f"{relative}:{line}: {sentence}" for line, sentence in sorted(wrong)]
     return found
 
@@ -125,6 +140,20 @@ def wrong_in_core(tree: ast.AST, imports: list[Import]) -> Iterator[tuple[int, s
             yield node.lineno, f"a core rolls unseeded dice with random.{node.attr}"
 
 
+def shells_in_core(
+    package: str, core_modules: set[str], imports: list[Import]
+) -> Iterator[tuple[int, str]]:
+    """Cores import cores: also within a package that holds shells."""
+    for statement in imports:
+        parts = [*statement.module.split("."), "", ""]
+        if parts[0] != "mercury" or not parts[1]:
+            continue
+        if parts[1] in SHELLS - {package}:
+            yield statement.line, f"a core imports {parts[1]}, leave that to a shell"
+        elif parts[1] == package and parts[2] not in core_modules:
+            yield statement.line, f"a core imports {statement.module}, which is a shell"
+
+
 def test_arrows_point_one_way() -> None:
     assert violations(SOURCE) == []
 
@@ -164,6 +193,7 @@ def check(tmp_path: Path, **modules: str) -> list[str]:
         ("cli", "from mercury.console import x\nfrom mercury import __version__, sim"),
         ("adapter", "from mercury.service import x\nfrom mercury.config import y"),
         ("adapter", "import mercurial\nfrom mercury_other import broker"),
+        ("adapter", "import asyncio\nfrom mercury.adapter.outbound import Outbound"),
     ],
 )
 def test_allowed(package: str, text: str, tmp_path: Path) -> None:
@@ -229,6 +259,35 @@ def test_allowed(package: str, text: str, tmp_path: Path) -> None:
 )
 def test_found(package: str, text: str, sentence: str, tmp_path: Path) -> None:
     assert check(tmp_path, **{f"{package}__part": text}) == [f"{package}/part.py:{sentence}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("import asyncio", "1: a core imports asyncio, leave that to a shell"),
+        ("from time import monotonic", "1: a core imports time, leave that to a shell"),
+        ("from mercury.service import now", "1: a core imports service, leave that to a shell"),
+        ("import mercury.bus.api", "1: a core imports bus, leave that to a shell"),
+        ("import random\nx = random.random()", "2: a core rolls unseeded dice with random.random"),
+        (
+            "from mercury.adapter.groups import Groups\nimport mercury.adapter.outbound as x",
+            "2: a core imports mercury.adapter.outbound, which is a shell",
+        ),
+        (
+            "from .adapter import Adapter",
+            "1: a core imports mercury.adapter.adapter, which is a shell",
+        ),
+    ],
+)
+def test_a_core_among_shells_is_held_to_its_promise(
+    text: str, sentence: str, tmp_path: Path
+) -> None:
+    assert check(tmp_path, adapter__deliveries=text) == [f"adapter/deliveries.py:{sentence}"]
+
+
+def test_the_cores_among_shells_are_there() -> None:
+    for package, modules in CORE_MODULES.items():
+        assert modules <= {path.stem for path in (SOURCE / package).glob("*.py")}
 
 
 def test_deep_and_lonely_modules_are_read(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
         ContentStream,
         MatchStream,
         MovingPublication,
+        Receipts,
         ServiceEndpoint,
         connect,
     )
@@ -51,6 +52,7 @@ __all__ = [
     "Polygon",
     "Position",
     "Priority",
+    "Receipts",
     "Rectangle",
     "ServiceEndpoint",
     "SessionSettings",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from dataclasses import replace
 
@@ -11,6 +10,7 @@ from live import FAR, HERE, NEAR, Hand, Live, connect, first, in_loop, live, unt
 from mercury.model import topics
 from mercury.model.area import Area, Circle, HeadingSector, Position
 from mercury.model.message import Address, Event, Kind, Message, Priority, Telemetry
+from mercury.service import now
 from mercury.session import SessionSettings
 from mercury.wire import encode
 
@@ -278,6 +278,8 @@ async def test_who_comes_back_without_having_answered_is_told_again_and_who_has_
         await hand.init()
         hand.say(Kind.REPORT, Telemetry(HERE))
         await until(lambda: adapter.statistics().counters["reports"] >= reports + 2)
-        await asyncio.sleep(0.03)  # some ticks of the standing alerts
+        await until(lambda: not adapter.sessions.table.moved.any())  # all were looked at
+        assert list(adapter.deliveries.due(now() + 5.0)) == []
+        assert adapter.deliveries.outgoing.copies == 1
         assert len(hand.messages(Kind.ALERT)) == told
         hand.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 import uuid
 
@@ -15,6 +14,7 @@ from mercury.model.area import Area, Circle
 from mercury.model.delivery import Deliveries, Delivery, DeliveryState
 from mercury.model.errors import BusFullError
 from mercury.model.message import Address, Attributes, Event, Kind, Message, Priority
+from mercury.service import now
 from mercury.wire import HEADER_BYTES, decode, encode, mercury_pb2, parse, unpack
 from mercury.wire.packet import WANTS_RECEIPT, wants_receipt
 
@@ -80,7 +80,7 @@ async def test_an_alert_is_repeated_until_it_is_answered() -> None:
         assert row.tries >= 3
         assert row.addressed_us <= row.first_sent_us < row.settled_us
         count = len(hand.messages(Kind.ALERT))
-        await asyncio.sleep(0.2)
+        assert list(adapter.deliveries.due(now() + 50.0)) == []
         assert len(hand.messages(Kind.ALERT)) == count
         hand.close()
 
@@ -141,7 +141,7 @@ async def test_what_a_client_senses_is_confirmed_and_passed_on_once() -> None:
         for _ in range(3):
             hand.raw(hand.packet(Kind.EVENT, body, WANTS_RECEIPT))
         await until(lambda: [one for one in hand.received if unpack(one).kind == Kind.RECEIPT])
-        await asyncio.sleep(0.05)
+        await until(lambda: adapter.counters["packets_received"] == 4)
         assert len(await poll(events, 1)) == 1
         assert await events.read(timeout_s=0.05) == []
         # What can never be taken is refused, with the reason.
@@ -296,7 +296,7 @@ async def test_what_no_version_of_ours_would_write_is_counted_and_harms_nobody()
             assert (await first(car)).id == sent.id
             strange = mercury_pb2.Envelope(version=1, kind=mercury_pb2.RECEIPT, id=bytes(16))
             strange.source.adapter = "another"
-            strange.deliveries.message = sent.id
+            strange.deliveries.message = sent.id.bytes
             strange.deliveries.client.append("car")
             strange.deliveries.state.append(99)
             world.bus.append(topics.DELIVERIES, strange.SerializeToString(), b"key")

@@ -14,7 +14,6 @@ from matching.bus_twin import bus_twin
 
 from mercury.adapter import Adapter
 from mercury.adapter.entities import NONE, Entities
-from mercury.adapter.key_index import ABSENT, KeyIndex
 from mercury.model import topics
 from mercury.model.area import Polygon, Position
 from mercury.model.declarations import DECLARE, WITHDRAW, Declaration, Matches, Withdrawal
@@ -59,27 +58,6 @@ def session(slot: int) -> Session:
 # Columns
 
 
-@given(st.lists(st.tuples(st.integers(0, 300), st.integers(0, 40)), max_size=60))
-def test_an_index_knows_where_each_key_was_last(added: list[tuple[int, int]]) -> None:
-    index, truth = KeyIndex(), {}
-    for key, row in added:
-        index.add(key, row)
-        truth[key] = row
-    keys = np.arange(320, dtype=np.uint64)
-    found = index.find(keys).tolist()
-    assert found == [truth.get(key, ABSENT) for key in range(320)]
-
-
-def test_an_index_of_many() -> None:
-    index = KeyIndex()
-    keys = np.random.default_rng(5).integers(0, 2**64, 5000, np.uint64)
-    for row, key in enumerate(keys.tolist()):
-        index.add(key, row)
-        if row % 700 == 0:
-            assert index.find(keys[: row + 2]).tolist() == [*range(row + 1), ABSENT]
-    assert index.find(keys).tolist() == list(range(5000))
-
-
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3), st.booleans()), max_size=60))
 def test_entities_come_and_go(steps: list[tuple[int, int, bool]]) -> None:
@@ -96,6 +74,7 @@ def test_entities_come_and_go(steps: list[tuple[int, int, bool]]) -> None:
             moving[who, str(what)] ^= True
         else:
             entities.remove(known)
+            assert entities.find(np.array([known.key], np.uint64)).tolist() == [NONE]
             del moving[who, str(what)]
         entities.validate()
     slots = np.array([one.slot for one in sessions] * 2)  # each reports twice
@@ -126,7 +105,7 @@ async def test_reports_of_many_share_records_by_bucket() -> None:
             await hand.init()
             declare(hand, Publication("taxi", "taxi"))
         await until(lambda: len(adapter.moving.entities) == 40)
-        await asyncio.sleep(0.05)
+        await adapter.bus.flush()
         moving = world.read(topics.ENTITIES)
         packets = []
         for step in range(3):
@@ -391,7 +370,7 @@ async def test_what_matters_is_repeated_and_what_does_not_is_not() -> None:
         hand.acknowledge(*ids)
         await until(lambda: len(adapter.deliveries.outgoing) == 0)  # and nothing is kept of it
         assert not adapter.deliveries.outgoing.waiting
-        await asyncio.sleep(0.15)
+        await adapter.bus.flush()
         assert deliveries.poll() == []  # matches are not in the ledger
         hand.close()
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Callable
 
 import numpy as np
-from live import in_loop, until
+from live import in_loop, iterate, until
 from numpy.typing import NDArray
 
-from mercury.adapter.outbound import FanOut, Outbound
+from mercury.adapter.fan_out import FanOut
+from mercury.adapter.outbound import Outbound
 from mercury.model.message import Kind
 from mercury.session import AdapterSessions, Session, SessionSettings
 from mercury.wire import HEADER_BYTES, unpack
@@ -98,7 +98,7 @@ async def test_one_body_goes_to_every_client_under_its_own_header() -> None:
     finished: list[list[int]] = []
     job = bench.job(b"hello", priority=7)
     job.tags = np.array([10, 11, 12, 13, 14], np.int32)
-    job.on_part = lambda sent, lost: finished.append([*sent.tolist(), -1, *lost.tolist()])
+    job.on_part = lambda sent, lost, _: finished.append([*sent.tolist(), -1, *lost.tolist()])
     bench.outbound.put_fan_out(job)
     bench.outbound.kick()
     assert bench.wire.bodies == [b"hello"] * 5
@@ -141,7 +141,7 @@ async def test_between_chunks_the_loop_serves_others() -> None:
     bench.outbound.kick()
     while bench.outbound.waiting:
         turns.append(len(bench.wire.sent))
-        await asyncio.sleep(0)
+        await iterate()
     assert turns == [10, 20, 30, 40]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import fcntl
 import os
 import random
@@ -15,8 +16,8 @@ import sqlite3
 import statistics
 import subprocess
 import sys
+import threading
 import time
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,15 +25,16 @@ import pytest
 
 from mercury.bus import Bus, Consumer, FromTime, Record, Retention, open_bus
 from mercury.bus.buffering import BUFFER_BYTES
-from mercury.bus.cursor import TopicCursor
 from mercury.bus.embedded.bus import EmbeddedBus
 from mercury.bus.embedded.consumer import EmbeddedConsumer
-from mercury.bus.embedded.upkeep import Upkeep
-from mercury.bus.embedded.wake_up import Waker, WakeUpSocket
+from mercury.bus.embedded.cursor import TopicCursor
+from mercury.bus.embedded.upkeep import RETENTION_INTERVAL_S, Upkeep
 from mercury.model.errors import BusCorruptError, BusError, BusFullError, BusUnavailableError
 
 WAIT_S = 10.0
 KEEP = Retention(max_age_s=None, max_bytes=None)
+NOW_US = 0  # no record is too old, whatever the time
+NOW = (0.0, NOW_US)
 
 
 @pytest.fixture
@@ -205,7 +207,7 @@ def test_nothing_acknowledged_is_lost_by_kill_9(path: Path) -> None:
 
 
 HOLD_LOCK = """
-import sys, time
+import sys
 from mercury.bus import open_bus
 bus = open_bus("embedded:" + sys.argv[1])
 bus.append("t", b"0")
@@ -214,7 +216,7 @@ bus.flush_now()
 
 def hold(state):  # the frame is written, but nobody knows of it yet
     print("holding", flush=True)
-    time.sleep(60)
+    sys.stdin.read()
 
 bus._file.log(topic)._page.publish_end = hold
 bus.append("t", b"9")
@@ -278,7 +280,7 @@ def test_a_killed_members_work_is_taken_over(path: Path) -> None:
 def test_a_member_that_stops_renewing_its_lease_is_replaced(path: Path) -> None:
     with opened(path) as bus:
         patient = EmbeddedBus(path, retention=KEEP, lease_s=0.1)
-        # A live process that does not turn: its socket answers, its lease runs out.
+        # A live process that is stuck: its socket answers, its lease runs out.
         silent = bus.subscribe(["t"], group="g", start="earliest")
         heir = patient.subscribe(["t"], group="g", start="earliest")
         for number in range(70):
@@ -289,11 +291,11 @@ def test_a_member_that_stops_renewing_its_lease_is_replaced(path: Path) -> None:
         while len(seen) < 70 and time.monotonic() < deadline:
             seen |= {int(record.value) for record in heir.poll()}
         assert seen == set(range(70))
-        # It comes back, is told so, and takes its share again.
+        # It comes back, is told so, and takes its partitions again.
         heir.commit()
         patient.flush_now()
         assert silent.poll() == []
-        assert heir.poll() == []  # and lets go of that share
+        assert heir.poll() == []  # and lets go of those
         for number in range(70, 140):
             bus.append("t", b"%d" % number, b"%d" % number)
         bus.flush_now()
@@ -331,7 +333,7 @@ def test_members_look_after_each_other(path: Path) -> None:
         assert mine < 70
 
 
-def test_a_assignment_lost_between_two_looks_is_not_read(
+def test_partitions_lost_between_two_looks_are_not_read(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with opened(path) as bus, opened(path) as other:
@@ -356,7 +358,7 @@ def test_a_assignment_lost_between_two_looks_is_not_read(
         monkeypatch.setattr(member, "_select", join_meanwhile)
         member.check_all()
         member._unchecked = False  # as after a wake-up
-        mine = member._fetch(512)
+        mine = member._take(512)
         theirs = heirs[0].poll()
         both = sorted(int(record.value) for record in [*mine, *theirs])
         assert both == list(range(1, 71))
@@ -388,8 +390,8 @@ def test_what_was_undone_is_not_believed(path: Path) -> None:
         other.flush_now()
         member.check_all()
         member._unchecked = False  # as after a wake-up
-        both = [*member._fetch(512), *heir.poll()]
-        again = [record for record in both if record.value == b"0"]  # its mark was undone, too
+        both = [*member._take(512), *heir.poll()]
+        again = [record for record in both if record.value == b"0"]  # its commit was undone, too
         assert len(both) - len(again) == 70
     bus.close()
 
@@ -420,27 +422,13 @@ bus.close()
 # Wake-up
 
 
-def test_a_full_queue_of_wake_ups_is_noticed() -> None:
-    bell, waker = WakeUpSocket(uuid.uuid4().hex), Waker()
-    for topic in range(1, 2000):
-        assert waker.wake_up(bell.address, [topic])
-    assert bell.drain() == (None, [])
-    assert bell.drain() == (set(), [])
-    waker.wake_up(bell.address, [3, 4])
-    waker.wake_up(bell.address, [4, 5])
-    assert bell.drain() == ({3, 4, 5}, [])
-    bell.close()
-    assert not waker.wake_up(bell.address, [1])
-    assert waker.wake_up("elsewhere@name", [1])  # not reachable from here is not dead
-    waker.close()
-
-
 def test_a_burst_to_many_topics_wakes_for_all(path: Path) -> None:
     async def scenario() -> None:
         with opened(path) as bus, opened(path) as other:
             consumer = other.subscribe(["t.*"])
             reading = asyncio.create_task(consumer.read(timeout_s=WAIT_S))
-            await asyncio.sleep(0.01)
+            while not consumer._waiting:  # type: ignore[attr-defined]  # noqa: ASYNC110
+                await asyncio.sleep(0)
             for number in range(60):  # far more wake-ups than the socket's queue holds
                 bus.append(f"t.{number}", b"%d" % number)
                 bus.flush_now()
@@ -497,6 +485,54 @@ def test_a_damaged_file(path: Path) -> None:
     damaged[2048:] = os.urandom(len(damaged) - 2048)
     path.write_bytes(damaged)
     refused(path, BusCorruptError, "damaged")
+
+
+def test_a_file_that_lost_its_version(path: Path) -> None:
+    with opened(path):
+        pass
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("DELETE FROM meta")
+        connection.commit()
+    refused(path, BusCorruptError, "damaged")
+
+
+@pytest.mark.parametrize("lost", ["head", "*.log"])
+def test_lost_records_are_one_sentence(path: Path, lost: str) -> None:
+    with opened(path) as bus:
+        bus.append("t", b"1")
+    for file in path.with_name("bus.db-records").rglob(lost):
+        file.unlink()
+    with opened(path) as bus:
+        consumer = bus.subscribe(["t"], start="earliest")
+        with pytest.raises(BusCorruptError, match=r"bus\.db.*(missing|lost its records)"):
+            consumer.poll()
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "match"),
+    [
+        (errno.ENOSPC, BusFullError, "no space is left"),
+        (errno.EDQUOT, BusFullError, "no space is left"),
+        (errno.EROFS, BusUnavailableError, "is read-only"),
+        (errno.EIO, BusUnavailableError, "Input/output error"),
+    ],
+)
+def test_what_the_disk_refuses_is_said_and_kept(
+    path: Path, monkeypatch: pytest.MonkeyPatch, code: int, error: type[BusError], match: str
+) -> None:
+    def refuse(*arguments: object) -> int:
+        raise OSError(code, os.strerror(code))
+
+    with opened(path) as bus:
+        bus.append("t", b"0")
+        bus.flush_now()
+        with monkeypatch.context() as broken:
+            broken.setattr(os, "pwrite", refuse)
+            bus.append("t", b"1")
+            with pytest.raises(error, match=rf"bus\.db.*{match}|{match}.*bus\.db"):
+                bus.flush_now()
+        bus.flush_now()
+        assert values(bus, "t") == [0, 1]
 
 
 def test_a_locked_file(path: Path) -> None:
@@ -596,7 +632,7 @@ def test_a_flush_that_nobody_waits_for_fails_the_next_call(path: Path) -> None:
         bus = EmbeddedBus(path, retention=KEEP)
         with full_disk():
             bus.append("t", b"0" + b" " * 200_000)
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)  # the loop flushes
             with pytest.raises(BusFullError):
                 bus.append("t", b"1")
             bus.append("t", b"2")
@@ -614,7 +650,7 @@ def test_a_failed_flush_is_tried_again_by_itself(path: Path) -> None:
         bus = EmbeddedBus(path, retention=KEEP)
         with full_disk():
             bus.append("t", b"0" + b" " * 200_000)
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)  # the loop flushes
         with opened(path) as other:
             consumer = other.subscribe(["t"], start="earliest")
             assert len(await consumer.read(timeout_s=WAIT_S)) == 1
@@ -647,9 +683,8 @@ def test_the_buffer_is_bounded(path: Path) -> None:
 
 def test_the_log_is_checkpointed_and_cut(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mercury.bus.embedded.upkeep.CHECKPOINT_BYTES", 100_000)
-    monkeypatch.setattr("mercury.bus.embedded.upkeep.EVERY_S", 0.05)
     wal = Path(f"{path}-wal")
-    with opened(path) as bus:
+    with contextlib.closing(EmbeddedBus(path, retention=KEEP)) as bus:
         consumer = bus.subscribe(["t"], group="g", start="earliest")
         largest = 0
         for number in range(1000):
@@ -659,10 +694,9 @@ def test_the_log_is_checkpointed_and_cut(path: Path, monkeypatch: pytest.MonkeyP
             consumer.commit()
             bus.flush_now()
             largest = max(largest, wal.stat().st_size)
-        assert 100_000 < largest < 2_000_000  # pages of 2 KiB for 1000 marks were written
-        deadline = time.monotonic() + WAIT_S
-        while wal.stat().st_size >= 100_000 and time.monotonic() < deadline:
-            time.sleep(0.01)
+            if number % 100 == 99:
+                bus._upkeep.step(*NOW)
+        assert 100_000 < largest < 2_000_000  # pages of 2 KiB for 1000 commits were written
         assert wal.stat().st_size < 100_000
         consumer.close()
         assert bus.subscribe(["t"], group="g").poll() == []
@@ -672,30 +706,35 @@ def test_files_reach_the_disk_when_they_are_finished(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mercury.bus.embedded.topic_log.SEGMENT_BYTES", 10_000)
-    monkeypatch.setattr("mercury.bus.embedded.upkeep.EVERY_S", 0.05)
     bus = EmbeddedBus(path, retention=KEEP)
     for number in range(100):
         bus.append("t", b"%d" % number + b" " * 1000)
         bus.flush_now()
     (topic,) = bus.refreshed().topics
     log = bus._file.log(topic)
-    deadline = time.monotonic() + WAIT_S
-    while log._page.synced != log.state().segment and time.monotonic() < deadline:
-        time.sleep(0.01)
+    bus._upkeep.step(*NOW)
     assert log._page.synced == log.state().segment > 1
     bus.close()
 
 
-def test_retention_runs_by_itself(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mercury.bus.embedded.upkeep.RETENTION_EVERY_S", 0.05)
-    monkeypatch.setattr("mercury.bus.embedded.upkeep.EVERY_S", 0.05)
+def test_upkeep_runs_by_itself(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mercury.bus.embedded.upkeep.INTERVAL_S", 0.01)
+    stepped = threading.Event()
+    monkeypatch.setattr(Upkeep, "step", lambda self, now, now_us: stepped.set())
+    with opened(path):
+        assert stepped.wait(WAIT_S)
+
+
+def test_retention_is_enforced_now_and_then(path: Path) -> None:
     bus = EmbeddedBus(path, retention=Retention(max_age_s=0.0, max_bytes=None))
     for number in range(1000):
         bus.append("t", b"%d" % number)
     bus.flush_now()
-    deadline = time.monotonic() + WAIT_S
-    while values(bus, "t") and time.monotonic() < deadline:
-        time.sleep(0.01)
+    now = time.monotonic()
+    late_us = time.time_ns() // 1000 + 1_000_000
+    bus._upkeep.step(now + RETENTION_INTERVAL_S - 2.0, late_us)
+    assert len(values(bus, "t")) == 1000
+    bus._upkeep.step(now + RETENTION_INTERVAL_S + 1.0, late_us)
     assert values(bus, "t") == []
     bus.close()
 
@@ -710,7 +749,7 @@ def test_space_is_given_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
             if number % 10 == 0:
                 bus.flush_now()
         bus.flush_now()
-        assert bus.enforce_retention() > 0
+        assert bus._upkeep.enforce(NOW_US) > 0
         files = path.with_name("bus.db-records").rglob("*.log")
         sizes.append(sum(file.stat().st_size for file in files))
     assert max(sizes) < 450_000
@@ -723,7 +762,7 @@ def test_replay_by_time_after_retention(path: Path) -> None:
         bus.append("t", b"%d" % number + b" " * 1000)
         bus.flush_now()
     everything = bus.subscribe(["t"], start="earliest").poll()
-    bus.enforce_retention()
+    bus._upkeep.enforce(NOW_US)
     left = bus.subscribe(["t"], start="earliest").poll()
     assert 0 < len(left) < 200
     assert bus.subscribe(["t"], start=FromTime(everything[0].timestamp_us)).poll() == left

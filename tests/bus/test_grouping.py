@@ -1,4 +1,4 @@
-"""Partition shares, keys and topic patterns."""
+"""Assignment of partitions, keys and topic patterns."""
 
 from __future__ import annotations
 

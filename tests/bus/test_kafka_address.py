@@ -51,11 +51,15 @@ def test_what_is_no_address_is_refused_in_one_sentence(uri: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_an_unreachable_broker_is_noticed_soon() -> None:
+def test_an_unreachable_broker_is_noticed_soon_and_said_once(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
     begun = time.monotonic()
     with pytest.raises(BusUnavailableError, match="kafka://127.0.0.1:1 cannot be reached"):
         open_bus("kafka://127.0.0.1:1")
     assert time.monotonic() - begun < 8.0
+    assert [one.getMessage() for one in caplog.records] == []  # the error says it
+    assert capfd.readouterr().err == ""
 
 
 def test_the_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterable, Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -27,8 +29,12 @@ from mercury.model.errors import BusCorruptError
 HEADERS = encode_headers((("kind", b"echo"),))
 
 
-def one_partition(key: bytes) -> int:
-    return len(key) % 4
+PARTITIONS = 4
+
+
+def partitions_of(keys: Iterable[bytes], spread: Iterator[int]) -> list[int]:
+    """Where records belong: by their key, and those without one in turn."""
+    return [(zlib.crc32(key) if key else next(spread)) % PARTITIONS for key in keys]
 
 
 @pytest.fixture
@@ -48,7 +54,7 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def append(log: TopicLog, *values: bytes, at_us: int = 1) -> None:
-    log.append([(b"k", HEADERS, value) for value in values], at_us, one_partition)
+    log.append([(b"k", HEADERS, value) for value in values], at_us, PARTITIONS, count())
 
 
 def values(records: list[Record]) -> list[bytes]:
@@ -68,13 +74,14 @@ def reopened(log: TopicLog) -> TopicLog:
     entries=st.lists(st.tuples(st.binary(max_size=9), st.just(HEADERS), st.binary()), min_size=1)
 )
 def test_a_frame_gives_back_what_it_was_made_of(entries: list[tuple[bytes, bytes, bytes]]) -> None:
-    frame = pack_frame(7, 99, entries, one_partition)
+    frame = pack_frame(7, 99, entries, PARTITIONS, count())
+    partitions = partitions_of([key for key, _, _ in entries], count())
     header = read_header(b"junk" + frame, 4)
     assert is_whole(b"junk" + frame, 4, header)
     assert (header.size, header.end) == (len(frame), 7 + len(entries))
     records = records_of("t", b"junk" + frame, 4)
     assert records == [
-        Record("t", len(key) % 4, 7 + index, 99, key, (("kind", b"echo"),), value)
+        Record("t", partitions[index], 7 + index, 99, key, (("kind", b"echo"),), value)
         for index, (key, _, value) in enumerate(entries)
     ]
     assert sum(sizes_of(frame)) == len(frame) - 28
@@ -82,7 +89,7 @@ def test_a_frame_gives_back_what_it_was_made_of(entries: list[tuple[bytes, bytes
 
 @given(at=st.integers(0, 99), flip=st.integers(1, 255))
 def test_a_changed_byte_is_noticed(at: int, flip: int) -> None:
-    frame = bytearray(pack_frame(1, 1, [(b"key", HEADERS, b"value" * 9)], one_partition))
+    frame = bytearray(pack_frame(1, 1, [(b"key", HEADERS, b"value" * 9)], PARTITIONS, count()))
     frame[at % len(frame)] ^= flip
     assert not is_whole(bytes(frame), 0, read_header(bytes(frame)))
 
@@ -94,13 +101,14 @@ class Twin:
     """What a topic should hold, as a list."""
 
     def __init__(self) -> None:
-        self.records: list[tuple[int, int, int, bytes]] = []  # offset, time, partition, value
+        # Offset, time, partition, value, length of key and value.
+        self.records: list[tuple[int, int, int, bytes, int]] = []
         self.next = 1
 
     def read(self, after: int, limit: int, owned: frozenset[int] | None) -> list[bytes]:
         wanted = [
             value
-            for offset, _, partition, value in self.records
+            for offset, _, partition, value, _ in self.records
             if offset > after and (owned is None or partition in owned)
         ]
         return wanted[:limit]
@@ -124,15 +132,18 @@ def test_a_topic_is_a_list(small_files: None, steps: list[tuple[str, object]]) -
     with tempfile.TemporaryDirectory() as folder:
         TopicLog.create(Path(folder) / "1")
         log, twin, now_us = TopicLog(Path(folder) / "1", "t"), Twin(), 0
+        spread, twin_spread = count(), count()
         try:
             for what, argument in steps:
                 if what == "append":
                     assert isinstance(argument, list)
                     now_us += argument[0] % 3
                     entries = [(b"k" * (size % 4), b"", bytes(size)) for size in argument]
-                    log.append(entries, now_us, one_partition)
-                    for key, _, value in entries:
-                        twin.records.append((twin.next, now_us, len(key), value))
+                    log.append(entries, now_us, PARTITIONS, spread)
+                    partitions = partitions_of([key for key, _, _ in entries], twin_spread)
+                    for part, (key, _, value) in zip(partitions, entries, strict=True):
+                        size = len(key) + len(value)
+                        twin.records.append((twin.next, now_us, part, value, size))
                         twin.next += 1
                 elif what == "remove":
                     assert isinstance(argument, int)
@@ -155,7 +166,7 @@ def test_a_topic_is_a_list(small_files: None, steps: list[tuple[str, object]]) -
                 else:
                     log.close()
                     log = TopicLog(Path(folder) / "1", "t")
-                sizes = {one[0]: 14 + one[2] + len(one[3]) for one in twin.records}
+                sizes = {one[0]: 14 + one[4] for one in twin.records}
                 assert (
                     sum(sizes.values())
                     <= log.kept_bytes()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,48 +13,72 @@ import pytest
 from mercury.bus import Record, Retention
 from mercury.bus.embedded.bus import EmbeddedBus
 from mercury.bus.embedded.consumer import EmbeddedConsumer
-from mercury.bus.embedded.wake_up import Datagram, Waker, WakeUpSocket
+from mercury.bus.embedded.wake_up import Datagram, Waker, WakeUpSocket, registry_changed
+from mercury.bus.grouping import Listener
 
 WAIT_S = 10.0
 DATAGRAM = Datagram(5, 2, b"a frame")
 
 
-def test_a_batch_is_handed_over() -> None:
-    listener = uuid.uuid4().hex
-    bell, waker = WakeUpSocket(listener), Waker()
-    assert waker.hand(bell.address, listener, DATAGRAM)
-    assert bell.drain() == (set(), [DATAGRAM])
-    bell.close()
+@pytest.fixture
+def ends() -> Iterator[tuple[WakeUpSocket, Waker, Listener]]:
+    """A socket, somebody to wake it, and how the socket is listed."""
+    listener_id = uuid.uuid4().hex
+    wake_up_socket, waker = WakeUpSocket(listener_id), Waker()
+    yield wake_up_socket, waker, Listener(listener_id, wake_up_socket.address, ("t",), None)
+    wake_up_socket.close()
     waker.close()
+
+
+Ends = tuple[WakeUpSocket, Waker, Listener]
+
+
+def test_a_frame_is_handed_over(ends: Ends) -> None:
+    wake_up_socket, waker, listener = ends
+    assert waker.wake_up(listener, DATAGRAM)
+    assert waker.wake_up(listener, registry_changed(6))
+    assert waker.alive(listener)
+    assert wake_up_socket.drain() == [DATAGRAM, Datagram(6, 0, b"")]
+    assert wake_up_socket.drain() == []
+
+
+def test_a_full_queue_of_wake_ups_is_noticed(ends: Ends) -> None:
+    wake_up_socket, waker, listener = ends
+    for topic in range(1, 2000):
+        assert waker.wake_up(listener, Datagram(1, topic, b""))
+    assert wake_up_socket.drain() is None
+    assert wake_up_socket.drain() == []
+
+
+def test_who_is_gone_is_noticed_and_who_is_elsewhere_is_not_dead(ends: Ends) -> None:
+    wake_up_socket, waker, listener = ends
+    wake_up_socket.close()
+    assert not waker.wake_up(listener, DATAGRAM)
+    assert not waker.alive(listener)
+    elsewhere = listener._replace(address="elsewhere@name")
+    assert waker.wake_up(elsewhere, DATAGRAM)
+    assert waker.alive(elsewhere)
 
 
 @pytest.mark.parametrize("forged", [uuid.uuid4().hex, "00" * 16], ids=["other", "zeros"])
-def test_who_does_not_know_the_listener_is_not_believed(forged: str) -> None:
-    bell, waker = WakeUpSocket(uuid.uuid4().hex), Waker()
-    waker.hand(bell.address, forged, DATAGRAM)
-    assert bell.drain() == (set(), [])
-    bell.close()
-    waker.close()
+def test_who_does_not_know_the_listener_is_not_believed(ends: Ends, forged: str) -> None:
+    wake_up_socket, waker, listener = ends
+    waker.wake_up(listener._replace(id=forged), DATAGRAM)
+    assert wake_up_socket.drain() == []
 
 
-def test_noise_at_the_gateway_is_ignored() -> None:
-    bell = WakeUpSocket(uuid.uuid4().hex)
+def test_noise_at_the_socket_is_ignored(ends: Ends) -> None:
+    wake_up_socket, _, listener = ends
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
         for noise in (b"", b"\xff" * 4, b"\xff" * 64, b"abc"):
-            stranger.sendto(noise, "\0" + bell.address.partition("@")[2])
-    topics, batches = bell.drain()
-    assert not batches
-    assert topics is not None
-    bell.close()
+            stranger.sendto(noise, "\0" + listener.address.partition("@")[2])
+    assert wake_up_socket.drain() == []
 
 
-def test_large_batches_are_read_instead() -> None:
-    listener = uuid.uuid4().hex
-    bell, waker = WakeUpSocket(listener), Waker()
-    assert waker.hand(bell.address, listener, Datagram(5, 2, bytes(100_000)))
-    assert bell.drain() == ({2}, [])
-    bell.close()
-    waker.close()
+def test_large_frames_are_read_instead(ends: Ends) -> None:
+    wake_up_socket, waker, listener = ends
+    assert waker.wake_up(listener, Datagram(5, 2, bytes(100_000)))
+    assert wake_up_socket.drain() == [Datagram(5, 2, b"")]
 
 
 @pytest.fixture
@@ -90,10 +115,10 @@ def test_a_gap_is_filled_by_reading(bus: EmbeddedBus) -> None:
         bus.flush_now()
         consumer = bus.subscribe(["t"])
         assert await consumer.read(timeout_s=0.01) == []
-        [cursor] = consumer._cursors
+        [cursor] = consumer.assignment.cursors
         bus.append("t", b"1")
         bus.flush_now()
-        consumer.wake_up_socket.drain()  # this batch is lost
+        consumer.wake_up_socket.drain()  # this datagram is lost
         bus.append("t", b"2")
         bus.flush_now()
         found = await consumer.read(timeout_s=WAIT_S)

@@ -167,12 +167,34 @@ def test_config_shows_origins_and_round_trips(tmp_path: Path) -> None:
     (tmp_path / "mercury.toml").write_text("[adapter]\nport = 7777\n")
     shown = mercury("config", "--json", folder=tmp_path, MERCURY_SIM__SEED="9")
     settings = json.loads(shown.stdout)
-    assert settings["adapter.port"] == {"value": 7777, "origin": "file"}
-    assert settings["sim.seed"] == {"value": 9, "origin": "environment"}
+    port = settings["adapter.port"]
+    assert (port["value"], port["origin"]) == (7777, "file")
+    assert "UDP port" in port["description"]
+    seed = settings["sim.seed"]
+    assert (seed["value"], seed["origin"]) == (9, "environment")
     assert settings["bus.uri"]["origin"] == "default"
+    assert all(one["description"] for one in settings.values())
     (tmp_path / "again.toml").write_text(mercury("config", "--toml", folder=tmp_path).stdout)
     again = mercury("config", "--config", "again.toml", "--json", folder=tmp_path)
     assert json.loads(again.stdout)["adapter.port"]["value"] == 7777
+
+
+def test_config_is_complete_and_not_cut_where_it_is_piped(tmp_path: Path) -> None:
+    folder = tmp_path / ("long-" * 40)
+    environment = {"MERCURY_PIPELINE__CHECKPOINT": str(folder)}
+    settings = json.loads(mercury("config", "--json", folder=tmp_path, **environment).stdout)
+    assert settings["pipeline.checkpoint"]["value"] == str(folder)
+    assert settings["mediator.groups"]["value"] == {}  # empty tables are settings, too
+    lines = mercury("config", folder=tmp_path, **environment).stdout.splitlines()
+    assert len(lines) == len(settings) + 1
+    for line, (name, setting) in zip(lines[1:], settings.items(), strict=True):
+        value = "none" if setting["value"] is None else str(setting["value"])
+        found = line.split(maxsplit=1)
+        assert found[0] == name
+        assert found[1].startswith(value)
+        assert line.rstrip().endswith(setting["description"])
+    toml = mercury("config", "--toml", folder=tmp_path, **environment).stdout
+    assert f'checkpoint = "{folder}"' in toml
 
 
 def test_doctor_fails_on_a_damaged_bus(tmp_path: Path) -> None:

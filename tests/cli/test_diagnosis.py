@@ -133,7 +133,11 @@ def test_a_part_that_lags_says_so(kind: str) -> None:
 
 def test_what_a_part_answers_now_counts_more_than_its_last_report() -> None:
     hung = "hangs: /healthz at port 9 does not answer within 1 s"
-    assert cause(with_part(part("broker", health=hung))).found == hung
+    found = cause(with_part(part("broker", health=hung, pid=42)))
+    assert (found.found, found.hint) == (hung, "kill -KILL 42 && mercury broker")
+    fails = "fails: the event loop stood still for 3.2 s"
+    found = cause(with_part(part("broker", health=fails)))
+    assert (found.found, found.hint) == (fails, "mercury tail status --since 1m")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -235,7 +239,7 @@ def test_two_of_the_same_id() -> None:
 TROUBLES: list[tuple[Trouble, str, str]] = [
     ("full", "no space is left to append to the bus file m.db", "df -h m.db"),
     ("corrupt", "the bus file m.db is damaged at byte 7", "mv m.db* damaged/"),
-    ("unavailable", "the bus file m.db is read-only", "ls -ld m.db*"),
+    ("unavailable", "the bus file m.db is read-only", "ls -ld m.db*; findmnt -T m.db"),
 ]
 
 
@@ -258,6 +262,9 @@ def test_kafka_is_away() -> None:
     said = "kafka://k:9092 cannot be reached"
     facts = replace(WELL, bus=BusFacts("kafka://k:9092,l:9092/x", "unavailable", said), parts=[])
     assert (cause(facts).found, cause(facts).hint) == (said, "nc -vz k 9092")
+    assert [one.name for one in failures(facts)] == ["bus"]  # of the parts nothing is known
+    away = replace(facts, round_trip=NO_ADAPTER)
+    assert trip(away).found == f"no adapter answers at {URI}: {said}"
 
 
 @pytest.mark.parametrize(
@@ -313,7 +320,10 @@ def test_a_round_trip_that_fails_names_the_cause() -> None:
     assert "no adapter answers at udp://127.0.0.1:7400: adapter:adapter-1 died" in dead.found
     assert dead.hint == "mercury adapter"
     elsewhere = trip(replace(WELL, round_trip=replace(NO_ADAPTER, uri="udp://127.0.0.1:7500")))
-    assert "no adapter answers at udp://127.0.0.1:7500, but one listens at" in elsewhere.found
+    assert (
+        "no adapter answers at udp://127.0.0.1:7500: one listens at udp://127.0.0.1:7400"
+        in elsewhere.found
+    )
     assert elsewhere.hint == f"MERCURY_CLIENT__ADAPTER={URI} mercury doctor"
     no_broker = trip(without("broker", round_trip=NO_ECHO))
     assert "the echo does not come back: no broker runs" in no_broker.found

@@ -40,7 +40,7 @@ from cli.commands import mercury
         (["import", "noise.db", "--bus", "memory:"], "ends with this command"),
         (["import", "noise.db", "--to", "parquet", "x", "--speed", "0"], "--speed takes max or"),
         (["import", "noise.db", "--to", "parquet", "x", "--time-origin", "now"], "--time-origin"),
-        (["import", "noise.db", "--to", "parquet", "x"], "does not tell its format"),
+        (["import", "noise.db", "--to", "parquet", "x"], "does not show its format"),
         (["import", "none.csv", "--to", "parquet", "x"], "there is no file none.csv"),
         (["bench", "echo", "--rates", "fast"], "expected positive numbers"),
     ],

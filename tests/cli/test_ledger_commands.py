@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import sys
-import uuid
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,11 @@ from cli.commands import mercury
 from live import FAR, HERE, NEAR, connect, first, http_get, in_loop, live, until
 
 from mercury.client import ServiceEndpoint
-from mercury.model.area import Area, Circle
+from mercury.model.area import Area, Circle, HeadingSector, Position
 from mercury.model.delivery import DeliveryState
 from mercury.model.message import Address
+
+ELSEWHERE = Position(41.5, -111.89)
 
 
 @pytest.fixture(scope="module")
@@ -32,12 +33,18 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]
             async with (
                 connect(adapter, "abe", NEAR) as abe,
                 connect(adapter, "ben", FAR) as ben,
+                connect(adapter, "cal", ELSEWHERE, heading_deg=270.0) as cal,
                 ServiceEndpoint(world.bus, "office") as office,
             ):
                 area = Area(Circle(HERE, 500.0))
                 flood = await office.alert(area, kind="flood", text="Flood", validity_s=600.0)
                 assert (await first(abe)).id == flood.id
                 away = await office.alert(Address.client("nobody"), validity_s=600.0)
+                over = await office.alert(Address.client("nobody"), validity_s=0.1)
+                east = Area(Circle(ELSEWHERE, 500.0), HeadingSector(90.0, 45.0))
+                turned = await office.alert(east, kind="road works", validity_s=600.0)
+                cal.move(ELSEWHERE.lat, ELSEWHERE.lon, heading_deg=270.0, report=True)
+                await over.settled()
                 said = await abe.tell("ben", {"x": 1})
                 assert (await first(ben)).values["x"] == 1
                 await said.settled(5.0)
@@ -46,9 +53,11 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]
                 ben.move(FAR.lat, FAR.lon, report=True)
                 await asyncio.sleep(0.1)
             ids.update(
-                flood=str(uuid.UUID(bytes=flood.id)),
-                away=str(uuid.UUID(bytes=away.id)),
-                said=str(uuid.UUID(bytes=said.message.id)),
+                flood=str(flood.id),
+                away=str(away.id),
+                said=str(said.id),
+                over=str(over.id),
+                turned=str(turned.id),
             )
 
     tell()
@@ -73,9 +82,33 @@ def test_why_somebody_has_not_heard_it(told: tuple[Path, dict[str, str]]) -> Non
     unknown = mercury("why", ids["flood"], "--client", "eve", folder=folder)
     assert "eve was not addressed: nothing was heard of it" in unknown.stdout
     away = mercury("why", ids["away"], "--client", "nobody", folder=folder)
-    assert "nobody has had no session since it was sent" in away.stdout
+    assert "nobody has had no session since it was sent: it gets it if it comes back before" in (
+        away.stdout
+    )
+    over = mercury("why", ids["over"], "--client", "nobody", folder=folder)
+    assert "nobody had no session until it ended at" in over.stdout
+    turned = mercury("why", ids["turned"], "--client", "cal", folder=folder)
+    assert "heading 270°, and the message is for headings of 90° ± 45° only" in turned.stdout
     other = mercury("why", ids["away"], "--client", "abe", folder=folder)
     assert "it was for nobody alone" in other.stdout
+
+
+def test_what_became_of_the_last_message(told: tuple[Path, dict[str, str]]) -> None:
+    folder, ids = told
+    last = mercury("why", "--last", folder=folder)
+    assert last.stdout.startswith(f"{ids['said']}: message from client:abe")
+    assert "1 was addressed: 1 acknowledged it" in last.stdout
+    for_ben = mercury("why", "--last", "--client", "ben", folder=folder)
+    assert "ben acknowledged it at" in for_ben.stdout
+    both = mercury("why", ids["said"], "--last", folder=folder)
+    assert both.returncode == 1
+    assert "say which message: its id, or --last" in both.stderr
+
+
+def test_nothing_was_sent(tmp_path: Path) -> None:
+    done = mercury("why", "--last", folder=tmp_path)
+    assert done.returncode == 1
+    assert "nothing was sent to anybody over the bus in the last hour" in done.stderr
 
 
 def test_why_for_programs(told: tuple[Path, dict[str, str]]) -> None:

@@ -14,7 +14,7 @@ import pytest
 from cli.commands import mercury
 from moos.bridges import datagram
 
-from mercury.moos import read_packet
+from mercury.moos.packet import read_packet
 
 HELLO = 'src_node=abe,dest_node=ben,var_name=SAY,string_val="a, b",string_val_quoted=true'
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from mercury.bus import open_bus
@@ -60,10 +61,10 @@ def test_who_was_not_told_is_told_why(tmp_path: Path) -> None:
     bus.close()
 
     settings = load_settings(None, {"bus.uri": uri})
-    first, second = why_missed(settings, alert.id.hex(), ["car-1", "car-2"])
+    first, second = asyncio.run(why_missed(settings, str(alert.id), ["car-1", "car-2"]))
     assert first.startswith("car-1 received it and refused it at ")
     assert second.startswith("car-2 was not addressed: ")
-    assert why_missed(settings, None, ["car-1"]) == []  # there was no alert at all
+    assert asyncio.run(why_missed(settings, None, ["car-1"])) == []  # there was no alert at all
 
     incident = {"summary": "Emergency: 2 of 4 were told.", "why_missed": [first, second]}
     simulation = {"incidents": [incident], "link": None}

@@ -59,14 +59,14 @@ async def test_the_validity_of_an_alert() -> None:
     async with live() as world:
         service = ServiceEndpoint(world.bus, "police")
         now_us = time.time_ns() // 1000
-        minute = await service.alert(HERE)
+        minute = (await service.alert(HERE)).message
         assert minute.destination.area.valid_until_us == minute.expires_us
         assert 59e6 < minute.expires_us - now_us < 61e6 + 5e6
-        for_ever = await service.alert(HERE, validity_s=None)
+        for_ever = (await service.alert(HERE, validity_s=None)).message
         assert for_ever.destination.area.valid_until_us is None
         assert for_ever.expires_us == 0
         own = Area(Circle(HERE, 1.0), valid_until_us=now_us + 10**9)
-        assert (await service.alert(own)).expires_us == now_us + 10**9
+        assert (await service.alert(own)).message.expires_us == now_us + 10**9
 
 
 @in_loop

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from live import in_loop
+from live import in_loop, iterate
 
 from mercury.client.inbox import Inbox
 from mercury.model.message import Address, Kind, Message
@@ -43,7 +43,7 @@ async def test_when_full_the_least_urgent_and_latest_goes() -> None:
 async def test_a_reader_waits_and_wakes() -> None:
     inbox = Inbox()
     reader = asyncio.create_task(inbox.get())
-    await asyncio.sleep(0)
+    await iterate()
     assert not reader.done()
     inbox.put(message(4, "x"))
     got = await reader
@@ -61,7 +61,7 @@ async def test_several_readers_share_and_all_end_when_it_closes() -> None:
     readers = [asyncio.create_task(read_all()) for _ in range(3)]
     for number in range(30):
         inbox.put(message(4, str(number)))
-        await asyncio.sleep(0)
+        await iterate()
     inbox.close()
     taken = await asyncio.gather(*readers)
     assert sorted(int(topic) for topics in taken for topic in topics) == list(range(30))
@@ -71,7 +71,7 @@ async def test_several_readers_share_and_all_end_when_it_closes() -> None:
 async def test_a_reader_that_gives_up_takes_nothing_with_it() -> None:
     inbox = Inbox()
     impatient = asyncio.create_task(inbox.get())
-    await asyncio.sleep(0)
+    await iterate()
     impatient.cancel()
     await asyncio.gather(impatient, return_exceptions=True)
     inbox.put(message(4, "kept"))

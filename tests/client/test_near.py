@@ -181,7 +181,7 @@ async def test_a_refusal_after_all_ends_the_stream() -> None:
             await stream.declared(5.0)
             async with bus_twin(world.bus, MatchingRules(topics=frozenset({"taxi"}))):
                 for one in (boat, stream):
-                    await me.moving._repeat(one)
+                    await me.moving.repeat(one)
                 with pytest.raises(MatchingError, match="no topic 'boat'"):
                     async for _ in stream:
                         pass
@@ -217,20 +217,19 @@ async def test_declarations_survive_an_adapter_and_a_matcher() -> None:
             heard: list[Match] = []
             stream = me.near("taxi", radius_m=500.0, handler=heard.append)
             await until(lambda: heard)
-            port = adapter.port
+            port, first = adapter.port, stream.pairs.incarnation
             await world.stop(adapter)
             adapter = await world.adapter(session=QUICK, port=port)
             await until(lambda: len(adapter.moving.entities) == 2)
-            incarnation = await until(
-                lambda: stream.pairs.incarnation > 0 and stream.pairs.incarnation
-            )
+            # All that was inside has come in again.
+            await until(lambda: stream.pairs.incarnation > first and not stream.pairs.is_unsure)
+            incarnation = stream.pairs.incarnation
             cab.move(NEAR.lat, NEAR.lon)
-            await asyncio.sleep(0.5)
             assert [match.event_type for match in heard] == [EventType.ENTER]  # not told again
             matcher.forget_everything()
             for client in (cab, me):
                 for one in (*client.moving.publications.values(), *client.moving.streams.values()):
-                    await client.moving._repeat(one)
+                    await client.moving.repeat(one)
             await until(lambda: matcher.twin.pairs)
             cab.move(FAR.lat, FAR.lon)
             await until(lambda: len(heard) == 2)
@@ -239,7 +238,7 @@ async def test_declarations_survive_an_adapter_and_a_matcher() -> None:
 
 
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in (("_CHECK_S", 0.05), ("SETTLE_S", 0.5), ("GAP_S", 0.3)):
+    for name, seconds in (("SETTLE_S", 0.5), ("GAP_S", 0.3)):
         monkeypatch.setattr(client_moving, name, seconds)
 
 
@@ -377,7 +376,7 @@ async def test_at_20_percent_loss_everything_comes_and_goes_exactly_once() -> No
                     cab.move(place.lat, place.lon, report=True)
                     await until(lambda inside=inside: bool(matcher.twin.pairs) is inside)
             await until(lambda: len(heard) >= 60, 25.0)
-            await asyncio.sleep(0.3)
+            await until(lambda: not adapter.deliveries.outgoing.waiting, 25.0)
             event_types = [match.event_type for match in heard]
             assert event_types == [EventType.ENTER, EventType.EXIT] * 30
             times = [match.time_us for match in heard]

@@ -60,7 +60,7 @@ def test_inside_is_told_only_between_coming_and_going_and_in_order() -> None:
     world.take(1, 2, EXIT, "a", 9)
     world.take(1, 1, INSIDE, "a", 8)
     assert world.receipts == [(ENTER, "a"), (INSIDE, "a"), (EXIT, "a")]
-    assert world.dropped == {"match-out-of-turn": 4}
+    assert world.dropped == {"match-out-of-order": 4}
 
 
 def test_a_new_life_tells_nothing_that_is_known_and_ends_what_is_gone() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from live import HERE, NEAR, WAIT_S, Live, connect, first, in_loop, live, until
@@ -15,7 +16,7 @@ from mercury.model import topics
 from mercury.model.area import Area, Circle
 from mercury.model.delivery import DeliveryState
 from mercury.model.errors import RequestError
-from mercury.model.message import Address, Attributes, Event, Kind, Message
+from mercury.model.message import Address, Attributes, DeliveryPolicy, Event, Kind, Message
 from mercury.session import AdapterSessions, SessionSettings
 from mercury.wire import MAX_BODY_BYTES, decode, encode
 
@@ -48,8 +49,8 @@ async def test_an_application_publishes_subscribes_and_asks_through_the_client()
             assert (await first(app)).event.text == "crash"
             assert (await first(car)).event.text == "crash"
             assert [one["text"] for one in await app.query(HERE)] == ["crash"]
-            with pytest.raises(RequestError, match="no name for a topic"):
-                await app.subscribe("no topic")
+            with pytest.raises(RequestError, match="near_m must be more than 0"):
+                await app.subscribe("fuel", near_m=-3.0)
             assert len(car.reception.streams) == 0
 
 
@@ -203,8 +204,11 @@ async def test_what_an_application_senses_is_confirmed_by_the_adapter_and_on_the
         async with connect(adapter, "car", relay_port=0) as car, app_of(car, "app") as app:
             sensed = await app.sense("obstacle", position=HERE)
             assert await app.taken(sensed, WAIT_S) is DeliveryState.ACKNOWLEDGED
-            bad = await app.sense("no such name!", position=HERE)
+            # `sense` does not let this through; the adapter does not either, and says why.
+            bad = app._compose(Kind.EVENT, "", Event("no such name!", HERE))
+            await app._say(replace(bad, policy=DeliveryPolicy.REPEAT))
             assert await app.taken(bad, WAIT_S) is DeliveryState.REFUSED
+            assert await app.why(bad.id) == "The adapter refused it: bad-topic."
             assert len(await events.read()) == 1
             assert await events.read(timeout_s=0.05) == []
 

@@ -7,7 +7,7 @@ from live import FAR, HERE, NEAR, connect, first, in_loop, live, until
 
 from mercury.client.subscriptions import satisfies
 from mercury.model.area import Position
-from mercury.model.errors import FilterError, RequestError
+from mercury.model.errors import FilterError, MessageError, RequestError
 from mercury.model.filter import compile_filter
 from mercury.model.message import Address, Attributes, Kind, Message, Subscription
 
@@ -114,7 +114,7 @@ async def test_a_senseless_subscription_is_refused_and_forgotten() -> None:
                 await car.subscribe("fuel", where="price <")
             with pytest.raises(RequestError, match="near_m must be more than 0, not -3"):
                 await car.subscribe("fuel", near_m=-3.0)
-            with pytest.raises(RequestError, match="'no topic' is no name for a topic"):
+            with pytest.raises(MessageError, match="'no topic' is no name for a topic"):
                 await car.subscribe("no topic")
             assert car.reception.streams == {}
             assert adapter.statistics().gauges["subscriptions"] == 0

@@ -7,16 +7,8 @@ from pathlib import Path
 import pytest
 from pydantic import Field, SecretStr, ValidationError
 
-from mercury.config import (
-    AdapterSettings,
-    BusSettings,
-    Settings,
-    describe,
-    load_settings,
-    loading,
-    to_toml,
-)
-from mercury.config.settings import Section
+from mercury.config import Settings, describe, load_settings, loading, to_toml
+from mercury.config.settings import AdapterSettings, BusSettings, Section
 from mercury.model.errors import ConfigurationError
 
 

@@ -233,7 +233,7 @@ def test_a_second_pipeline_is_refused(lives: Lives, tmp_path: Path) -> None:
 def job_going_on(spark: SparkSession, folder: Path, bus: Bus) -> Iterator[EventJob]:
     """The last life, in this process: it goes on from the same checkpoint."""
     settings, checkpoint = load_settings(folder / "mercury.toml"), folder / "bus.db-pipeline"
-    job = EventJob(settings.detection.rules(), AlertsSink(bus, now_us()), checkpoint, now_us)
+    job = EventJob(settings.detection.rules(), AlertsSink(bus, now_us()), checkpoint)
     query = job.start(spark, f"embedded:{folder / 'bus.db'}")
     try:
         yield job

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from live import until
+
 READY_S = 30.0
 END_S = 10.0
 
@@ -42,10 +44,13 @@ class Process:
 
     async def ready(self) -> None:
         """Wait until it says that it is up."""
-        async with asyncio.timeout(READY_S):
-            while " is up" not in self.log:
-                assert self.process.poll() is None, self.log
-                await asyncio.sleep(0.02)
+
+        def is_up() -> bool:
+            log = self.log
+            assert " is up" in log or self.process.poll() is None, log
+            return " is up" in log
+
+        await until(is_up, READY_S)
 
     async def end(self, number: signal.Signals) -> int:
         """Send a signal and return the exit code."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import uvloop
+from live import until
 
 from mercury.adapter import Adapter
 from mercury.broker import Broker
@@ -27,8 +28,6 @@ CENTER = Position(40.76, -111.89)
 INSIDE = (40.761, -111.89)  # 111 m away
 OUTSIDE = (40.77, -111.89)  # 1.1 km away
 AREA = Area(Circle(CENTER, 500.0))
-# A few of the adapter's looks for newcomers (every 20 ms): enough to be told what must not come.
-LOOKS_S = 0.15
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
@@ -54,11 +53,13 @@ class World:
         """Move, and return when the adapter has had time to react to it."""
         reports = self.adapter.counters["reports"]
         vehicle.move(*place, report=True)
-        async with asyncio.timeout(5.0):
-            while self.adapter.counters["reports"] == reports:  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
-        await asyncio.sleep(LOOKS_S)
-        await vehicle.echo()  # what the adapter sent before this has arrived
+        await until(lambda: self.adapter.counters["reports"] > reports)
+        await self.looked(vehicle)
+
+    async def looked(self, vehicle: Client) -> None:
+        """Wait until the adapter has looked for newcomers, and what it sent them has arrived."""
+        await until(lambda: not self.adapter.sessions.table.moved.any())
+        await vehicle.echo()
 
 
 @asynccontextmanager
@@ -158,8 +159,7 @@ def test_an_alert_for_one_side_of_the_road(tmp_path: Path) -> None:
             area = Area(AREA.shape, HeadingSector(90.0, 45.0))
             sent = await here.office.alert(area, validity_s=60.0)
             assert (await next_message(east)).id == sent.id
-            await asyncio.sleep(LOOKS_S)
-            await west.echo()
+            await here.looked(west)
             assert len(west.inbox) == 0
             assert west.dropped == {}
             # It turns round: now the alert is for it, too.

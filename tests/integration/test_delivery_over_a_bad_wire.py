@@ -99,7 +99,7 @@ async def behind_links(folder: Path, reason: str) -> AsyncIterator[tuple[str, ob
                 settings=PATIENT,
             )
             client.on(Kind.ALERT)(
-                lambda message, name=name: found.update([(name, message.id.hex())])
+                lambda message, name=name: found.update([(name, message.id.hex)])
             )
             clients.append(await client.__aenter__())
         yield start.bus, lambda: found
@@ -112,7 +112,7 @@ async def tell_and_check(bus_uri: str, heard: object) -> None:
     sent = set()
     async with ServiceEndpoint(bus_uri, "office") as office:
         for _ in range(ALERTS):
-            sent.add((await office.alert(Address.everyone(), kind="flood")).id.hex())
+            sent.add((await office.alert(Address.everyone(), kind="flood")).id.hex)
     bus = open_bus(bus_uri)
     reader = LedgerReader(bus, 0)
 

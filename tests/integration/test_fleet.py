@@ -8,7 +8,7 @@ import re
 import resource
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import uvloop
+from live import iterate, until
 
 from mercury.adapter import Adapter
 from mercury.broker import Broker
@@ -60,12 +61,6 @@ async def served(tmp_path: Path) -> AsyncIterator[tuple[Bus, Adapter, str]]:
         bus.close()
 
 
-async def until(done: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10.0):
-        while not done():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-
-
 def test_all_connect_report_in_time_and_say_goodbye(tmp_path: Path) -> None:
     async def work() -> None:
         async with served(tmp_path) as (bus, adapter, uri):
@@ -80,7 +75,7 @@ def test_all_connect_report_in_time_and_say_goodbye(tmp_path: Path) -> None:
             await bus.flush()
             reports = bus.subscribe((topics.REPORTS,), start="latest")
             begun, at_begin = now(), adapter.counters["reports"]
-            await asyncio.sleep(1.5)
+            await until(lambda: adapter.counters["reports"] >= at_begin + 5 * VEHICLES)
             lasted_s, reported = now() - begun, adapter.counters["reports"] - at_begin
             await bus.flush()
             on_bus = []
@@ -108,7 +103,7 @@ def test_all_connect_report_in_time_and_say_goodbye(tmp_path: Path) -> None:
 
 def test_an_event_is_notified_to_those_it_concerns(tmp_path: Path) -> None:
     async def work() -> None:
-        async with served(tmp_path) as (bus, _, uri):
+        async with served(tmp_path) as (bus, adapter, uri):
             settings = BrokerSettings(emergency_radius_m=600.0, merge_distance_m=400.0)
             broker = Broker(bus, settings)
             await broker.start()
@@ -121,7 +116,7 @@ def test_an_event_is_notified_to_those_it_concerns(tmp_path: Path) -> None:
                 assert incident.sensed == witnesses
                 assert len(witnesses) > 2
                 await until(lambda: incident.area is not None and not incident.missed)
-                await asyncio.sleep(0.1)
+                await until(lambda: not adapter.deliveries.outgoing.waiting)
                 assert sorted(incident.notified_ms) == incident.inside
                 assert len(witnesses) < len(incident.inside) < VEHICLES
                 assert incident.notified_outside == []
@@ -131,6 +126,12 @@ def test_an_event_is_notified_to_those_it_concerns(tmp_path: Path) -> None:
                 await broker.stop()
 
     run(work())
+
+
+async def landed(fleet: Fleet) -> None:
+    """Wait until what the links had taken up has arrived."""
+    await until(lambda: not any(one._endpoint._in_flight for one in fleet.clients))
+    await iterate(10)
 
 
 def test_over_links_who_is_in_range_drives_and_who_is_not_goes_on_trying(tmp_path: Path) -> None:
@@ -153,12 +154,11 @@ def test_over_links_who_is_in_range_drives_and_who_is_not_goes_on_trying(tmp_pat
                 assert counts[-1] <= len(near)
                 await fleet.advance(0.0, report=True)
                 fleet.antenna = (-9000.0, 0.0)  # out of everybody's reach
-                before = adapter.counters["reports"]
-                await asyncio.sleep(0.02)
+                await landed(fleet)
+                before = adapter.counters["packets_received"]
                 await fleet.advance(0.0, report=True)
-                after = adapter.counters["reports"]
-                await asyncio.sleep(0.1)
-                assert adapter.counters["reports"] == after <= before + len(near)
+                await landed(fleet)
+                assert adapter.counters["packets_received"] == before
                 lost = fleet.link_statistics()["up"].lost
                 assert set(lost) == {"random", "range"}
                 assert lost["range"] >= 100

@@ -14,10 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from live import HERE, NEAR, connect, first, in_loop, live
+from live import HERE, NEAR, connect, first, in_loop, live, until
 
 from mercury.bus import Bus, Consumer, Record, open_bus
-from mercury.bus.kafka import outbox
 from mercury.bus.kafka.fetcher import Fetcher
 from mercury.dev import KafkaBroker
 from mercury.model.errors import BusFullError, BusUnavailableError
@@ -115,7 +114,7 @@ def test_while_the_broker_is_down_records_wait_up_to_a_limit(
     with pytest.raises(BusUnavailableError, match="they are kept"):
         asyncio.run(bus.flush())
 
-    monkeypatch.setattr(outbox, "BUFFER_BYTES", 4096)
+    monkeypatch.setattr("mercury.bus.buffering.BUFFER_BYTES", 4096)
     accepted = 20
     try:
         while accepted < 1000:
@@ -246,9 +245,7 @@ def test_members_come_and_go_under_load(uri: str) -> None:
                 stops[number // 600 - 3].set()
             await asyncio.sleep(0.001)
         await writer.flush()
-        async with asyncio.timeout(WAIT_S):
-            while len(set(handled)) < 3000:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        await until(lambda: len(set(handled)) == 3000, WAIT_S)
         for stop in stops:
             stop.set()
         await asyncio.gather(*tasks)

@@ -85,15 +85,16 @@ async def test_a_fleet_over_a_link_that_loses_a_fifth() -> None:
         await asyncio.gather(*(stream.declared(30.0) for stream in streams.values()))
         await asyncio.gather(*(cab.moving.publish("taxi", {}, timeout_s=30.0) for cab in cabs))
         for _ in range(40):
+            moves = adapter.counters["moves"]
             for one in (*cabs, *people):
                 place = somewhere(dice, 1000.0)
                 one.move(place.lat, place.lon, report=True)
-            await asyncio.sleep(0.05)
+            await until(lambda moves=moves: adapter.counters["moves"] >= moves + len(cabs))
         for one in (*cabs, *people):  # all at one place: whoever was not inside comes in
             one.move(HERE.lat, HERE.lon, report=True)
         names = {f"{cab.identity}/taxi" for cab in cabs}
         await until(lambda: all(set(s.pairs.inside) == names for s in streams.values()), 30.0)
-        await asyncio.sleep(0.5)
+        await until(lambda: not adapter.deliveries.outgoing.waiting, 30.0)
         await until(lambda: not any(s.pairs.has_gap for s in streams.values()), 30.0)
 
         truth: dict[int, list[tuple[int, int]]] = defaultdict(list)

@@ -142,7 +142,7 @@ def test_down_ends_what_up_started_and_a_second_up_is_refused(tmp_path: Path) ->
     bus = f"embedded:{tmp_path / 'mercury.db'}"
     nothing = mercury("down", "--bus", bus, folder=tmp_path)
     assert (nothing.returncode, nothing.stdout) == (1, "")
-    assert nothing.stderr == f"mercury: no mercury up runs on {bus} on this machine\n"
+    assert nothing.stderr == f"mercury: no mercury up runs on {bus} here; --bus names another bus\n"
     with up(tmp_path, "--no-pipeline", "--bus", bus) as running:
         running.says("Mercury is up")
         pid = running.process.pid

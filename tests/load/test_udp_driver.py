@@ -122,9 +122,9 @@ async def test_declarations_are_repeated_until_they_are_answered() -> None:
         adapter = await world.adapter()
         take, seen, taken = adapter.moving.request, set(), set()
 
-        def lose_the_first(session: Any, envelope: Any) -> None:
+        def lose_the_first(session: Any, envelope: Any, *time: Any) -> None:
             if envelope.id in seen:
-                take(session, envelope)
+                take(session, envelope, *time)
                 taken.add(session.key)
             seen.add(envelope.id)
 

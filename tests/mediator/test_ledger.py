@@ -84,6 +84,19 @@ def test_two_adapters_tell_of_one_client() -> None:
         assert both == Delivery("car", DeliveryState.ACKNOWLEDGED, "", 3, 10, 11, 42)
 
 
+def test_who_gave_up_knows_more_than_who_never_had_the_client() -> None:
+    gave_up = Delivery("car", DeliveryState.UNREACHABLE, Reason.GAVE_UP, 6, 10, 11, 50)
+    never_here = Delivery("car", DeliveryState.UNREACHABLE, Reason.AWAY, 0, 90, 0, 90)
+    for both in (merged(gave_up, never_here), merged(never_here, gave_up)):
+        assert both == gave_up
+
+
+def test_what_ended_without_an_answer_that_nobody_asked_for() -> None:
+    open_row = Delivery("car", DeliveryState.WAITING, tries=1)
+    assert final(open_row, 9).reason == Reason.NOT_ACKNOWLEDGED
+    assert final(open_row, 9, asked=False).reason == Reason.NOT_ASKED
+
+
 def test_the_summary_tells_how_long_it_took() -> None:
     times = [Delivery(str(n), DeliveryState.ACKNOWLEDGED, "", 1, 0 + 1, 0, n * 1_000_000 + 1)
              for n in range(100)]  # fmt: skip

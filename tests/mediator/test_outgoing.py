@@ -107,3 +107,34 @@ def test_what_is_final_leaves_when_its_recipient_has_it() -> None:
     assert not outgoing.acknowledged(peer, "final", 0.2)
     assert [one.dispatch.id for one in outgoing.due(5.0)] == []
     outgoing.validate()
+
+
+def test_who_is_awaited_and_does_not_come_was_away() -> None:
+    outgoing = table()
+    nobody = outgoing.peers.numbers([])
+    outgoing.post("alert", "x", nobody, 0.0, policy=CRITICAL, expires=10.0, awaited="nobody")
+    assert told(outgoing, outgoing.take_news(9.0)) == []
+    assert "nobody" not in outgoing.peers  # nothing is kept of a name while it does not matter
+    assert outgoing.due(10.0) == []
+    assert told(outgoing, outgoing.take_news(10.0)) == [("alert", "nobody", "unreachable")]
+    assert len(outgoing) == 0
+    outgoing.take_news(11.0)
+    assert "nobody" not in outgoing.peers
+    outgoing.validate()
+
+
+def test_who_is_awaited_and_comes_has_a_copy_of_its_own() -> None:
+    outgoing = table()
+    nobody = outgoing.peers.numbers([])
+    dispatch = outgoing.post(
+        "alert", "x", nobody, 0.0, policy=CRITICAL, expires=10.0, awaited="late"
+    )
+    late = outgoing.peers.number("late")
+    outgoing.arrived(late, 5.0)
+    outgoing.add(dispatch, np.array([late], np.int32), 5.0)
+    outgoing.due(5.0)
+    outgoing.sent(dispatch, np.array([late], np.int32), 5.0)
+    outgoing.acknowledged(late, "alert", 5.1)
+    assert told(outgoing, outgoing.take_news(5.2)) == [("alert", "late", "acknowledged")]
+    outgoing.due(10.0)
+    assert told(outgoing, outgoing.take_news(10.0)) == []

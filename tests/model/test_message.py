@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 
 import pytest
 
@@ -39,16 +40,18 @@ def test_other_priorities_are_refused(priority: int) -> None:
         message(priority=priority)
 
 
-@pytest.mark.parametrize("size", [0, 15, 17])
-def test_an_id_has_16_bytes(size: int) -> None:
-    with pytest.raises(MessageError, match="16 bytes"):
-        message(id=bytes(size))
+@pytest.mark.parametrize("id", [b"", bytes(16), "01a1e25d-7bd0-7107-a77b-b72066548c43", 7])
+def test_an_id_is_a_uuid(id: object) -> None:
+    with pytest.raises(MessageError, match="a message's id is a UUID, not"):
+        message(id=id)
 
 
 def test_each_message_has_its_own_id_and_time() -> None:
     before = time.time_ns() // 1000
     one, other = message(), message()
     assert one.id != other.id
+    assert one.id.version == 7
+    assert uuid.UUID(str(one.id)) == one.id  # what is printed can be pasted
     assert before <= one.sent_us <= other.sent_us <= time.time_ns() // 1000
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 from collections import Counter
@@ -15,7 +14,8 @@ from moos.loopback import Community, LossyLink
 
 from mercury.model.errors import AddressInUseError, ConfigurationError
 from mercury.model.message import Address
-from mercury.moos import BridgeSettings, Endpoint, MoosGateway
+from mercury.moos import MoosGateway
+from mercury.moos.settings import BridgeSettings, Endpoint
 from mercury.moos.text_forms import NodeMessage, read_node_message, write_node_message
 
 NAMES = ("abe", "ben", "cal")
@@ -100,12 +100,11 @@ async def test_three_vehicles_over_lossy_links(seed: int) -> None:
                 for mate in set(NAMES) - {name}:
                     copy = NodeMessage(name, (mate,), "BID", f"{number}, of {name}")
                     wanted[mate][write_node_message(copy)] += 1
-            await asyncio.sleep(0.005)
-        await until(
-            lambda: (
-                sum(one.report().mediator.sent for one in world.gateways.values()) == 3 * 20 * 2 * 2
+            await until(
+                lambda sent=(number + 1) * 3 * 2 * 2: (
+                    sum(one.report().mediator.sent for one in world.gateways.values()) == sent
+                )
             )
-        )
         await until(lambda: not world.waiting())
         await until(
             lambda: all(

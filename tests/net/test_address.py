@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mercury.model.errors import ConfigurationError
-from mercury.net import describe, from_sockaddr, parse_udp_uri, resolve, to_sockaddr
+from mercury.net import from_sockaddr, parse_udp_uri, resolve, to_sockaddr
 
 PORTS = st.integers(0, 65_535)
 
@@ -51,11 +51,6 @@ def test_the_kernel_writes_the_same_raw_address() -> None:
     # Python's own sockaddr of AF_INET, as seen in the C structure: family, port, address.
     raw = to_sockaddr("1.2.3.4", 0x1234)
     assert raw[2:] == b"\x12\x34\x01\x02\x03\x04" + bytes(8)
-
-
-def test_an_address_reads_well() -> None:
-    assert describe(to_sockaddr("10.0.0.1", 7400)) == "10.0.0.1:7400"
-    assert describe(to_sockaddr("::1", 7400)) == "[::1]:7400"
 
 
 def test_a_host_is_resolved_and_an_unknown_one_is_a_clear_error() -> None:

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from mercury.model.errors import ConfigurationError
 from mercury.net import Blackout, DropOff, Link, LinkPair, LinkSettings, Outages, parse_link
-from mercury.net.link_presets import PRESETS
-from mercury.net.link_spec import _KEYS, link_from
+from mercury.net.link_spec import _KEYS, PRESETS, link_from
 
 DOCS = Path(__file__).parents[2] / "docs" / "links.md"
 
@@ -78,11 +77,28 @@ def test_later_parts_stand_over_earlier_ones() -> None:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_presets_by_name(name: str) -> None:
-    assert parse_link(name) == PRESETS[name]
+    assert parse_link(name) == parse_link(PRESETS[name])
+
+
+def test_a_preset_says_what_it_says() -> None:
+    wifi = LinkSettings(
+        loss=0.01,
+        loss_by_range=DropOff.between(80.0, 250.0, smooth=True),
+        bytes_per_s=2.5e6,
+        queue_s=0.1,
+        delay_s=0.002,
+        jitter_s=0.008,
+    )
+    assert parse_link("wifi") == (wifi, wifi)
+    both = LinkSettings(loss=0.005, queue_s=0.5, outages=Outages(300.0, 3.0))
+    assert parse_link("cellular") == (
+        replace(both, bytes_per_s=1e6, delay_s=0.03, jitter_s=0.03),
+        replace(both, bytes_per_s=4e6, delay_s=0.025, jitter_s=0.02),
+    )
 
 
 def test_presets_with_changes() -> None:
-    up, down = PRESETS["cellular"]
+    up, down = parse_link("cellular")
     assert up != down
     changed = parse_link("cellular,loss=0.25,outage=none")
     assert changed == (
@@ -90,10 +106,10 @@ def test_presets_with_changes() -> None:
         replace(down, loss=0.25, outages=None),
     )
     assert parse_link("up:satellite;down:cellular,delay=0") == (
-        PRESETS["satellite"].up,
+        parse_link("satellite").up,
         replace(down, delay_s=0.0),
     )
-    assert parse_link("loss=0.25,blackout=1+1,wifi") == PRESETS["wifi"]
+    assert parse_link("loss=0.25,blackout=1+1,wifi") == parse_link("wifi")
     # A contradiction counts only at the end.
     assert parse_link("acoustic,reorder=10%,order=free").up.reorder == 0.1
 
@@ -101,10 +117,10 @@ def test_presets_with_changes() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", "the link '' has an empty place"),
-        ("loss=0.1,,delay=1", "has an empty place"),
-        ("up:", "the link 'up:' has an empty place"),
-        ("loss=0.1;", "has an empty place"),
+        ("", "the link '' has an empty item"),
+        ("loss=0.1,,delay=1", "has an empty item"),
+        ("up:", "the link 'up:' has an empty item"),
+        ("loss=0.1;", "has an empty item"),
         ("lss=1", "a link has no 'lss', did you mean loss?"),
         ("sideways:loss=1", "a link has no 'sideways:loss'"),
         ("loss=0.1,up:delay=1", "a ; is missing before 'up:delay'"),
@@ -156,7 +172,7 @@ def fates(link: Link) -> list[list[float]]:
 
 
 def test_a_text_and_a_seed_make_a_link() -> None:
-    assert fates(link_from("lossy50", 1)) == fates(link_from(PRESETS["lossy50"], 1))
+    assert fates(link_from("lossy50", 1)) == fates(link_from(parse_link("loss=50%"), 1))
     assert fates(link_from("lossy50", 1)) != fates(link_from("lossy50", 2))
     assert fates(link_from("lossy50", None)) != fates(link_from("lossy50", None))
     link = Link(LinkSettings(), LinkSettings(), random.Random(1))

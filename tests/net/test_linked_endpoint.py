@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from live import in_loop, live, until
+from live import in_loop, iterate, live, until
 
 import mercury
 from mercury.net import (
@@ -71,6 +70,13 @@ def ends(up: LinkSettings = PERFECT, down: LinkSettings = PERFECT) -> Iterator[E
         opened.adapter.close()
 
 
+async def passed(delay_s: float) -> None:
+    """Wait until a link of this delay has delivered whatever was sent before."""
+    with ends(down=LinkSettings(delay_s=delay_s)) as later:
+        later.answer(b"x")
+        await until(lambda: later.down)
+
+
 NUMBERS = [b"%03d" % number for number in range(200)]
 
 
@@ -116,7 +122,7 @@ async def test_delay_holds_back_both_ways_and_keeps_order_where_jitter_does_not_
         begun = time.monotonic()
         both.say(*NUMBERS)
         both.answer(b"back")
-        await asyncio.sleep(0)
+        await iterate()
         assert both.up == both.down == []
         await until(lambda: len(both.up) == 200 and both.down)
         assert both.up == NUMBERS
@@ -153,7 +159,7 @@ async def test_nothing_is_handed_over_or_sent_after_close() -> None:
         both.say(b"too late")
         # What was on the air goes out: at once, since nobody is there to send it later.
         await until(lambda: both.up == [b"goodbye"], timeout_s=2.0)
-        await asyncio.sleep(0.1)
+        await passed(0.05)
         assert both.up == [b"goodbye"]
         assert both.down == []
 
@@ -166,7 +172,7 @@ async def test_after_stopping_to_receive_sending_goes_on() -> None:
         both.say(b"still")
         both.vehicle.stop_receiving()
         await until(lambda: both.up == [b"still"])
-        await asyncio.sleep(0.05)
+        await passed(0.03)
         assert both.down == []
 
 
@@ -184,7 +190,7 @@ async def test_closing_while_something_is_handed_over() -> None:
     try:
         other.send([(b"x", to_sockaddr(*vehicle.address))])
         await until(lambda: closed)
-        await asyncio.sleep(0.05)
+        await passed(0.01)
         assert len(closed) == 1
     finally:
         vehicle.close()

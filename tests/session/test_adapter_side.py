@@ -10,6 +10,7 @@ import pytest
 from mercury.model.area import Position
 from mercury.model.message import Address, Attributes, Event, Kind, Message, Telemetry
 from mercury.session import AdapterSessions, Closed, Opened, Received, Reported, SessionSettings
+from mercury.session.adapter_side import MAX_PRUNED
 from mercury.wire import HEADER_BYTES, NO_TOKEN, decode, encode, pack, parse, unpack
 
 HERE, THERE = b"h" * 16, b"t" * 16
@@ -187,6 +188,16 @@ def test_silence_of_three_intervals_prunes_and_close_ends_at_once() -> None:
     assert isinstance(closed, Closed)
     assert closed.reason == "closed"
     assert len(bench.core.table) == 0
+    bench.core.validate()
+
+
+def test_when_all_fall_silent_they_are_pruned_bit_by_bit() -> None:
+    bench = Bench(report_interval_s=1.0)
+    for number in range(MAX_PRUNED + 10):
+        bench.init(f"car-{number}")
+    assert len(bench.core.handle_timer(10.0)) == MAX_PRUNED
+    assert len(bench.core.handle_timer(10.1)) == 10
+    assert bench.core.handle_timer(10.2) == []
     bench.core.validate()
 
 

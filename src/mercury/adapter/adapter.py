@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import random
 import secrets
 from collections import Counter
+from collections.abc import Callable
+from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mercury.adapter.addressing import LOOKBACK_US, Addressing
 from mercury.adapter.deliveries import Deliveries
+from mercury.adapter.fan_out import FanOut
 from mercury.adapter.interests import MAX_PER_CLIENT, Interests
-from mercury.adapter.match_events import HOLDS_US, MatchEvents
+from mercury.adapter.match_events import MatchEvents
 from mercury.adapter.moving_clients import MovingClients
-from mercury.adapter.outbound import FanOut, Outbound
-from mercury.adapter.routing import bus_route, traffic_speed
+from mercury.adapter.outbound import Outbound
+from mercury.adapter.routing import bus_record, traffic_speed
 from mercury.adapter.statistics import adapter_statistics
 from mercury.bus import Bus, Consumer, FromTime, Record, catch_up
 from mercury.config.mediator import MediatorSettings
@@ -35,7 +40,7 @@ from mercury.model.message import (
     Subscription,
 )
 from mercury.net import Packets, UdpEndpoint, bind_udp
-from mercury.service import Service, Statistics, epoch_us, now, now_us
+from mercury.service import Service, Statistics, epoch_us, instant, now, now_us
 from mercury.session import (
     AdapterSessions,
     Closed,
@@ -45,7 +50,7 @@ from mercury.session import (
     Session,
     SessionSettings,
 )
-from mercury.wire import MAX_BODY_BYTES, encode, mercury_pb2, parse
+from mercury.wire import MAX_BODY_BYTES, encode, mercury_pb2, parse, to_envelope
 from mercury.wire.packet import MAX_PRIORITY, TOKEN_BYTES
 from mercury.wire.records import (
     Route,
@@ -57,13 +62,14 @@ from mercury.wire.records import (
 
 log = logging.getLogger(__name__)
 
+# Intervals
 _HOUSEKEEPING_S = 0.1  # prune and heartbeats
-_RECEIPTS_S = 0.1  # what became of messages is told so often
+_RECEIPTS_S = 0.1  # to write down what became of messages
 _INTEREST_REFRESH_S = 10.0
+_COMPLAINT_S = 5.0
+_MOVING_S = 0.05  # to answer what clients declared and asked
 _READ_BATCH = 512
 _LONGEST_TICK_S = 0.005
-_COMPLAINT_S = 5.0
-_MOVING_S = 0.05  # what clients declared and asked is answered so often
 
 
 class Adapter(Service):
@@ -93,7 +99,14 @@ class Adapter(Service):
         self.counters: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
         self.interests = Interests(self.sessions.table)
-        self.deliveries = Deliveries(settings.id, bus, self.sessions, mediator)
+        self.deliveries = Deliveries(
+            settings.id,
+            self.sessions,
+            mediator,
+            random.Random(os.urandom(16)),
+            now=now(),
+            epoch_us=epoch_us(),
+        )
         self.addressing = Addressing(
             self.sessions.table,
             self.deliveries,
@@ -104,9 +117,8 @@ class Adapter(Service):
         )
         self.moving = MovingClients(
             self.address,
-            bus,
             self.sessions.table,
-            self._tell_one,
+            self.deliveries,
             self.counters,
             self.dropped,
             repeat_after_s=session.missed_reports * session.report_interval_s + 1.0,
@@ -116,10 +128,11 @@ class Adapter(Service):
             self.moving,
             self.sessions.table,
             self.deliveries,
-            self._tell_one,
             self.counters,
             self.dropped,
         )
+        self._to_confirm = asyncio.Event()
+        self._is_gathering = False  # what is due, so that it goes out in order of urgency
         self._endpoint: UdpEndpoint | None = None
         self._outbound: Outbound | None = None
         self._consumers: list[Consumer] = []
@@ -147,7 +160,6 @@ class Adapter(Service):
         self._outbound = Outbound(
             endpoint, self.sessions, now=now, now_us=now_us, chunk=settings.fanout_chunk
         )
-        self.deliveries.outbound = self._outbound
         self._warm_up()
         lookback = FromTime(now_us() - LOOKBACK_US)
         alerts = self.bus.subscribe(topics.ALERTS, start=lookback)
@@ -160,16 +172,14 @@ class Adapter(Service):
             self._on_records(records)
         for records in catch_up(ends, _READ_BATCH):
             self._on_records(records)
-        self.spawn(self._consume(alerts))
-        self.spawn(self._consume(answers))
-        self.spawn(self._consume(ends))
-        self.spawn(self._consume_matches(match_events))
-        self.spawn(self._tend_moving())
+        for consumer in self._consumers:
+            self.spawn(self._consume(consumer))
+        self.spawn(self._every(_MOVING_S, self._tend_moving))
+        self.spawn(self._every(_HOUSEKEEPING_S, self._keep_house))
+        self.spawn(self._refresh_interests())
         self.spawn(self._publish_receipts())
         self.spawn(self._confirm())
         self.spawn(self._tend_standing())
-        self.spawn(self._keep_house())
-        self.spawn(self._refresh_interests())
 
     def _warm_up(self) -> None:
         """Do once what an alert needs: libraries set themselves up at their first use."""
@@ -192,8 +202,8 @@ class Adapter(Service):
                 FanOut(Kind.REFUSE, Priority.BACKGROUND, body, 0, everyone, generations)
             )
             await self._outbound.drained(timeout_s=5.0)
-            for _ in self.deliveries.publish():  # the next life goes on from there
-                pass
+            for record in self.deliveries.news(now()):  # the next incarnation goes on from there
+                self.bus.append(*record)
         if self._endpoint is not None:
             self._endpoint.close()
 
@@ -219,17 +229,17 @@ class Adapter(Service):
             except PacketError as error:
                 self.dropped[error.reason] += 1
                 if isinstance(event, Received) and event.wants_receipt:
-                    self.deliveries.refuse(event.session, event.envelope.id, error.reason)
+                    self.deliveries.refuse(event.session, event.envelope.id, error.reason, time)
             except BusError as error:  # the bus is full or away: say so, and serve on
                 self._complain(error)
         self._flush_moving()
-        assert self._outbound is not None
         if sessions.answers:
             self.counters["receipts"] += len(sessions.answers)
-            self.deliveries.answered(sessions.answers)
+            self.deliveries.answered(sessions.answers, time)
             sessions.answers = []
-        self._send_answers()
-        self._outbound.kick()
+        if self.deliveries.unconfirmed:
+            self._to_confirm.set()
+        self._send_queued()
 
     def _complain(self, error: BusError) -> None:
         self.bus_failed(error)
@@ -239,29 +249,45 @@ class Adapter(Service):
             log.error("messages are lost, the bus does not take them: %s", error)
 
     def _flush_moving(self) -> None:
+        batch = self.moving.flush(now_us())
         try:
-            self.moving.flush()
+            for record in batch.records:
+                self.bus.append(*record)
         except BusError as error:
+            self.moving.rejected(batch, error, instant())
             self._complain(error)
 
-    def _send_answers(self) -> None:
-        """Queue what the sessions say for themselves; alerts wait for the grant they need."""
+    def _send_queued(self) -> None:
+        """Send the single packets that were decided on."""
         assert self._outbound is not None
         for packet, address in self.sessions.outbox:
             self._outbound.put(packet, address, MAX_PRIORITY)
         self.sessions.outbox.clear()
+        for single in self.deliveries.outbox:
+            self._outbound.put(*single)
+        self.deliveries.outbox.clear()
+        self._outbound.kick()
+
+    def _send_due(self) -> None:
+        """Begin to send what is due to many."""
+        assert self._outbound is not None
+        if not self._is_gathering:
+            for job in self.deliveries.due(now()):
+                self._outbound.put_fan_out(job)
+        self._send_queued()
 
     def _on_opened(self, event: Opened) -> None:
         self.counters["sessions_opened"] += 1
-        self._send_answers()
+        self._send_queued()  # alerts wait for the grant they need
         if event.replaced is not None:
             # It renews the subscriptions it still wants, and hears alerts again unless it says
-            # that it has seen them: what was sent to its earlier life may not have arrived.
+            # that it has seen them: what was sent to its earlier incarnation may not have arrived.
             self.counters["sessions_replaced"] += 1
             self._forget(event.replaced)
-        self.addressing.opened(event.session, event.envelope.groups, set(event.envelope.seen))
-        if event.envelope.WhichOneof("payload") == "telemetry":
-            self._on_report(event.session, event.body, event.envelope)
+        envelope = event.envelope
+        self.addressing.opened(event.session, envelope.groups, set(envelope.seen), instant())
+        if envelope.WhichOneof("payload") == "telemetry":
+            self._on_report(event.session, event.body, envelope)
 
     def _on_closed(self, event: Closed) -> None:
         self.counters[f"sessions_{event.reason}"] += 1
@@ -270,7 +296,7 @@ class Adapter(Service):
     def _forget(self, session: Session) -> None:
         self.interests.closed(session)
         self.addressing.closed(session)
-        self.moving.closed(session, now() - session.last_message)
+        self.moving.closed(session, now_us() - int((now() - session.last_message) * 1e6))
 
     def _on_report(self, session: Session, body: bytes, envelope: mercury_pb2.Envelope) -> None:
         # No route: a report goes nowhere from the bus.
@@ -281,31 +307,33 @@ class Adapter(Service):
     def _on_received(self, event: Received) -> None:
         if not event.wants_receipt:
             self._on_message(event.session, event.body, event.envelope)
-        elif self.deliveries.take(event.session, event.envelope):
+        elif self.deliveries.take(event.session, event.envelope, now()):
             try:
                 self._on_message(event.session, event.body, event.envelope)
             except BusError:
                 self.deliveries.disown(event.session, event.envelope.id)
                 raise
-            self.deliveries.confirm(event.session, event.envelope.id)
+            self.deliveries.unconfirmed.append((event.session, event.envelope.id))
 
     def _on_message(self, session: Session, body: bytes, envelope: mercury_pb2.Envelope) -> None:
         if 0 < envelope.expires_us <= now_us():
             raise PacketError("expired")
         kind = int(envelope.kind)
         if kind == Kind.GROUPS:
-            self.addressing.regrouped(session, envelope.groups)
+            self.addressing.regrouped(session, envelope.groups, now_us())
             return
         if kind == Kind.REQUEST and envelope.topic in ABOUT_MOVING:
-            self.moving.request(session, envelope)
+            self.moving.request(session, envelope, instant())
             return
         if kind == Kind.SUBSCRIBE and not self._subscribe(session, envelope):
             return
         if kind == Kind.UNSUBSCRIBE:
             self.interests.remove(session, envelope.subscription.id)
-        to = bus_route(session, envelope, self.sessions.table, self.settings.traffic_radius_m)
+        record = bus_record(
+            session, envelope, body, self.sessions.table, self.settings.traffic_radius_m
+        )
         self.counters["messages"] += 1
-        self.bus.append(to.topic, body, to.key, to.headers)
+        self.bus.append(*record)
 
     def _subscribe(self, session: Session, envelope: mercury_pb2.Envelope) -> bool:
         wanted = envelope.subscription
@@ -314,10 +342,10 @@ class Adapter(Service):
                 kind=Kind.REPLY,
                 source=self.address,
                 destination=Address.client(session.identity),
-                correlation=envelope.id,
+                correlation=UUID(bytes=envelope.id),
                 payload=Attributes({"error": f"{MAX_PER_CLIENT} subscriptions are the most"}),
             )
-            self._send(session, reply.kind, reply.priority, encode(reply), 0)
+            self.deliveries.send(session, to_envelope(reply), instant())
             return False
         subscription = Subscription(
             id=wanted.id,
@@ -335,30 +363,27 @@ class Adapter(Service):
             self._on_records(await self.read(consumer, _READ_BATCH))
 
     def _on_records(self, records: list[Record]) -> None:
-        assert self._outbound is not None
         for record in records:
             try:
-                if len(record.value) > MAX_BODY_BYTES:
+                if record.topic == topics.MATCHES:
+                    self._match_events.take(record.value, record.key, record.headers, instant())
+                elif len(record.value) > MAX_BODY_BYTES:
                     raise PacketError("oversized")
-                if record.topic == topics.REPLIES:
+                elif record.topic == topics.REPLIES:
                     self._on_reply(record)
                 elif record.topic == topics.MATCHED_CONTENT:
                     self._on_match(record)
                 elif record.topic == topics.DELIVERIES:
-                    self.deliveries.learn(record.value)
+                    self.deliveries.learn(record.value, now())
                 else:
-                    self.addressing.tell(parse(record.value), record.value, record.timestamp_us)
+                    envelope = parse(record.value)
+                    self.addressing.address(envelope, record.value, record.timestamp_us, instant())
             except (PacketError, AreaError, MessageError) as error:
                 reason = error.reason if isinstance(error, PacketError) else "malformed"
                 self.dropped[f"bus-{reason}"] += 1
-        self._outbound.kick()
-        # In the next turn: to find the recipients of a large alert was long enough for one.
-        asyncio.get_running_loop().call_soon(self._ship)
-
-    def _ship(self) -> None:
-        assert self._outbound is not None
-        self.deliveries.ship()
-        self._outbound.kick()
+        self._send_queued()
+        # In the next iteration: finding the recipients of a large alert was long enough for one.
+        asyncio.get_running_loop().call_soon(self._send_due)
 
     def _on_reply(self, record: Record) -> None:
         session = self.sessions.table.by_identity.get(record.key.decode("utf-8", "replace"))
@@ -372,9 +397,9 @@ class Adapter(Service):
         if kind == Kind.RECEIPT:
             # A client hears what became of what it said, also over a link that loses.
             slots = np.array([session.slot], np.intp)
-            self.deliveries.post(parse(record.value), record.value, expires_us, slots)
+            self.deliveries.post(parse(record.value), record.value, expires_us, slots, now())
         else:
-            self._send(session, kind, priority, record.value, expires_us)
+            self.deliveries.send_body(session, kind, priority, record.value, expires_us, now())
 
     def _on_match(self, record: Record) -> None:
         route = read_route(record.headers)
@@ -386,28 +411,6 @@ class Adapter(Service):
         )
         self._fan_out(slots, route.kind, route.priority, record.value, route.expires_us)
 
-    async def _consume_matches(self, consumer: Consumer) -> None:
-        while True:
-            self._match_events.take(await self.read(consumer, _READ_BATCH))
-            self._ship()
-
-    def _tell_one(self, session: Session, envelope: mercury_pb2.Envelope, reliably: bool) -> None:
-        """Send a message to one client; what is sent surely is repeated until it is answered."""
-        body = envelope.SerializeToString()
-        if not reliably:
-            self._send(session, envelope.kind, envelope.priority, body, envelope.expires_us)
-            return
-        until_us = envelope.expires_us or now_us() + HOLDS_US
-        slots = np.array([session.slot], np.intp)
-        self.deliveries.post(envelope, body, until_us, slots, final=True)
-
-    def _send(
-        self, session: Session, kind: int, priority: int, body: bytes, expires_us: int
-    ) -> None:
-        assert self._outbound is not None
-        packet = self.sessions.packet(session, kind, priority, body, now())
-        self._outbound.put(packet, session.address, priority, expires_us)
-
     def _fan_out(
         self, slots: NDArray[np.intp], kind: int, priority: int, body: bytes, expires_us: int
     ) -> None:
@@ -418,91 +421,101 @@ class Adapter(Service):
 
     # By itself
 
+    async def _every(self, interval_s: float, work: Callable[[], None]) -> None:
+        while True:
+            await asyncio.sleep(interval_s)
+            try:
+                work()
+            except BusError as error:
+                self._complain(error)
+
     async def _tend_standing(self) -> None:
-        assert self._outbound is not None
         while True:
             await asyncio.sleep(self.settings.standing_tick_s)
             begun = now()
-            # Together, so that what is owed to somebody goes out in order of urgency.
-            with self.deliveries.gathering():
-                for _ in self.addressing.tend():
+            self._is_gathering = True
+            try:
+                for owed in self.addressing.due(now_us()):
+                    if len(owed.slots):
+                        addressed = self.deliveries.address(owed.id, owed.slots, now())
+                        self.counters[owed.counter] += addressed
                     begun = await self._alternate(begun)
-            self._ship()
+            finally:
+                self._is_gathering = False
+            self._send_due()
 
-    async def _tend_moving(self) -> None:
-        while True:
-            await asyncio.sleep(_MOVING_S)
-            self.moving.tend()
-            self._flush_moving()
-            self._ship()
+    def _tend_moving(self) -> None:
+        self.moving.handle_timer(instant())
+        self._flush_moving()
+        self._send_due()
 
     async def _publish_receipts(self) -> None:
         while True:
             await asyncio.sleep(_RECEIPTS_S)
             begun = now()
             try:
-                for _ in self.deliveries.publish():
+                for record in self.deliveries.news(begun):
+                    self.bus.append(*record)
                     begun = await self._alternate(begun)
             except BusError as error:
                 self.bus_failed(error)
                 log.error("what became of messages is not written down: %s", error)
 
     async def _confirm(self) -> None:
+        """Answer what clients sent once it is durable."""
         while True:
-            await self.deliveries.to_confirm.wait()
-            self.deliveries.to_confirm.clear()
+            await self._to_confirm.wait()
+            self._to_confirm.clear()
+            unconfirmed, self.deliveries.unconfirmed = self.deliveries.unconfirmed, []
             try:
-                await self.deliveries.send_receipts()
+                await self.bus.flush()
             except BusError as error:  # clients repeat what was not confirmed
                 self.bus_failed(error)
+                for session, id in unconfirmed:
+                    self.deliveries.disown(session, id)
                 log.error("the bus does not take what clients say: %s", error)
+            else:
+                self.deliveries.confirmed(unconfirmed, now())
+                self._send_queued()
 
     async def _alternate(self, begun: float) -> float:
         """Let others have the loop after a while of work; returns since when it is ours."""
         if now() - begun <= _LONGEST_TICK_S:
             return begun
-        assert self._outbound is not None
-        self._outbound.kick()
+        self._send_queued()
         await asyncio.sleep(0)
         return now()
 
-    async def _keep_house(self) -> None:
+    def _keep_house(self) -> None:
         assert self._outbound is not None
-        while True:
-            await asyncio.sleep(_HOUSEKEEPING_S)
-            time = now()
-            for closed in self.sessions.handle_timer(time):
-                self._on_closed(closed)
-            self._flush_moving()
-            slots = self.sessions.heartbeats_due(time)
-            if len(slots):
-                self.counters["heartbeats"] += len(slots)
-                body = self.sessions.heartbeat_body(time)
-                self.sessions.table.last_sent[slots] = time  # due again only after an interval
-                generations = self.sessions.table.generation[slots]
-                self._outbound.put_fan_out(
-                    FanOut(Kind.HEARTBEAT, Priority.BACKGROUND, body, 0, slots, generations)
-                )
-                self._outbound.kick()
+        time = now()
+        for closed in self.sessions.handle_timer(time):
+            self._on_closed(closed)
+        self._flush_moving()
+        slots = self.sessions.heartbeats_due(time)
+        if len(slots):
+            self.counters["heartbeats"] += len(slots)
+            body = self.sessions.heartbeat_body(time)
+            self.sessions.table.last_sent[slots] = time  # due again only after an interval
+            generations = self.sessions.table.generation[slots]
+            self._outbound.put_fan_out(
+                FanOut(Kind.HEARTBEAT, Priority.BACKGROUND, body, 0, slots, generations)
+            )
+            self._outbound.kick()
 
     async def _refresh_interests(self) -> None:
         # Brokers forget interests that no adapter speaks for any more.
         while True:
             await asyncio.sleep(_INTEREST_REFRESH_S)
-            self.addressing.expire()
-            try:
-                self._repeat_interests()
-            except BusError as error:
-                self._complain(error)
-
-    def _repeat_interests(self) -> None:
-        for interest, topic, text in self.interests:
-            message = Message(
-                kind=Kind.SUBSCRIBE,
-                source=self.address,
-                destination=Address.broker(),
-                payload=Subscription(interest, topic, text),
-            )
-            self.bus.append(
-                topics.SUBSCRIPTIONS, encode(message), interest, (message_route(message),)
-            )
+            begun = now()
+            self.addressing.expire(now_us())
+            for interest, topic, text in list(self.interests):
+                message = Message(
+                    kind=Kind.SUBSCRIBE,
+                    source=self.address,
+                    destination=Address.broker(),
+                    payload=Subscription(interest, topic, text),
+                )
+                headers = (message_route(message),)
+                self.bus.append(topics.SUBSCRIPTIONS, encode(message), interest, headers)
+                begun = await self._alternate(begun)

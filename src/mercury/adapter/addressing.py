@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +16,23 @@ from mercury.adapter.missed import EVERYONE, AddressedAlert, MissedAlerts, To
 from mercury.adapter.standing import StandingAlerts
 from mercury.geo import contains, overlaps
 from mercury.model.area import Area
+from mercury.model.delivery import KEPT_US
 from mercury.model.errors import PacketError
-from mercury.service import now_us
+from mercury.model.instant import Instant
 from mercury.session import Session, SessionTable
 from mercury.wire import mercury_pb2 as pb
 from mercury.wire.areas import area_from_pb
 
-# What has no end of its own is kept for so long, and found again after a restart.
-LOOKBACK_US = 24 * 3600 * 1_000_000
+# What has no expiry is kept for this long, and found again after a restart.
+LOOKBACK_US = KEPT_US
+
+
+class Owed(NamedTuple):
+    """A message that is to be addressed to further clients, and why."""
+
+    id: bytes
+    slots: NDArray[np.intp]
+    counter: str
 
 
 class Addressing:
@@ -50,74 +60,69 @@ class Addressing:
 
     # Who is there
 
-    def opened(self, session: Session, groups: Iterable[str], seen: Collection[bytes]) -> None:
+    def opened(
+        self, session: Session, groups: Iterable[str], seen: Collection[bytes], now: Instant
+    ) -> None:
         """A client has a session: it is owed what it has not seen."""
         self.groups.set(session, list(groups)[:MAX_GROUPS])
-        had = self._deliveries.opened(session, seen)
+        had = self._deliveries.opened(session, seen, now.s)
         self.standing.opened(session, had)
         roles = [EVERYONE, ("client", session.identity), *_roles(self.groups.of(session))]
-        self._note_owed(session, roles, had)
+        self._note_owed(session, roles, had, now.us)
 
     def closed(self, session: Session) -> None:
         """A client has no session any more."""
         self.groups.closed(session)
         self._deliveries.closed(session)
 
-    def regrouped(self, session: Session, groups: Iterable[str]) -> None:
+    def regrouped(self, session: Session, groups: Iterable[str], now_us: int) -> None:
         """A client says which groups it is in."""
         fresh = self.groups.set(session, list(groups)[:MAX_GROUPS])
-        self._note_owed(session, _roles(fresh), self._deliveries.had(session))
+        self._note_owed(session, _roles(fresh), self._deliveries.had(session), now_us)
 
-    def _note_owed(self, session: Session, roles: list[To], had: Collection[bytes]) -> None:
-        owed = self.missed.owed_to(roles, had, now_us())
+    def _note_owed(
+        self, session: Session, roles: list[To], had: Collection[bytes], now_us: int
+    ) -> None:
+        owed = self.missed.owed_to(roles, had, now_us)
         if owed:
             self._returned.append((session, owed))
 
-    # What is told
+    # What is said to them
 
-    def tell(self, envelope: pb.Envelope, body: bytes, appended_us: int) -> None:
+    def address(self, envelope: pb.Envelope, body: bytes, appended_us: int, now: Instant) -> None:
         """Address a message to those who are here, and keep it for the others while it holds."""
-        destination = envelope.destination.WhichOneof("target")
-        if destination == "area":
-            self._tell_area(envelope, body, appended_us)
-        elif destination == "everyone":
-            everyone = np.flatnonzero(self._table.active)
-            self._tell(envelope, body, appended_us, EVERYONE, everyone)
-        elif destination == "group":
-            group = envelope.destination.group
-            self._tell(envelope, body, appended_us, ("group", group), self.groups.slots(group))
-        elif destination == "client":
-            client = envelope.destination.client
-            session = self._table.by_identity.get(client)
+        destination = envelope.destination
+        which = destination.WhichOneof("target")
+        if which == "area":
+            self._address_area(envelope, body, appended_us, now)
+            return
+        if which == "everyone":
+            to, slots = EVERYONE, np.flatnonzero(self._table.active)
+        elif which == "group":
+            to, slots = ("group", destination.group), self.groups.slots(destination.group)
+        elif which == "client":
+            session = self._table.by_identity.get(destination.client)
+            to = ("client", destination.client)
             slots = np.array([] if session is None else [session.slot], np.intp)
-            self._tell(envelope, body, appended_us, ("client", client), slots)
         else:
             raise PacketError("no-address")
-
-    def _tell(
-        self,
-        envelope: pb.Envelope,
-        body: bytes,
-        appended_us: int,
-        to: To,
-        slots: NDArray[np.intp],
-    ) -> None:
         until_us = envelope.expires_us or appended_us + LOOKBACK_US
-        if until_us <= now_us():
+        if until_us <= now.us:
             self._dropped["expired"] += 1
         elif self.missed.add(AddressedAlert(envelope.id, to, envelope.priority, until_us)):
-            self._post(envelope, body, until_us, slots)
+            self._post(envelope, body, until_us, slots, now.s)
         else:
             self._dropped["repeated-alert"] += 1
 
-    def _tell_area(self, envelope: pb.Envelope, body: bytes, appended_us: int) -> None:
+    def _address_area(
+        self, envelope: pb.Envelope, body: bytes, appended_us: int, now: Instant
+    ) -> None:
         area = area_from_pb(envelope.destination.area)
-        time_us = now_us()
         ends = [end for end in (area.valid_until_us, envelope.expires_us) if end]
         until_us = min(ends, default=0)
-        if not until_us and area.valid_from_us is not None and area.valid_from_us > time_us:
+        if not until_us and area.valid_from_us is not None and area.valid_from_us > now.us:
             until_us = area.valid_from_us + LOOKBACK_US  # it must be kept
-        if until_us and until_us <= time_us:
+        if until_us and until_us <= now.us:
             self._dropped["expired"] += 1
             return
         if self.coverage is not None and not overlaps(area, self.coverage):
@@ -130,45 +135,45 @@ class Addressing:
             if alert is None:
                 self._dropped["repeated-alert"] += 1
                 return
-            slots = self.standing.newly_inside(alert, np.flatnonzero(table.active), time_us)
-            alert.looked_at_all = area.valid_from_us is None or area.valid_from_us <= time_us
+            slots = self.standing.newly_inside(alert, np.flatnonzero(table.active), now.us)
+            alert.looked_at_all = area.valid_from_us is None or area.valid_from_us <= now.us
         else:
-            # For those who are there now; they may have to be told for a while.
+            # For those who are there now; it may take a while until they have it.
             until_us = appended_us + LOOKBACK_US
-            inside = contains(area, table.lat, table.lon, table.heading, time_us)
+            inside = contains(area, table.lat, table.lon, table.heading, now.us)
             slots = np.flatnonzero(inside & table.active)
-        self._post(envelope, body, until_us, slots)
+        self._post(envelope, body, until_us, slots, now.s)
 
     def _post(
-        self, envelope: pb.Envelope, body: bytes, until_us: int, slots: NDArray[np.intp]
+        self, envelope: pb.Envelope, body: bytes, until_us: int, slots: NDArray[np.intp], now: float
     ) -> None:
         own = self._table.by_identity.get(envelope.source.client)
         if own is not None:
-            slots = slots[slots != own.slot]  # nobody is told what it says itself
+            slots = slots[slots != own.slot]  # nobody hears itself
         self._counters["addressed"] += len(slots)
-        self._deliveries.post(envelope, body, until_us, slots)
+        self._deliveries.post(envelope, body, until_us, slots, now)
 
     # By itself
 
-    def tend(self) -> Iterator[None]:
-        """Address what holds to those who came since the last call; yields after each step."""
+    def due(self, now_us: int) -> Iterator[Owed]:
+        """Yield what is to be addressed to those who came since the last call.
+
+        Also where nobody came, so that the caller may pause between many alerts.
+        """
         returned, self._returned = self._returned, []
-        for alert, slots in self.standing.due(now_us()):
-            if len(slots):
-                self._counters["alerts_on_entry"] += self._deliveries.address(alert.id, slots)
-            yield
-        # Only now: what is for the place where somebody came back to may be more urgent than
+        for alert, slots in self.standing.due(now_us):
+            yield Owed(alert.id, slots, "alerts_on_entry")
+        # Only now: what is for the area where somebody came back to may be more urgent than
         # what is for it by name, and the queue puts them in order.
         for session, owed in returned:
-            if self._table.by_identity.get(session.identity) is session:
-                slots = np.array([session.slot], np.intp)
-                for one in owed:
-                    self._counters["alerts_on_return"] += self._deliveries.address(one.id, slots)
-            yield
+            slots = np.array([session.slot], np.intp)
+            for one in owed:
+                if self._table.by_identity.get(session.identity) is session:
+                    yield Owed(one.id, slots, "alerts_on_return")
 
-    def expire(self) -> None:
+    def expire(self, now_us: int) -> None:
         """Forget what holds no more."""
-        self.missed.expire(now_us())
+        self.missed.expire(now_us)
 
 
 def _roles(groups: Iterable[str]) -> list[To]:

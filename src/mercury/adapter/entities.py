@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mercury.adapter.key_index import KeyIndex
+from mercury.model.columns import grown
 from mercury.model.matching import Side
 from mercury.session import Session
 from mercury.wire import mercury_pb2 as pb
@@ -18,22 +19,18 @@ _FIRST_CAPACITY = 256
 Rows = NDArray[np.int64]
 
 
+@dataclass(slots=True, eq=False)
 class Entity:
     """One publication or subscription of a client."""
 
-    __slots__ = ("declaration", "id", "incarnation", "key", "request", "row", "session", "side")
-
-    def __init__(
-        self, row: int, session: Session, side: Side, id: str, key: int, incarnation: int
-    ) -> None:
-        self.row = row  # index into the columns
-        self.session = session
-        self.side: Side = side
-        self.id = id  # as the client says; on the bus the client's name stands before it
-        self.key = key
-        self.incarnation = incarnation  # since when the client has had it, in microseconds
-        self.declaration = pb.Declaration()  # as it goes to the matchers
-        self.request = b""  # id of the message that declared it last
+    row: int  # index into the columns
+    session: Session
+    side: Side
+    id: str  # as the client says; on the bus the client's name stands before it
+    key: int
+    incarnation: int  # since when the client has had it, in microseconds
+    declaration: pb.Declaration = field(default_factory=pb.Declaration)  # as matchers get it
+    request: bytes = b""  # id of the message that declared it last
 
 
 class Entities:
@@ -42,7 +39,7 @@ class Entities:
     def __init__(self) -> None:
         self.key: NDArray[np.uint64] = np.zeros(_FIRST_CAPACITY, np.uint64)
         self.slot: NDArray[np.int64] = np.full(_FIRST_CAPACITY, NONE, np.int64)  # of its session
-        # What has been told of a subscription so far, but for `inside`.
+        # Number of the last event of a subscription that was sent, but for `inside`.
         self.last_number: NDArray[np.uint32] = np.zeros(_FIRST_CAPACITY, np.uint32)
         # Those that move with one client are a chain: from its slot to a row, from row to row.
         self._next: Rows = np.full(_FIRST_CAPACITY, NONE, np.int64)
@@ -50,7 +47,7 @@ class Entities:
         self._at: list[Entity | None] = []  # by row
         self._free: list[int] = []
         self._of: dict[int, dict[tuple[Side, str], Entity]] = {}  # by slot
-        self._keys = KeyIndex()
+        self._rows: dict[int, int] = {}  # by key
 
     def __len__(self) -> int:
         return len(self._at) - len(self._free)
@@ -89,15 +86,14 @@ class Entities:
         else:
             row = len(self._at)
             self._at.append(None)
-            if row >= len(self.key):
-                self._grow()
+            self._grow(row + 1)
         entity = Entity(row, session, side, id, key, incarnation)
         self._at[row] = entity
         self._of.setdefault(session.slot, {})[side, id] = entity
         self.key[row] = key
         self.slot[row] = session.slot
         self.last_number[row] = 0
-        self._keys.add(key, row)
+        self._rows[key] = row
         if moves:
             self._link(entity)
         return entity
@@ -111,6 +107,8 @@ class Entities:
             del self._of[slot]
         self._unlink(entity)
         self._at[row] = None
+        if self._rows.get(entity.key) == row:
+            del self._rows[entity.key]
         self.key[row] = 0
         self.slot[row] = NONE
         self._free.append(row)
@@ -123,9 +121,8 @@ class Entities:
 
     def find(self, keys: NDArray[np.uint64]) -> Rows:
         """The rows of these keys; NONE for those of others."""
-        rows = self._keys.find(keys)
-        # The index remembers what is gone; the columns do not.
-        return np.where((rows != NONE) & (self.key[rows] == keys), rows, NONE)
+        row_of = self._rows.get
+        return np.array([row_of(key, NONE) for key in keys.tolist()], np.int64)
 
     def moving(self, slots: Rows) -> tuple[Rows, Rows]:
         """What moves with the clients in these slots: index into `slots`, and row, for each."""
@@ -159,8 +156,7 @@ class Entities:
 
     def _link(self, entity: Entity) -> None:
         slot = entity.session.slot
-        while slot >= len(self._first):
-            self._first = np.concatenate([self._first, np.full_like(self._first, NONE)])
+        self._first = grown(self._first, slot + 1, NONE)
         self._next[entity.row] = self._first[slot]
         self._first[slot] = entity.row
 
@@ -179,7 +175,8 @@ class Entities:
             self._next[before] = self._next[row]
         self._next[row] = NONE
 
-    def _grow(self) -> None:
-        for name, fill in (("key", 0), ("slot", NONE), ("last_number", 0), ("_next", NONE)):
-            column = getattr(self, name)
-            setattr(self, name, np.concatenate([column, np.full_like(column, fill)]))
+    def _grow(self, size: int) -> None:
+        self.key = grown(self.key, size)
+        self.slot = grown(self.slot, size, NONE)
+        self.last_number = grown(self.last_number, size)
+        self._next = grown(self._next, size, NONE)

@@ -43,7 +43,7 @@ class Interests:
         return len(held) >= MAX_PER_CLIENT and subscription_id not in held
 
     def add(self, session: Session, subscription: Subscription) -> bool:
-        """Note a subscription; False if it makes no sense (the broker tells the client why)."""
+        """Take a subscription; False if it is invalid (the broker answers the client why)."""
         near_m = ANYWHERE if subscription.near_m is None else subscription.near_m
         if (
             self.is_full(session, subscription.id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 import numpy as np
@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from mercury.adapter.deliveries import Deliveries
 from mercury.adapter.entities import NONE
 from mercury.adapter.moving_clients import MovingClients
-from mercury.bus import Record
 from mercury.model.errors import PacketError
 from mercury.model.identity import new_id
+from mercury.model.instant import Instant
 from mercury.model.matching import EventReason, EventType, Match
 from mercury.model.message import VERSION, Address, Priority
-from mercury.service import now, now_us
 from mercury.session import Session, SessionTable
 from mercury.wire import MAX_BODY_BYTES
 from mercury.wire import mercury_pb2 as pb
@@ -26,12 +25,13 @@ from mercury.wire.declarations import Refusal
 from mercury.wire.match_frames import EVENTS, Rows, rows_of, split_frame
 from mercury.wire.matches import MatchesWriter, MatchRow
 from mercury.wire.origins import SeenOrigins
+from mercury.wire.records import Headers
 from mercury.wire.values import values_from_pb
 
 TOPIC = "near"  # what matches are called among messages
 MATCH_PRIORITY = Priority.NORMAL
 INSIDE_PRIORITY = 2
-# A change that was not answered by then is not worth repeating: its subscriber begins anew.
+# A change that was not acknowledged within this time is not repeated: its subscriber begins anew.
 HOLDS_US = 30_000_000
 # One datagram: of a packet that is cut into many, the loss of any is the loss of all.
 _PACKET_BYTES = 1100
@@ -48,7 +48,7 @@ _Parsed = TypeVar("_Parsed", pb.Descriptions, pb.RefusedDeclarations)
 
 
 class MatchEvents:
-    """Tells each client what happened to its subscriptions, many things in one packet.
+    """Notifies each client of what happened to its subscriptions, many events in one packet.
 
     What comes and goes is sent until the client has it, and numbered, so that the client can put
     it in order; what is still inside is sent once, and not at all to who lags behind.
@@ -60,7 +60,6 @@ class MatchEvents:
         moving: MovingClients,
         table: SessionTable,
         deliveries: Deliveries,
-        send: Callable[[Session, pb.Envelope, bool], None],
         counters: Counter[str],
         dropped: Counter[str],
     ) -> None:
@@ -69,39 +68,36 @@ class MatchEvents:
         self._entities = moving.entities
         self._table = table
         self._deliveries = deliveries
-        self._send = send
         self._counters = counters
         self._dropped = dropped
         # What publications are that our clients have met, by key; those met last at the end.
         self._known: OrderedDict[int, pb.MovingPublication] = OrderedDict()
         self._seen = SeenOrigins()
 
-    def take(self, records: Iterable[Record]) -> None:
-        """Tell what is in these records; what is damaged is counted."""
-        for record in records:
-            # A matcher that took over from another says again what that one had said.
-            if not self._seen.is_new(record.headers, record.key):
-                self._dropped["bus-repeated"] += 1
-                continue
-            try:
-                self._take(record.value)
-            except PacketError as error:
-                self._dropped[f"bus-{error.reason}"] += 1
+    def take(self, value: bytes, key: bytes, headers: Headers, now: Instant) -> None:
+        """Pass on what is in a record; what is damaged is counted."""
+        # A matcher that took over from another says again what that one had said.
+        if not self._seen.is_new(headers, key):
+            self._dropped["bus-repeated"] += 1
+            return
+        try:
+            self._take(value, now)
+        except PacketError as error:
+            self._dropped[f"bus-{error.reason}"] += 1
 
-    def _take(self, frame: bytes) -> None:
+    def _take(self, frame: bytes, now: Instant) -> None:
         # What stands before the events of a record is about them, so each is looked at by itself.
         segments = split_frame(frame)
         events = [rows_of(data, EVENTS) for letter, data in segments if letter == b"E"]
-        found = np.concatenate(events) if len(events) > 1 else events[0] if events else None
-        if found is not None:
-            found, rows = self._ours(found)
+        found, rows = self._ours(np.concatenate(events)) if events else (None, None)
         for letter, data in segments:
             if letter == b"P":
                 self._learn(data, () if found is None else found["publication"].tolist())
             elif letter == b"R":
-                self._refuse(data)
-        if found is not None and len(found):
-            self._tell(found, rows)
+                for one in _parse(pb.RefusedDeclarations(), data).refused:
+                    self._moving.refused(Refusal(one.key, one.reason, one.sentence), now)
+        if found is not None and rows is not None and len(found):
+            self._notify(found, rows, now)
 
     def _ours(self, events: Rows) -> tuple[Rows, NDArray[np.int64]]:
         """The events of our clients' subscriptions, with the rows of these."""
@@ -114,7 +110,7 @@ class MatchEvents:
         events, rows = events[ours], rows[ours]
         if not len(events):
             return events, rows
-        # Nobody is told of what it publishes itself.
+        # Nobody is notified of what it publishes itself.
         publications = self._entities.find(events["publication"])
         own = (publications != NONE) & (
             self._entities.slot[publications] == self._entities.slot[rows]
@@ -135,11 +131,7 @@ class MatchEvents:
         while len(self._known) > _DESCRIPTIONS:
             self._known.popitem(last=False)
 
-    def _refuse(self, data: memoryview) -> None:
-        for one in _parse(pb.RefusedDeclarations(), data).refused:
-            self._moving.refused(Refusal(one.key, one.reason, one.sentence))
-
-    def _tell(self, events: Rows, rows: NDArray[np.int64]) -> None:
+    def _notify(self, events: Rows, rows: NDArray[np.int64], now: Instant) -> None:
         keys = events["publication"].tolist()
         described = np.fromiter((key in self._known for key in keys), bool, len(keys))
         if not described.all():
@@ -149,11 +141,9 @@ class MatchEvents:
             self._known.move_to_end(key)
         if len(self._moving.queries):
             asked = np.fromiter(
-                (self._moving.queries.at(row) is not None for row in rows.tolist()),
-                bool,
-                len(rows),
+                (self._moving.queries.at(row) is not None for row in rows.tolist()), bool, len(rows)
             )
-            self._answer_queries(events[asked], rows[asked])
+            self._answer_queries(events[asked], rows[asked], now.s)
             events, rows = events[~asked], rows[~asked]
         if not len(events):
             return
@@ -172,10 +162,12 @@ class MatchEvents:
         for start, end in zip(starts, [*starts[1:], len(table)], strict=True):
             session = self._table.at(int(slots[start]))
             if session is not None:
-                self._tell_client(session, table[start:end], matters=not inside[start])
+                matters = not inside[start]
+                for matches in self._packets(session, table[start:end], matters=matters):
+                    self._send(session, matches, now, reliably=matters)
 
     def _number(self, matters: NDArray[np.bool_], rows: NDArray[np.int64]) -> NDArray[np.uint32]:
-        """The number of each event in what its subscription is told."""
+        """The number of each event among those of its subscription."""
         order = np.argsort(rows, kind="stable")
         ranked = rows[order]
         counted = np.cumsum(matters[order])
@@ -188,46 +180,43 @@ class MatchEvents:
         self._entities.last_number[ranked[ends]] = numbers[order[ends]]
         return numbers
 
-    def _tell_client(self, session: Session, table: list[_Row], *, matters: bool) -> None:
+    def _packets(
+        self, session: Session, table: list[_Row], *, matters: bool
+    ) -> Iterator[pb.Matches]:
         if not matters:
             peer = self._table.peer[session.slot]
             if self._deliveries.outgoing.peers.waiting[peer] > _LONG_QUEUE:
                 self._dropped["shed-inside"] += len(table)
                 return
-        priority = MATCH_PRIORITY if matters else INSIDE_PRIORITY
         writer = MatchesWriter(_PACKET_BYTES)
         for row, key, match_row in table:
             entity = self._entities.at(row)
             subscription_index, publication = (entity.id, entity.incarnation), self._known[key]
             if not writer.add(subscription_index, publication, match_row):
-                self._post(session, writer.finish(), priority, reliably=matters)
+                yield writer.finish()
                 writer = MatchesWriter(_PACKET_BYTES)
                 writer.add(subscription_index, publication, match_row)
-        self._post(session, writer.finish(), priority, reliably=matters)
+        yield writer.finish()
 
-    def _post(
-        self, session: Session, matches: pb.Matches, priority: int, *, reliably: bool
-    ) -> None:
-        time_us = now_us()
+    def _send(self, session: Session, matches: pb.Matches, now: Instant, *, reliably: bool) -> None:
         envelope = pb.Envelope(
             version=VERSION,
-            id=new_id(time_us),
+            id=new_id(now.us),
             kind=pb.CONTENT,
             topic=TOPIC,
-            priority=priority,
-            sent_us=time_us,
+            priority=MATCH_PRIORITY if reliably else INSIDE_PRIORITY,
+            sent_us=now.us,
             matches=matches,
         )
         envelope.source.adapter = self._adapter.name
         envelope.destination.client = session.identity
         if reliably:
             envelope.policy = pb.CRITICAL
-            envelope.expires_us = time_us + HOLDS_US
+            envelope.expires_us = now.us + HOLDS_US
         self._counters["match_packets"] += 1
-        self._send(session, envelope, reliably)
+        self._deliveries.send(session, envelope, now, reliably=reliably)
 
-    def _answer_queries(self, events: Rows, rows: NDArray[np.int64]) -> None:
-        time = now()
+    def _answer_queries(self, events: Rows, rows: NDArray[np.int64], now: float) -> None:
         for row, event in zip(rows.tolist(), events, strict=True):
             asked = self._moving.queries.at(row)
             publication = self._known[int(event["publication"])]
@@ -244,7 +233,7 @@ class MatchEvents:
                 float(event["distance_m"]),
                 int(event["time_us"]),
             )
-            self._moving.queries.tell(asked, match, publication.ByteSize(), time)
+            self._moving.queries.feed(asked, match, publication.ByteSize(), now)
 
 
 def _parse(message: _Parsed, data: memoryview) -> _Parsed:

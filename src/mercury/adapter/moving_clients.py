@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import math
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import NamedTuple
+from uuid import UUID
 
 import numpy as np
 
+from mercury.adapter.deliveries import Deliveries
 from mercury.adapter.entities import Entities, Entity
-from mercury.adapter.queries import OpenQuery, Queries
-from mercury.bus import Bus
+from mercury.adapter.queries import Queries
+from mercury.adapter.routing import BusRecord
 from mercury.model import topics
 from mercury.model.declarations import ASK, DECLARE, WITHDRAW
-from mercury.model.errors import AreaError, BusError, FilterError, MatchingError, PacketError
+from mercury.model.errors import AreaError, FilterError, MatchingError, PacketError
+from mercury.model.identity import new_id
+from mercury.model.instant import Instant
 from mercury.model.matching import Side, entity_key
 from mercury.model.message import Address, Attributes, Kind, Message, Payload, Priority
-from mercury.service import now, now_us
 from mercury.session import Session, SessionTable
 from mercury.wire import mercury_pb2 as pb
 from mercury.wire import to_envelope
@@ -39,9 +42,9 @@ MAX_DECLARATION_BYTES = 16_384
 # A matcher that refuses has done so by then; there is none that says yes.
 ANSWER_AFTER_S = 0.15
 _ANSWERS = 20_000  # answers kept for those who ask again
-_MIXED_UP_US = 2_000_000  # a report so much older than the last one was overtaken by it
-
-Send = Callable[[Session, pb.Envelope, bool], None]  # with a receipt, or just once
+# A report that is older than the last one by less than this was overtaken by it. If it is older by
+# more, the client has set its clock back.
+_OVERTAKEN_US = 2_000_000
 
 
 class Waiting(NamedTuple):
@@ -51,20 +54,27 @@ class Waiting(NamedTuple):
     due: float
 
 
+class Batch(NamedTuple):
+    """What goes to the matchers at once, and the entities that it declares."""
+
+    records: list[BusRecord]
+    declared: list[Entity]
+
+
 class MovingClients:
     """Passes on what clients declare and where they are, many of them in one record.
 
-    `flush` does so, at the end of an event-loop iteration. What is said of one client in one goes
-    out as: what is no more, what is declared, where it is. After `repeat_after_s`, when a client
-    that came from another adapter is given up there, what it declared is repeated once.
+    `flush` returns these records, at the end of an event-loop iteration. What is said of one
+    client in one goes out as: what is no more, what is declared, where it is. After
+    `repeat_after_s`, when a client that came from another adapter is given up there, what it
+    declared is repeated once.
     """
 
     def __init__(
         self,
         adapter: Address,
-        bus: Bus,
         table: SessionTable,
-        send: Send,
+        deliveries: Deliveries,
         counters: Counter[str],
         dropped: Counter[str],
         *,
@@ -73,67 +83,64 @@ class MovingClients:
         self.entities = Entities()
         self.queries = Queries(self.entities)
         self._adapter = adapter
-        self._bus = bus
         self._table = table
-        self._send = send
+        self._deliveries = deliveries
         self._counters = counters
         self._dropped = dropped
         self._reports: list[tuple[int, int, float, float, float]] = []
-        self._said_us: dict[int, int] = {}  # by slot: when its last report was made, by its clock
+        self._reported_us: dict[int, int] = {}  # by slot: time of the last report, by its clock
         self._withdrawn: list[tuple[int, int]] = []  # keys and times
         self._declared: dict[int, Entity] = {}  # by key
         self._waiting: OrderedDict[bytes, Waiting] = OrderedDict()  # by request
         self._answered: OrderedDict[bytes, pb.Envelope] = OrderedDict()  # by request, of late
-        self._sequence = now_us() // 1000
+        self._sequence = 0
         self._repeat_after_s = repeat_after_s
         self._fresh: deque[tuple[float, Entity]] = deque()  # to be declared once more, and when
 
     # From the clients
 
-    def request(self, session: Session, envelope: pb.Envelope) -> None:
-        """Take a declaration, a withdrawal or a question; it is answered by and by."""
+    def request(self, session: Session, envelope: pb.Envelope, now: Instant) -> None:
+        """Take a declaration, a withdrawal or a query; it is answered by and by."""
         answered = self._answered.get(envelope.id)
         if answered is not None:
-            self._send(session, answered, False)
+            self._deliveries.send(session, answered, now)
             return
         if envelope.id in self._waiting or self.queries.has(envelope.id):
             return  # asked again before the answer was there
         try:
             match envelope.topic, envelope.WhichOneof("payload"):
                 case str(topic), "declaration" if topic == DECLARE:
-                    self._declare(session, envelope)
+                    self._declare(session, envelope, now)
                 case str(topic), "withdrawal" if topic == WITHDRAW:
-                    self._withdraw(session, envelope)
+                    self._withdraw(session, envelope, now)
                 case str(topic), "query" if topic == ASK:
-                    self._ask(session, envelope)
+                    self._ask(session, envelope, now)
                 case _:
                     raise PacketError("malformed")
         except (MatchingError, FilterError, AreaError) as error:
-            self._answer_refusal(session, envelope.id, refusal(0, error))
+            self._answer_refusal(session, envelope.id, refusal(0, error), now)
 
     def report(self, session: Session, telemetry: pb.Telemetry) -> None:
         """A client says where it is; nothing unless something moves with it."""
         slot = session.slot
         if not self.entities.moves(slot):
             return
-        said_us, last_us = telemetry.time_us, self._said_us.get(slot, 0)
-        if 0 < last_us - said_us < _MIXED_UP_US:
+        if 0 < self._reported_us.get(slot, 0) - telemetry.time_us < _OVERTAKEN_US:
             self._dropped["overtaken-report"] += 1
             return
-        self._said_us[slot] = said_us
+        self._reported_us[slot] = telemetry.time_us
         generation = int(self._table.generation[slot])
         lat, lon, accuracy_m = telemetry.lat, telemetry.lon, telemetry.accuracy_m
         self._reports.append((slot, generation, lat, lon, accuracy_m))
 
-    def closed(self, session: Session, silent_for_s: float = 0.0) -> None:
-        """A client has no session any more: what it declared is no more, since it was heard."""
-        time_us = now_us() - int(silent_for_s * 1e6)
+    def closed(self, session: Session, heard_us: int) -> None:
+        """A client has no session any more: what it declared ended when it was last heard."""
         for entity in self.entities.of(session):
-            self._drop(entity, time_us)
+            self._drop(entity, heard_us)
         self.queries.forget(session)
-        self._said_us.pop(session.slot, None)
+        self._reported_us.pop(session.slot, None)
 
-    def _declare(self, session: Session, envelope: pb.Envelope) -> None:
+    def _declare(self, session: Session, envelope: pb.Envelope, now: Instant) -> None:
         said = envelope.declaration
         side: Side = "publication" if said.HasField("publication") else "subscription"
         what = said.publication if side == "publication" else said.subscription
@@ -146,41 +153,39 @@ class MovingClients:
             _check(said)
             moves = _moves_with_client(said)
             if entity is None:
-                entity = self._add(session, side, id, said.key, moves)
+                entity = self._add(session, side, id, said.key, moves, now)
             else:
                 self.entities.set_moving(entity, moves)
             entity.declaration = said
         entity.request = envelope.id
-        self._put(entity)
-        self._waiting[envelope.id] = Waiting(session, now() + ANSWER_AFTER_S)
+        self._declared[entity.key] = entity
+        self._waiting[envelope.id] = Waiting(session, now.s + ANSWER_AFTER_S)
         self._counters["declarations"] += 1
 
-    def _add(self, session: Session, side: Side, id: str, key: int, moves: bool) -> Entity:
+    def _add(
+        self, session: Session, side: Side, id: str, key: int, moves: bool, now: Instant
+    ) -> Entity:
         if self.entities.count(session) >= MAX_PER_CLIENT:
             raise MatchingError(f"a client declares at most {MAX_PER_CLIENT} things", "count")
-        time_us = now_us()
         if side == "subscription":
-            # Another adapter may have declared it: only who begins anew hears what is inside.
-            self._withdrawn.append((key, time_us))
-        entity = self.entities.add(session, side, id, key, time_us, moves=moves)
-        self._fresh.append((now() + self._repeat_after_s, entity))
+            # Another adapter may have declared it: only a new subscription hears what is inside.
+            self._withdrawn.append((key, now.us))
+        entity = self.entities.add(session, side, id, key, now.us, moves=moves)
+        self._fresh.append((now.s + self._repeat_after_s, entity))
         return entity
 
-    def _withdraw(self, session: Session, envelope: pb.Envelope) -> None:
+    def _withdraw(self, session: Session, envelope: pb.Envelope, now: Instant) -> None:
         said = envelope.withdrawal
         side: Side = "publication" if said.publication else "subscription"
         entity = self.entities.get(session, side, said.id)
         if entity is not None:
-            self._drop(entity, now_us())
-        self._answer(session, envelope.id, Attributes({"ok": True}))
+            self._drop(entity, now.us)
+        self._answer(session, envelope.id, Attributes({"ok": True}), now)
 
-    def _ask(self, session: Session, envelope: pb.Envelope) -> None:
-        entity = self.queries.ask(session, envelope.id, envelope.query, now())
-        self._put(entity)
-        self._counters["questions"] += 1
-
-    def _put(self, entity: Entity) -> None:
+    def _ask(self, session: Session, envelope: pb.Envelope, now: Instant) -> None:
+        entity = self.queries.ask(session, envelope.id, envelope.query, now.s)
         self._declared[entity.key] = entity
+        self._counters["queries"] += 1
 
     def _drop(self, entity: Entity, time_us: int) -> None:
         self._declared.pop(entity.key, None)
@@ -189,33 +194,32 @@ class MovingClients:
 
     # To the matchers
 
-    def flush(self) -> None:
-        """Put on the bus what has come since the last time; raises BusError."""
+    def flush(self, now_us: int) -> Batch:
+        """What has come since the last call, for the bus; `rejected` if it does not take that."""
         if not (self._reports or self._declared or self._withdrawn):
-            return
-        declared, self._declared = self._declared, {}
+            return Batch([], [])
+        declared, self._declared = list(self._declared.values()), {}
         withdrawn = np.array(self._withdrawn, WITHDRAWALS)
         self._withdrawn = []
-        # One time for all: a place that is older than its declaration would not count.
-        time_us = now_us()
-        moves = self._moves(list(declared.values()), time_us)
+        # One time for all: a position that is older than its declaration would not count.
+        moves = self._moves(declared, now_us)
         self._counters["moves"] += len(moves)
-        try:
-            self._append(withdrawn, declared, moves, time_us)
-        except BusError as error:
-            for entity in declared.values():
-                self.refused(Refusal(entity.key, "bus", f"the bus does not take it: {error}"))
-            raise
+        return Batch(list(self._records(withdrawn, declared, moves, now_us)), declared)
 
-    def _append(
-        self, withdrawn: Rows, declared: dict[int, Entity], moves: Rows, time_us: int
-    ) -> None:
+    def rejected(self, batch: Batch, error: Exception, now: Instant) -> None:
+        """The bus did not take a batch: refuse what it declares."""
+        for entity in batch.declared:
+            self.refused(Refusal(entity.key, "bus", f"the bus does not take it: {error}"), now)
+
+    def _records(
+        self, withdrawn: Rows, declared: list[Entity], moves: Rows, now_us: int
+    ) -> Iterator[BusRecord]:
         messages: dict[int, pb.Declarations] = {}
-        keys = np.fromiter(declared, np.uint64, len(declared))
-        for bucket, entity in zip(buckets_of(keys).tolist(), declared.values(), strict=True):
+        keys = np.array([entity.key for entity in declared], np.uint64)
+        for bucket, entity in zip(buckets_of(keys).tolist(), declared, strict=True):
             one = messages.setdefault(bucket, pb.Declarations()).declaration.add()
             one.CopyFrom(entity.declaration)
-            one.time_us = time_us
+            one.time_us = now_us
         withdrawn_in, moves_in = by_bucket(withdrawn), by_bucket(moves)
         for bucket in sorted({*messages, *withdrawn_in, *moves_in}):
             frame = FrameWriter()
@@ -225,9 +229,9 @@ class MovingClients:
                 frame.segment(b"D", messages[bucket].SerializeToString())
             if bucket in moves_in:
                 frame.move(moves_in[bucket])
-            self._bus.append(topics.ENTITIES, frame.to_bytes(), bucket_key(bucket))
+            yield BusRecord(topics.ENTITIES, frame.to_bytes(), bucket_key(bucket))
 
-    def _moves(self, declared: list[Entity], time_us: int) -> Rows:
+    def _moves(self, declared: list[Entity], now_us: int) -> Rows:
         """Where everything is that was reported, and what was declared just now."""
         reports = np.array(self._reports, np.float64).reshape(-1, 5)
         self._reports = []
@@ -245,14 +249,14 @@ class MovingClients:
             lon = np.concatenate([[one.session.fix[1] for one in new], lon])
             accuracy_m = np.concatenate([np.zeros(len(new)), accuracy_m])
         accuracy_m = np.where((accuracy_m > 0.0) & (accuracy_m < 1e6), accuracy_m, 0.0)
-        # Grows from life to life of this adapter, too.
-        self._sequence = max(self._sequence, time_us // 1000) + len(keys)
+        # Grows over the incarnations of this adapter, too.
+        self._sequence = max(self._sequence, now_us // 1000) + len(keys)
         sequence = np.arange(self._sequence - len(keys), self._sequence) & 0xFFFF_FFFF
         return rows(
             MOVES,
             len(keys),
             key=keys,
-            time_us=time_us,
+            time_us=now_us,
             lat_e7=to_e7(lat),
             lon_e7=to_e7(lon),
             accuracy_m=accuracy_m,
@@ -261,24 +265,24 @@ class MovingClients:
 
     # Answers
 
-    def tend(self) -> None:
+    def handle_timer(self, now: Instant) -> None:
         """Answer what has waited for long enough, and repeat what may have been undone."""
-        time = now()
-        while self._fresh and self._fresh[0][0] <= time:
+        while self._fresh and self._fresh[0][0] <= now.s:
             # The adapter that its client came from may have withdrawn it by now: it was silent.
             entity = self._fresh.popleft()[1]
             if self.entities.get(entity.session, entity.side, entity.id) is entity:
-                self._put(entity)
+                self._declared[entity.key] = entity
         while self._waiting:
             id, waiting = next(iter(self._waiting.items()))
-            if waiting.due > time:
+            if waiting.due > now.s:
                 break
             del self._waiting[id]
-            self._answer(waiting.session, id, Attributes({"ok": True}))
-        for asked in self.queries.due(time):
-            self._end_query(asked, asked.answer())
+            self._answer(waiting.session, id, Attributes({"ok": True}), now)
+        for asked in self.queries.due(now.s):
+            self._drop(asked.entity, now.us)
+            self._answer(asked.session, asked.request, asked.answer(), now)
 
-    def refused(self, refusal: Refusal) -> None:
+    def refused(self, refusal: Refusal, now: Instant) -> None:
         """A matcher does not take what a client declared."""
         row = int(self.entities.find(np.array([refusal.key], np.uint64))[0])
         if row < 0:
@@ -288,40 +292,50 @@ class MovingClients:
         self.entities.remove(entity)
         self._counters["declarations_refused"] += 1
         if asked is not None:
-            self._answer_refusal(entity.session, asked.request, refusal)
+            self._answer_refusal(entity.session, asked.request, refusal, now)
         else:
             # Who has been answered already must hear it as well, also over a link that loses.
             late = self._waiting.pop(entity.request, None) is None
-            self._answer_refusal(entity.session, entity.request, refusal, reliably=late)
-
-    def _end_query(self, asked: OpenQuery, answer: Payload) -> None:
-        self._drop(asked.entity, now_us())
-        self._answer(asked.session, asked.request, answer)
+            self._answer_refusal(entity.session, entity.request, refusal, now, reliably=late)
 
     def _answer_refusal(
-        self, session: Session, request: bytes, refusal: Refusal, *, reliably: bool = False
+        self,
+        session: Session,
+        request: bytes,
+        refusal: Refusal,
+        now: Instant,
+        *,
+        reliably: bool = False,
     ) -> None:
         values = Attributes({"error": refusal.sentence, "reason": refusal.reason})
-        self._answer(session, request, values, reliably=reliably)
+        self._answer(session, request, values, now, reliably=reliably)
 
     def _answer(
-        self, session: Session, request: bytes, payload: Payload, *, reliably: bool = False
+        self,
+        session: Session,
+        request: bytes,
+        payload: Payload,
+        now: Instant,
+        *,
+        reliably: bool = False,
     ) -> None:
         if self._table.by_identity.get(session.identity) is not session:
             return  # it asks again in its next session
         reply = Message(
             kind=Kind.REPLY,
+            sent_us=now.us,
             source=self._adapter,
             destination=Address.client(session.identity),
-            correlation=request,
+            correlation=UUID(bytes=request),
             payload=payload,
             priority=Priority.REPLY,
         )
         envelope = to_envelope(reply)
+        envelope.id = new_id(now.us)
         self._answered[request] = envelope
         if len(self._answered) > _ANSWERS:
             self._answered.popitem(last=False)
-        self._send(session, envelope, reliably)
+        self._deliveries.send(session, envelope, now, reliably=reliably)
 
 
 def _check(declaration: pb.Declaration) -> None:

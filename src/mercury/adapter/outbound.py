@@ -1,55 +1,24 @@
-"""What waits to be sent to clients: higher priority first, in turns that never hold the loop."""
+"""What waits to be sent to clients: higher priority first, in ticks that never hold the loop."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mercury.adapter.fan_out import FanOut, Single
 from mercury.net import UdpEndpoint
 from mercury.session import AdapterSessions
 
 PRIORITIES = 10
 
 
-@dataclass(slots=True)
-class FanOut:
-    """One body for many clients."""
-
-    kind: int
-    priority: int
-    body: bytes
-    expires_us: int  # 0: never
-    slots: NDArray[np.intp]
-    generations: NDArray[np.uint32]
-    flags: int = 0  # of the packets' headers
-    # Told after each part which went out and which did not, by their entries in `tags`.
-    tags: NDArray[np.int32] | None = None
-    on_part: Callable[[NDArray[np.int32], NDArray[np.int32]], None] | None = None
-    done: int = 0  # slots handled
-    sent: int = 0
-
-    def tell(self, first: int, last: int, sent: NDArray[np.bool_] | None) -> None:
-        """Say what became of the slots from first to last; None: nothing went out."""
-        if self.on_part is not None and self.tags is not None and last > first:
-            tags = self.tags[first:last]
-            if sent is None:
-                sent = np.zeros(len(tags), bool)
-            self.on_part(tags[sent], tags[~sent])
-
-
-# One packet for one client: packet, address, expiry (0: never).
-Single = tuple[bytes, bytes, int]
-
-
 class Outbound:
-    """A queue per priority, served in turns of at most `chunk` packets.
+    """A queue per priority, served in ticks of at most `chunk` packets.
 
-    Between turns the loop serves everything else, so the largest fan-out delays a report by no
+    Between ticks the loop serves everything else, so the largest fan-out delays a report by no
     more than one chunk, and an emergency overtakes a fan-out of lower priority in the middle.
     """
 
@@ -79,7 +48,7 @@ class Outbound:
     def put(self, packet: bytes, address: bytes, priority: int, expires_us: int = 0) -> None:
         """Queue one packet; `kick` sends it."""
         if self._make_room(1, priority):
-            self._queues[priority].append((packet, address, expires_us))
+            self._queues[priority].append((packet, address, priority, expires_us))
             self.waiting += 1
 
     def put_fan_out(self, job: FanOut) -> None:
@@ -90,10 +59,10 @@ class Outbound:
             self._queues[job.priority].append(job)
             self.waiting += len(job.slots)
         else:
-            job.tell(0, len(job.slots), None)
+            job.report(0, len(job.slots), None, self._now())
 
     def kick(self) -> None:
-        """Serve the queues now, unless a turn is already due."""
+        """Serve the queues now, unless a tick is already due."""
         if self.waiting and not self._scheduled:
             self._tick()
 
@@ -139,11 +108,11 @@ class Outbound:
                 break
             queue.popleft()
             taken += 1
-            if 0 < item[2] <= now_us:
+            if 0 < item[3] <= now_us:
                 self.dropped["expired"] += 1
             else:
                 batch.append(item)
-        handled = self._endpoint.try_send([(packet, address) for packet, address, _ in batch])
+        handled = self._endpoint.try_send([(packet, address) for packet, address, _, _ in batch])
         self.packets_sent += handled
         queue.extendleft(reversed(batch[handled:]))
         left = len(batch) - handled
@@ -156,7 +125,7 @@ class Outbound:
             left = len(job.slots) - job.done
             self.dropped["expired"] += left
             self.waiting -= left
-            job.tell(job.done, len(job.slots), None)
+            job.report(job.done, len(job.slots), None, self._now())
             job.done = len(job.slots)
             return 0, False
         table = self._sessions.table
@@ -164,9 +133,8 @@ class Outbound:
         generations = job.generations[job.done : job.done + budget]
         alive = table.active[slots] & (table.generation[slots] == generations)
         live_slots = slots[alive]
-        heads = table.stamp(
-            live_slots, job.kind, job.priority, len(job.body), self._now(), job.flags
-        )
+        now = self._now()
+        heads = table.stamp(live_slots, job.kind, job.priority, len(job.body), now, job.flags)
         handled = self._endpoint.try_send_shared(
             heads, job.body, table.address[live_slots], table.address_length[live_slots]
         )
@@ -175,7 +143,7 @@ class Outbound:
         full = handled < len(live_slots)
         # Where the socket was full, go on at the first client that was not served.
         advanced = int(np.flatnonzero(alive)[handled]) if full else len(slots)
-        job.tell(job.done, job.done + advanced, alive[:advanced])
+        job.report(job.done, job.done + advanced, alive[:advanced], now)
         job.done += advanced
         self.waiting -= advanced
         return advanced, full
@@ -191,7 +159,7 @@ class Outbound:
                     size = 1
                 else:
                     size = len(item.slots) - item.done
-                    item.tell(item.done, len(item.slots), None)
+                    item.report(item.done, len(item.slots), None, self._now())
                 self.waiting -= size
                 self.dropped["shed"] += size
         if self.waiting + wanted <= self._max_waiting:

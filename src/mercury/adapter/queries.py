@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from mercury.adapter.entities import Entities, Entity
@@ -12,25 +14,25 @@ from mercury.session import Session
 from mercury.wire import mercury_pb2 as pb
 from mercury.wire.declarations import subscription_from_pb
 
-# Nobody says that this was all: an answer is what came by then, or until nothing more came.
+# Nobody says that this was all: the answer is what came within this time, or until a pause.
 ANSWER_AFTER_S = 0.5
 QUIET_S = 0.1
-_AT_ONCE = 8  # questions of one client
-_TTL_S = 10.0  # should its end not arrive
+_AT_ONCE = 8  # queries of one client
+_TTL_S = 10.0  # in case its withdrawal is lost
 _MAX_BYTES = 48_000
 _ROW_BYTES = 64
 
 
 @dataclass(slots=True, eq=False)
 class OpenQuery:
-    """A question that is being answered."""
+    """A query that is being answered."""
 
     session: Session
     request: bytes
     entity: Entity
     limit: int
     due: float
-    quiet_at: float
+    quiet_at: float = math.inf
     found: dict[str, tuple[int, Match]] = field(default_factory=dict)  # by publication
 
     def answer(self) -> Matches:
@@ -46,29 +48,33 @@ class OpenQuery:
 
 
 class Queries:
-    """The questions that are open."""
+    """The queries that are open.
+
+    All that is done for one of them costs the same, however many there are.
+    """
 
     def __init__(self, entities: Entities) -> None:
         self._entities = entities
         self._by_row: dict[int, OpenQuery] = {}
-        self._by_request: dict[bytes, OpenQuery] = {}
+        self._by_request: dict[bytes, OpenQuery] = {}  # the one to be answered next is the first
+        self._fed: OrderedDict[int, OpenQuery] = OrderedDict()  # by row, fed longest ago first
+        self._of: dict[Session, list[OpenQuery]] = {}
 
     def __len__(self) -> int:
         return len(self._by_row)
 
     def has(self, request: bytes) -> bool:
-        """Whether a question is open."""
+        """Whether a query is open."""
         return request in self._by_request
 
     def at(self, row: int) -> OpenQuery | None:
-        """The question that an entity is there for."""
+        """The query that an entity is there for."""
         return self._by_row.get(row)
 
     def ask(self, session: Session, request: bytes, query: pb.NearQuery, now: float) -> Entity:
-        """Take a question; returns the subscription to declare for it."""
-        mine = [one for one in self._by_row.values() if one.session is session]
-        if len(mine) >= _AT_ONCE:
-            raise MatchingError(f"a client asks at most {_AT_ONCE} questions at once", "count")
+        """Take a query; returns the subscription to declare for it."""
+        if len(self._of.get(session, ())) >= _AT_ONCE:
+            raise MatchingError(f"a client asks at most {_AT_ONCE} queries at once", "count")
         id = f"?{request.hex()}"
         subscription = query.subscription
         subscription.id = f"{session.identity}/{id}"
@@ -81,30 +87,35 @@ class Queries:
         entity = self._entities.add(session, "subscription", id, key, 0, moves=False)
         entity.declaration.key = key
         entity.declaration.subscription.CopyFrom(subscription)
-        asked = OpenQuery(
-            session, request, entity, limit, now + ANSWER_AFTER_S, now + ANSWER_AFTER_S
-        )
+        asked = OpenQuery(session, request, entity, limit, now + ANSWER_AFTER_S)
         self._by_row[entity.row] = asked
         self._by_request[request] = asked
+        self._of.setdefault(session, []).append(asked)
         return entity
 
-    def tell(self, asked: OpenQuery, match: Match, size: int, now: float) -> None:
+    def feed(self, asked: OpenQuery, match: Match, size: int, now: float) -> None:
         """Something was found, or is gone again."""
         asked.quiet_at = now + QUIET_S
+        self._fed[asked.entity.row] = asked
+        self._fed.move_to_end(asked.entity.row)
         if match.event_type is EventType.ENTER:
             asked.found[match.publication] = (size, match)
         elif match.event_type is EventType.EXIT:
             asked.found.pop(match.publication, None)
 
     def due(self, now: float) -> list[OpenQuery]:
-        """Questions whose answer is as good as it gets; they are no more open."""
-        due = [one for one in self._by_row.values() if min(one.due, one.quiet_at) <= now]
-        for asked in due:
+        """Queries whose answer is as good as it gets; they are no more open."""
+        due = []
+        while self._fed and (asked := next(iter(self._fed.values()))).quiet_at <= now:
+            due.append(asked)
+            self._remove(asked)
+        while self._by_request and (asked := next(iter(self._by_request.values()))).due <= now:
+            due.append(asked)
             self._remove(asked)
         return due
 
     def pop(self, entity: Entity) -> OpenQuery | None:
-        """Close the question that an entity is there for."""
+        """Close the query that an entity is there for."""
         asked = self._by_row.get(entity.row)
         if asked is not None:
             self._remove(asked)
@@ -112,9 +123,14 @@ class Queries:
 
     def forget(self, session: Session) -> None:
         """A client is gone."""
-        for asked in [one for one in self._by_row.values() if one.session is session]:
+        for asked in list(self._of.get(session, ())):
             self._remove(asked)
 
     def _remove(self, asked: OpenQuery) -> None:
         del self._by_row[asked.entity.row]
         del self._by_request[asked.request]
+        self._fed.pop(asked.entity.row, None)
+        mine = self._of[asked.session]
+        mine.remove(asked)
+        if not mine:
+            del self._of[asked.session]

@@ -47,7 +47,9 @@ def receipts(
         found.topic = dispatch.topic
         found.kind = envelope.kind
         found.priority = envelope.priority
-        found.policy = envelope.policy
+        # As it is sent, which a rule may have raised above what the message asks for.
+        asked = dispatch.policy.acknowledge
+        found.policy = (envelope.policy or pb.REPEAT) if asked else pb.FIRE_AND_FORGET
         found.sent_us = envelope.sent_us
         found.expires_us = envelope.expires_us
         found.client.extend(outgoing.peers.names(part))

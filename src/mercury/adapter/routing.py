@@ -18,24 +18,29 @@ from mercury.wire.records import Headers, envelope_route, traffic_header
 _TO_OTHERS = ("client", "group", "area")
 
 
-class BusRoute(NamedTuple):
-    """A place on the bus."""
+class BusRecord(NamedTuple):
+    """What is to be appended to a topic of the bus."""
 
     topic: str
-    key: bytes
-    headers: Headers
+    value: bytes
+    key: bytes = b""
+    headers: Headers = ()
 
 
-def bus_route(
-    session: Session, envelope: pb.Envelope, table: SessionTable, traffic_radius_m: float
-) -> BusRoute:
-    """Where a message goes; raises PacketError for what clients may not send."""
+def bus_record(
+    session: Session,
+    envelope: pb.Envelope,
+    body: bytes,
+    table: SessionTable,
+    traffic_radius_m: float,
+) -> BusRecord:
+    """A client's message for the bus; raises PacketError for what clients may not send."""
     headers: Headers = (envelope_route(envelope), session.fix_header)
     if envelope.kind == pb.EVENT:
-        return _event(session, envelope, headers, table, traffic_radius_m)
-    if envelope.kind == pb.CONTENT:
-        return BusRoute(_content_topic(envelope), session.key, headers)
-    return BusRoute(topics.REQUESTS, session.key, headers)
+        topic, key, more = _event(session, envelope, table, traffic_radius_m)
+        return BusRecord(topic, body, key, headers + more)
+    topic = _content_topic(envelope) if envelope.kind == pb.CONTENT else topics.REQUESTS
+    return BusRecord(topic, body, session.key, headers)
 
 
 def _content_topic(envelope: pb.Envelope) -> str:
@@ -43,7 +48,7 @@ def _content_topic(envelope: pb.Envelope) -> str:
     to = envelope.destination.WhichOneof("target")
     if to in _TO_OTHERS:
         if envelope.priority > Priority.WARNING:
-            raise PacketError("priority")  # emergencies are told by brokers and offices
+            raise PacketError("priority")  # emergencies are for brokers and services
         return topics.alerts_topic(envelope.priority)
     if to == "everyone":
         raise PacketError("not-allowed")
@@ -51,12 +56,9 @@ def _content_topic(envelope: pb.Envelope) -> str:
 
 
 def _event(
-    session: Session,
-    envelope: pb.Envelope,
-    headers: Headers,
-    table: SessionTable,
-    traffic_radius_m: float,
-) -> BusRoute:
+    session: Session, envelope: pb.Envelope, table: SessionTable, traffic_radius_m: float
+) -> tuple[str, bytes, Headers]:
+    """Topic, key and further headers of an event."""
     event = envelope.event
     topic = _topic(topics.events_topic, event.kind)
     if event.HasField("position"):
@@ -65,19 +67,17 @@ def _event(
             raise PacketError("bad-coordinates")
     else:
         lat, lon, _heading, _speed = session.fix
-    # Events of one place share a key, so that one consumer sees them all, in order. All
-    # witnesses of an emergency must meet at one broker: there the places are large.
-    digits = 2
-    if event.kind == EventKind.EMERGENCY:
-        digits = 0
-        speed = traffic_speed(table, lat, lon, traffic_radius_m)
-        if speed is not None:
-            headers = (*headers, traffic_header(speed))
-    return BusRoute(topic, f"{lat:.{digits}f},{lon:.{digits}f}".encode(), headers)
+    # Nearby events share a key, so that one consumer sees them all, in order. All witnesses of
+    # an emergency must meet at one broker: there the cells are large.
+    if event.kind != EventKind.EMERGENCY:
+        return topic, f"{lat:.2f},{lon:.2f}".encode(), ()
+    speed = traffic_speed(table, lat, lon, traffic_radius_m)
+    headers = () if speed is None else (traffic_header(speed),)
+    return topic, f"{lat:.0f},{lon:.0f}".encode(), headers
 
 
 def traffic_speed(table: SessionTable, lat: float, lon: float, radius_m: float) -> float | None:
-    """How fast those around a place are, in the mean."""
+    """The mean speed of the clients around a position."""
     near = np.flatnonzero(table.active & (np.abs(table.lat - lat) < radius_m / 110_000.0))
     near = near[haversine_m(lat, lon, table.lat[near], table.lon[near]) <= radius_m]
     speeds = table.speed[near]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mercury.geo import contains
 from mercury.model.area import Area
+from mercury.model.columns import grown
 from mercury.session import Session, SessionTable
 
 
@@ -50,12 +51,9 @@ class StandingAlerts:
     def newly_inside(
         self, alert: StandingAlert, candidates: NDArray[np.intp], now_us: int
     ) -> NDArray[np.intp]:
-        """Return those of the candidates who are inside and had not got it; marks them."""
+        """Those of the candidates who are inside and did not have it; from now on they have."""
         table = self._table
-        if len(alert.has_it) < len(table.active):  # the table has grown
-            alert.has_it = np.concatenate(
-                [alert.has_it, np.zeros(len(table.active) - len(alert.has_it), bool)]
-            )
+        alert.has_it = grown(alert.has_it, len(table.active))
         candidates = candidates[~alert.has_it[candidates]]
         if not len(candidates):
             return candidates
@@ -90,14 +88,8 @@ class StandingAlerts:
     def opened(self, session: Session, had: Collection[bytes] = ()) -> None:
         """A client took a slot; it was addressed these alerts in an earlier session."""
         for alert in self._alerts.values():
-            had_it = alert.id in had
-            if session.slot >= len(alert.has_it):
-                if not had_it:
-                    continue
-                alert.has_it = np.concatenate(
-                    [alert.has_it, np.zeros(len(self._table.active) - len(alert.has_it), bool)]
-                )
-            alert.has_it[session.slot] = had_it
+            alert.has_it = grown(alert.has_it, session.slot + 1)
+            alert.has_it[session.slot] = alert.id in had
 
     def _expire(self, now_us: int) -> None:
         for id in [id for id, alert in self._alerts.items() if alert.until_us <= now_us]:

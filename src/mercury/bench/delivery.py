@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 from mercury.bench import processes
 from mercury.bus import open_bus
@@ -102,8 +103,8 @@ class _Clients:
     """Real clients in one process, each behind its own bad link."""
 
     def __init__(self, port: int, count: int, loss: float, seed: int) -> None:
-        self._heard: dict[bytes, Counter[str]] = {}
-        self._times: dict[bytes, list[float]] = {}
+        self._heard: dict[UUID, Counter[str]] = {}
+        self._times: dict[UUID, list[float]] = {}
         mediator = MediatorSettings()
         self.clients = []
         for number in range(count):
@@ -177,7 +178,7 @@ class _Clients:
     def _row(
         self,
         ledger: Ledger,
-        id: bytes,
+        id: UUID,
         begun: float,
         loss: float,
         policy: DeliveryPolicy,

@@ -8,9 +8,11 @@ import logging
 import time
 from collections import Counter
 from dataclasses import replace
+from uuid import UUID
 
 from mercury.broker.conditions import Condition, Conditions
 from mercury.broker.emergencies import Emergencies, EmergencyRule
+from mercury.broker.explanations import Explanations
 from mercury.broker.interest_index import InterestIndex
 from mercury.bus import Bus, Consumer, FromTime, Record
 from mercury.config.settings import BrokerSettings
@@ -49,6 +51,7 @@ log = logging.getLogger(__name__)
 GROUP = "brokers"
 ECHO = "echo"
 CONDITIONS = "conditions"
+WHY = "why"
 
 _EMERGENCIES = topics.EVENTS_PREFIX + EventKind.EMERGENCY
 _CONDITIONS_LOOKBACK_S = 24 * 3600.0
@@ -77,6 +80,7 @@ class Broker(Service):
         self.dropped: Counter[str] = Counter()
         self.interests = InterestIndex()
         self.conditions = Conditions()
+        self.explanations = Explanations(bus)
         self.emergencies = Emergencies(
             EmergencyRule(
                 radius_m=settings.emergency_radius_m,
@@ -167,7 +171,7 @@ class Broker(Service):
         kind = int(envelope.kind)
         if kind == Kind.REQUEST and envelope.topic == ECHO:
             self.counters["echoes"] += 1
-            reply = self._round_robin(envelope)
+            reply = self._echo(envelope)
         elif kind == Kind.SUBSCRIBE:
             reply = self._answer(envelope, self._subscribe(envelope))
         elif kind == Kind.UNSUBSCRIBE:
@@ -176,6 +180,10 @@ class Broker(Service):
             if not informed:
                 return False
             reply = self._answer(envelope, self._query(envelope))
+        elif kind == Kind.REQUEST and envelope.topic == WHY:
+            if self.explanations.begin(envelope.id):
+                self.spawn(self._explain(envelope))
+            return True
         elif kind == Kind.REQUEST:
             reply = self._answer(envelope, {"error": f"no such request: {envelope.topic!r}"})
         else:
@@ -184,13 +192,11 @@ class Broker(Service):
         if len(body) > MAX_BODY_BYTES:
             error = f"the answer would be {len(body)} bytes, one packet carries {MAX_BODY_BYTES}"
             body = self._answer(parse(record.value), {"error": error}).SerializeToString()
-        self.bus.append(
-            topics.REPLIES,
-            body,
-            record.key or client.encode(),
-            (route_header(Kind.REPLY, envelope.priority, 0),),
-        )
+        self._reply(body, record.key or client.encode(), envelope.priority)
         return True
+
+    def _reply(self, body: bytes, key: bytes, priority: int) -> None:
+        self.bus.append(topics.REPLIES, body, key, (route_header(Kind.REPLY, priority, 0),))
 
     def _reply_to(self, envelope: mercury_pb2.Envelope) -> mercury_pb2.Envelope:
         # Built without the model's classes: echo is what every message's cost is measured by.
@@ -208,7 +214,7 @@ class Broker(Service):
         reply.destination.client = envelope.source.client
         return reply
 
-    def _round_robin(self, envelope: mercury_pb2.Envelope) -> mercury_pb2.Envelope:
+    def _echo(self, envelope: mercury_pb2.Envelope) -> mercury_pb2.Envelope:
         """Make the reply out of the request itself, with whatever it carries."""
         client = envelope.source.client
         time_us = now_us()
@@ -258,6 +264,10 @@ class Broker(Service):
             "conditions": json.dumps([condition.to_json() for condition in shown]),
         }
 
+    async def _explain(self, envelope: mercury_pb2.Envelope) -> None:
+        reply = self._answer(envelope, await self.explanations.answer(envelope))
+        self._reply(reply.SerializeToString(), envelope.source.client.encode(), envelope.priority)
+
     # Emergencies
 
     def _on_emergency(self, record: Record) -> None:
@@ -283,7 +293,8 @@ class Broker(Service):
         radius_m = self.emergencies.rule.radius_for(traffic_mps, event.radius_m)
         alert = Message(
             kind=Kind.ALERT,
-            id=derived_id(message.id, "alert"),  # the same again, should this work be repeated
+            # The same again, should this work be repeated.
+            id=UUID(bytes=derived_id(message.id.bytes, "alert")),
             source=self.address,
             destination=Address.to_area(Area(Circle(position, radius_m), valid_until_us=until_us)),
             priority=Priority.EMERGENCY,

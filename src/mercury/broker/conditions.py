@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from uuid import UUID
 
 from mercury.geo import overlaps
 from mercury.model.area import Area
@@ -38,13 +39,13 @@ class Conditions:
     """The latest condition under each id."""
 
     def __init__(self, max_conditions: int = 100_000) -> None:
-        self._by_id: dict[bytes, Condition] = {}
+        self._by_id: dict[UUID, Condition] = {}
         self._max_conditions = max_conditions
 
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def put(self, id: bytes, condition: Condition) -> None:
+    def put(self, id: UUID, condition: Condition) -> None:
         """Take or replace a condition."""
         self._by_id[id] = condition
         if len(self._by_id) > self._max_conditions:

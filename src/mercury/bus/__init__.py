@@ -3,7 +3,6 @@
 from mercury.bus.api import (
     Bus,
     Consumer,
-    FromOffset,
     FromTime,
     Headers,
     Record,
@@ -16,7 +15,6 @@ from mercury.bus.registry import open_bus
 __all__ = [
     "Bus",
     "Consumer",
-    "FromOffset",
     "FromTime",
     "Headers",
     "Record",

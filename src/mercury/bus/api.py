@@ -1,6 +1,6 @@
 """What a bus is: ordered, durable, replayable topics with consumer groups.
 
-The interface is the common ground of the embedded buses and Kafka. A topic has partitions; the
+The interface is the common ground of the embedded bus and Kafka. A topic has partitions; the
 key picks the partition, so records of one key stay in order. Offsets grow within a topic and
 partition but need not be dense.
 """
@@ -33,14 +33,7 @@ class FromTime:
     timestamp_us: int
 
 
-@dataclass(frozen=True, slots=True)
-class FromOffset:
-    """Start at this offset, in every partition of the topics."""
-
-    offset: int
-
-
-Start = Literal["earliest", "latest"] | FromTime | FromOffset
+Start = Literal["earliest", "latest"] | FromTime
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,23 +57,23 @@ class Consumer(Protocol):
         """Wait for records; an empty list means that `timeout_s` passed or the consumer closed."""
 
     def commit(self) -> None:
-        """Mark everything returned so far as done, for the group.
+        """Commit the offsets of everything returned so far, for the group.
 
         Takes effect with the next flush that is asked for, or by itself within moments, and always
         after the records appended before it: what was produced from a record is durable no later
-        than the mark that it was consumed.
+        than the commit that says it was consumed.
         """
 
     def assignments(self) -> Mapping[tuple[str, int], int]:
         """The partitions this consumer had when it last returned records.
 
-        A number stands beside each topic and partition: the same as long as reading went on
+        Each topic and partition has an assignment epoch: the same as long as reading went on
         without a break, another after somebody else may have read the partition. Who keeps state
         for a partition keeps it under that number.
         """
 
     def lag(self) -> int:
-        """How many records of the consumer's share are waiting."""
+        """How many records of the consumer's partitions are waiting."""
 
     def close(self) -> None:
         """Leave the group at once, so that others take over; stop waiting reads."""
@@ -111,16 +104,13 @@ class Bus(Protocol):
         """Open a consumer.
 
         Topics that stand first are served first. A name ending in `.*` follows every topic with
-        that prefix, also those created later. With a group, partitions are shared among its
+        that prefix, also those created later. With a group, partitions are assigned to its
         members and reading goes on at the group's committed offset; `start` then says where a
         group begins that has committed nothing. Without a group every record is seen.
         """
 
     def topics(self) -> list[str]:
         """Names of all topics that records were appended to or that a consumer named."""
-
-    def enforce_retention(self) -> int:
-        """Drop what is past the retention; return how many records went."""
 
     def close(self) -> None:
         """Flush and let go."""

@@ -1,6 +1,6 @@
-"""Who reads what: topic patterns, the partition of a key, the shares of a group's members.
+"""Who reads what: topic patterns, the partition of a key, the assignment of a group's members.
 
-Pure functions and values, the same for every embedded bus.
+Pure functions and values, no client and no file.
 """
 
 from __future__ import annotations
@@ -90,12 +90,10 @@ class Registry:
     listeners: tuple[Listener, ...] = ()
     moved_us: int = 0  # when a listener came or went, by the clock of the machine's uptime
     by_name: dict[str, Topic] = field(init=False)
-    _name_of: dict[int, str] = field(init=False)
     _audience: dict[str, tuple[Listener, ...]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.by_name = {topic.name: topic for topic in self.topics}
-        self._name_of = {topic.id: topic.name for topic in self.topics}
 
     def listener(self, listener_id: str) -> Listener | None:
         return next((one for one in self.listeners if one.id == listener_id), None)
@@ -107,10 +105,6 @@ class Registry:
             found = tuple(one for one in self.listeners if rank_of(one.patterns, topic) is not None)
             self._audience[topic] = found
         return found
-
-    def audience_of(self, topic_id: int) -> tuple[Listener, ...]:
-        """The same, by the topic's id."""
-        return self.audience(self._name_of[topic_id])
 
     def members(self, group: str) -> tuple[Listener, ...]:
         return tuple(one for one in self.listeners if one.group == group)

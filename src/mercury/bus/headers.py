@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from functools import lru_cache
 
 from mercury.bus.api import Headers
@@ -35,8 +36,8 @@ def header_prefix(name: str, size: int) -> bytes:
     return _NAME.pack(len(encoded)) + encoded + _VALUE.pack(size)
 
 
-def find_header(blob: bytes, wanted: str) -> tuple[int, int] | None:
-    """Where the value of a header begins in the blob, and its length; None if it is not there."""
+def _walk(blob: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Each header's name, where its value begins in the blob, and the value's length."""
     at = 0
     while at < len(blob):
         (size,) = _NAME.unpack_from(blob, at)
@@ -45,23 +46,16 @@ def find_header(blob: bytes, wanted: str) -> tuple[int, int] | None:
         at += size
         (size,) = _VALUE.unpack_from(blob, at)
         at += _VALUE.size
-        if name == wanted.encode():
-            return at, size
+        yield name, at, size
         at += size
-    return None
+
+
+def find_header(blob: bytes, wanted: str) -> tuple[int, int] | None:
+    """Where the value of a header begins in the blob, and its length; None if it is not there."""
+    name = wanted.encode()
+    return next(((at, size) for found, at, size in _walk(blob) if found == name), None)
 
 
 @lru_cache(8192)  # headers repeat: the route of all replies is the same
 def decode_headers(blob: bytes) -> Headers:
-    headers = []
-    at = 0
-    while at < len(blob):
-        (size,) = _NAME.unpack_from(blob, at)
-        at += _NAME.size
-        name = blob[at : at + size].decode()
-        at += size
-        (size,) = _VALUE.unpack_from(blob, at)
-        at += _VALUE.size
-        headers.append((name, blob[at : at + size]))
-        at += size
-    return tuple(headers)
+    return tuple([(name.decode(), blob[at : at + size]) for name, at, size in _walk(blob)])

@@ -2,29 +2,46 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import threading
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 
 from mercury.bus.api import Bus, Retention
-from mercury.bus.memory import MemoryBus, MemoryLog
 from mercury.model.errors import BusUnavailableError
 
 Opener = Callable[[str, Retention, int], Bus]
 
-# Named logs live as long as somebody holds a connection to them.
-_named_logs: weakref.WeakValueDictionary[str, MemoryLog] = weakref.WeakValueDictionary()
-_named_logs_lock = threading.Lock()
+
+class _TemporaryFolder:
+    """A folder in memory, where the system has such, that goes with the last who holds it."""
+
+    def __init__(self) -> None:
+        memory = Path("/dev/shm")
+        parent = memory if memory.is_dir() else None
+        self.path = Path(tempfile.mkdtemp(prefix="mercury-bus-", dir=parent))
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
+_folder_of: weakref.WeakKeyDictionary[Bus, _TemporaryFolder] = weakref.WeakKeyDictionary()
+_named_folders: weakref.WeakValueDictionary[str, _TemporaryFolder] = weakref.WeakValueDictionary()
+_named_folders_lock = threading.Lock()
 
 
 def _open_memory(name: str, retention: Retention, partitions: int) -> Bus:
-    if not name:
-        return MemoryBus(retention=retention, partitions=partitions)
-    with _named_logs_lock:
-        log = _named_logs.get(name)
-        if log is None:
-            log = _named_logs[name] = MemoryLog()
-    return MemoryBus(log, retention=retention, partitions=partitions)
+    from mercury.bus.embedded.bus import EmbeddedBus
+
+    with _named_folders_lock:
+        folder = _named_folders.get(name) if name else None
+        if folder is None:
+            folder = _TemporaryFolder()
+            if name:
+                _named_folders[name] = folder
+    bus = EmbeddedBus(folder.path / "bus", retention=retention, partitions=partitions)
+    _folder_of[bus] = folder
+    return bus
 
 
 def _open_embedded(path: str, retention: Retention, partitions: int) -> Bus:
@@ -51,7 +68,7 @@ OPENERS: dict[str, Opener] = {
     "embedded": _open_embedded,
     "kafka": _open_kafka,
 }
-# In the embedded buses a partition costs nothing; in Kafka, each is a request of its own.
+# On the embedded bus a partition costs nothing; in Kafka, each is a request of its own.
 PARTITIONS = {"memory": 16, "embedded": 16, "kafka": 4}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from uuid import UUID
 
 from mercury.model.errors import RequestError
 from mercury.model.message import Message
@@ -17,7 +18,7 @@ class Asking:
     def __init__(
         self,
         send: Callable[[Message], Awaitable[None]],
-        replies: dict[bytes, asyncio.Future[Message]],
+        replies: dict[UUID | None, asyncio.Future[Message]],
     ) -> None:
         self._send = send
         self._replies = replies  # by the request that they are waited for
@@ -39,9 +40,11 @@ class Asking:
         finally:
             self._replies.pop(message.id, None)
 
-    async def confirm(self, message: Message, timeout_s: float) -> Message:
+    async def confirm(
+        self, message: Message, timeout_s: float, retry_s: float | None = RETRY_S
+    ) -> Message:
         """Wait for the reply, which must not be a refusal."""
-        reply = await self.ask(message, timeout_s, RETRY_S)
+        reply = await self.ask(message, timeout_s, retry_s)
         if "error" in reply.values:
             raise RequestError(str(reply.values["error"]))
         return reply

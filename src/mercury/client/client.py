@@ -7,20 +7,19 @@ import logging
 import os
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-from dataclasses import replace
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from mercury.client.arguments import checked
 from mercury.client.asking import Asking
 from mercury.client.composing import PositionLike, as_position
+from mercury.client.declaring import Declaring
 from mercury.client.inbox import Inbox
 from mercury.client.mediation import Mediation
-from mercury.client.moving_entities import Moving
 from mercury.client.reception import Reception
 from mercury.client.relay import Relay
-from mercury.client.subscribing import Subscribing
-from mercury.client.subscriptions import Handler
+from mercury.client.subscriptions import Handler, Subscriptions
 from mercury.client.uplink import open_uplink
 from mercury.client.verbs import Verbs
 from mercury.config.mediator import MediatorSettings
@@ -28,10 +27,8 @@ from mercury.model.area import Position
 from mercury.model.errors import NotConnectedError, SessionRefusedError
 from mercury.model.message import (
     Address,
-    DeliveryPolicy,
     Kind,
     Message,
-    Subscription,
     Telemetry,
 )
 from mercury.net import Link, LinkedEndpoint, Packets, UdpEndpoint, link_from
@@ -46,7 +43,6 @@ from mercury.session import (
     SessionSettings,
     SessionState,
 )
-from mercury.wire import mercury_pb2
 
 log = logging.getLogger(__name__)
 
@@ -54,18 +50,28 @@ AnyHandler = TypeVar("AnyHandler", bound=Handler)
 
 
 class Client(Verbs):
-    """A session with an adapter, and everything an application does with it.
+    """A session with an adapter, or with a client's relay: `async with connect(...) as client`.
 
     Iterating over the client yields what is addressed to it: alerts for where it is, broadcasts,
     messages to it alone. Content arrives at the subscription that asked for it.
+
+    Arguments:
+        uri: the adapter, `udp://host:port`.
+        identity: the client's name, unique among all clients.
+        position: where it is, a Position or (lat, lon). An application behind a relay has none.
+        relay_port: listen there on loopback for local applications; 0 takes a free port.
+        mediator: how much trouble which message is worth.
+        groups: the groups it is in; `join` and `leave` change them.
+        link: for trials, a lossy link that everything goes through, such as "cellular,loss=0.1".
     """
 
+    @checked
     def __init__(
         self,
         uri: str,
         *,
         identity: str,
-        position: PositionLike | None,
+        position: PositionLike | None = None,
         heading_deg: float | None = None,
         speed_mps: float | None = None,
         settings: SessionSettings | None = None,
@@ -73,7 +79,7 @@ class Client(Verbs):
         connect_timeout_s: float = 10.0,
         seed: int | None = None,
         mediator: MediatorSettings | None = None,
-        groups: Iterable[str] = (),
+        groups: Collection[str] = (),
         link: Link | str | None = None,
     ) -> None:
         self.identity = identity
@@ -108,10 +114,10 @@ class Client(Verbs):
             self.session, self.mediation, self.counters, self.dropped, self.run
         )
         self._asking = Asking(self.send, self.reception.replies)
-        self._subscriptions = Subscribing(
+        self._subscriptions = Subscriptions(
             identity, self.reception.streams, self._asking, self._compose, self.run
         )
-        self.moving = Moving(
+        self.moving = Declaring(
             identity, self._asking, self._compose, self.run, self.reception.call, self.dropped
         )
         self.reception.moving = self.moving
@@ -123,7 +129,7 @@ class Client(Verbs):
         self._endpoint: UdpEndpoint | LinkedEndpoint | None = None
         self._adapter = b""
 
-    # Life
+    # Opening and closing
 
     async def __aenter__(self) -> Self:
         try:
@@ -151,6 +157,7 @@ class Client(Verbs):
         self.session.start(now())
         self.after_session()
 
+    @checked
     async def connected(self, timeout_s: float | None = None) -> None:
         """Wait until there is a session."""
         try:
@@ -191,6 +198,7 @@ class Client(Verbs):
 
     # Where it is
 
+    @checked
     def move(
         self,
         lat: float,
@@ -213,20 +221,17 @@ class Client(Verbs):
             self.session.report(now())
             self.after_session()
 
-    async def send(self, message: Message) -> None:
-        """Send a message as it is, once there is a session."""
-        await self._established.wait()
-        self.session.send(message)
-        self.counters["sent"] += 1
-        self.after_session()
-
     # What it hears
 
     def __aiter__(self) -> AsyncIterator[Message]:
         return self.inbox.__aiter__()
 
+    @checked
     def on(self, kind: Kind | None = None) -> Callable[[AnyHandler], AnyHandler]:
-        """Decorate a function, plain or async, that is to be called with messages of a kind."""
+        """Decorate a function, plain or async, that is called with what the client hears.
+
+        Replies and receipts go to who waits for them, and to no handler.
+        """
 
         def register(handler: AnyHandler) -> AnyHandler:
             self.reception.handlers.append((kind, handler))
@@ -236,30 +241,6 @@ class Client(Verbs):
 
     # Inside
 
-    def regroup(self, joined: Iterable[str] = (), left: Iterable[str] = ()) -> None:
-        """Change the groups the client is in; the adapter hears of it for sure."""
-        self.session.groups.difference_update(left)
-        self.session.groups.update(joined)
-        message = self._compose(Kind.GROUPS, "", None)
-        self.mediation.post(
-            replace(message, policy=DeliveryPolicy.CRITICAL),
-            mercury_pb2.Envelope(groups=sorted(self.session.groups)).SerializeToString(),
-        )
-        self.after_session()
-
-    def forget(self, subscription: Subscription) -> None:
-        """Tell the adapter that a subscription is no more; without a session it knows of none."""
-        if self.session.state is SessionState.ESTABLISHED:
-            self.session.send(self._compose(Kind.UNSUBSCRIBE, subscription.topic, subscription))
-            self.after_session()
-
-    def say_again(self, messages: Iterable[Message]) -> None:
-        """Send what applications have said, while there is a session to say it in."""
-        if self.session.state is SessionState.ESTABLISHED:
-            for message in messages:
-                self.session.send(message)
-            self.after_session()
-
     def _on_packets(self, packets: Packets) -> None:
         time = now()
         for data, _address in packets:
@@ -267,7 +248,6 @@ class Client(Verbs):
         self.after_session()
 
     def after_session(self) -> None:
-        """Do what the core decided: send, tell, set the timer."""
         session = self.session
         while session.events:
             event = session.events.popleft()
@@ -277,6 +257,8 @@ class Client(Verbs):
                 case AdapterAnswered():
                     self.mediation.answered(event)
                 case Established():
+                    if session.sessions_opened > 1:
+                        log.info("%s is connected again", self.identity)
                     self._refusal = None
                     self.mediation.connected()
                     self._established.set()
@@ -289,14 +271,16 @@ class Client(Verbs):
                     self._established.clear()
                 case Refused():
                     self._refusal = event.reason
-        self.mediation.work()
+        for id, outcome in self.mediation.work():
+            self.reception.settled(id, outcome)
         if session.outbox and self._endpoint is not None:
             self._endpoint.send([(packet, self._adapter) for packet in session.outbox])
             session.outbox.clear()
         self._set_timer()
 
     def _set_timer(self) -> None:
-        times = (self.session.next_timer(), self.mediation.next_timer())
+        parts = (self.session, self.mediation, self.moving)
+        times = [part.next_timer() for part in parts]
         due = min((at for at in times if at is not None), default=None)
         if self._timer is not None:
             if due is not None and self._timer_due <= due:
@@ -311,6 +295,7 @@ class Client(Verbs):
     def _on_timer(self) -> None:
         self._timer = None
         self.session.handle_timer(now())
+        self.moving.handle_timer()
         self.after_session()
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+from mercury.config.mediator import PolicyName
+from mercury.mediator import NAMES
 from mercury.model.area import Area, Circle, Position
 from mercury.model.errors import MessageError
-from mercury.model.identity import new_id
-from mercury.model.message import Address, Kind, Message, Payload, Priority
+from mercury.model.identity import new_uuid
+from mercury.model.message import (
+    Address,
+    AddressKind,
+    DeliveryPolicy,
+    Kind,
+    Message,
+    Payload,
+    Priority,
+)
 from mercury.service.clock import now_us
 
 PositionLike = Position | tuple[float, float]
+_OTHERS = (AddressKind.CLIENT, AddressKind.GROUP, AddressKind.AREA)
 
 
 def as_position(place: PositionLike) -> Position:
     """Accept a Position or a (lat, lon) pair."""
     return place if isinstance(place, Position) else Position(*place)
+
+
+def as_policy(policy: PolicyName | DeliveryPolicy) -> DeliveryPolicy:
+    """Accept a policy or its name."""
+    return policy if isinstance(policy, DeliveryPolicy) else NAMES[policy]
 
 
 def compose(
@@ -33,7 +49,7 @@ def compose(
         topic=topic,
         payload=payload,
         priority=priority,
-        id=new_id(time_us),
+        id=new_uuid(time_us),
         sent_us=time_us,
         expires_us=0 if expires_in_s is None else time_us + int(expires_in_s * 1e6),
     )
@@ -47,10 +63,11 @@ def to_whom(
         if to is not None or here is None:
             raise MessageError("`within_m` is around this client's position, and for all there")
         return Address.to_area(Area(Circle(here, within_m)))
-    if isinstance(to, Area):
-        return Address.to_area(to)
-    if isinstance(to, str):
-        return Address.client(to)
     if to is None:
         raise MessageError("whom to tell? A name, an Address, an Area, or within_m")
-    return to
+    if isinstance(to, Area):
+        return Address.to_area(to)
+    address = Address.client(to) if isinstance(to, str) else to
+    if address.kind not in _OTHERS:
+        raise MessageError(f"a client tells clients, groups and areas, not {address}")
+    return address

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Self
+from uuid import UUID
 
 from mercury.bus import Bus, Start, open_bus
-from mercury.client.composing import PositionLike, as_position
+from mercury.client.arguments import check, checked
+from mercury.client.composing import PositionLike, as_policy, as_position, compose
+from mercury.client.receipts import BusReceipts
+from mercury.config.mediator import PolicyName
 from mercury.model import topics
 from mercury.model.area import Area, Circle
-from mercury.model.errors import MessageTooLargeError, PacketError
+from mercury.model.errors import MessageError, MessageTooLargeError, PacketError, RequestError
 from mercury.model.message import (
     Address,
+    AddressKind,
     Attributes,
     DeliveryPolicy,
     Event,
@@ -21,16 +26,19 @@ from mercury.model.message import (
     Priority,
     Values,
 )
-from mercury.service.clock import now_us
+from mercury.service.clock import clock_time, now_us
+from mercury.service.message_trail import TrailReader
 from mercury.wire import MAX_BODY_BYTES, decode, encode
 from mercury.wire.records import Headers, fix_header, message_route
 
 _UNKNOWN = float("nan")
+_NOT_ALERTED = (AddressKind.SERVICE, AddressKind.BROKER, AddressKind.ADAPTER)
 
 
 class ServiceEndpoint:
     """Publishes content and alerts, and reads topics."""
 
+    @checked
     def __init__(self, bus: Bus | str, name: str) -> None:
         self.name = name
         self.address = Address.service(name)
@@ -51,6 +59,7 @@ class ServiceEndpoint:
         if self._owns_bus:
             self.bus.close()
 
+    @checked
     async def publish(
         self,
         topic: str,
@@ -62,23 +71,15 @@ class ServiceEndpoint:
     ) -> Message:
         """Publish content; returns when the bus has it."""
         place = None if position is None else as_position(position)
-        time_us = now_us()
-        message = Message(
-            kind=Kind.CONTENT,
-            source=self.address,
-            destination=Address.broker(),
-            topic=topic,
-            payload=Attributes(dict(values), place),
-            priority=priority,
-            sent_us=time_us,
-            expires_us=0 if expires_in_s is None else time_us + int(expires_in_s * 1e6),
-        )
+        payload = Attributes(dict(values), place)
+        message = compose(self.address, Kind.CONTENT, topic, payload, priority, expires_in_s)
         headers: Headers = (message_route(message),)
         if place is not None:
             headers = (*headers, fix_header(place.lat, place.lon, _UNKNOWN, _UNKNOWN))
         await self._append(topics.content_topic(topic), message, self.name.encode(), headers)
         return message
 
+    @checked
     async def alert(
         self,
         to: Area | Address | PositionLike,
@@ -88,12 +89,13 @@ class ServiceEndpoint:
         radius_m: float = 500.0,
         validity_s: float | None = 60.0,
         priority: int = Priority.WARNING,
-        policy: DeliveryPolicy = DeliveryPolicy.CRITICAL,
+        policy: PolicyName | DeliveryPolicy = DeliveryPolicy.CRITICAL,
         values: Values | None = None,
-    ) -> Message:
+    ) -> BusReceipts:
         """Alert everyone in an area, around a place, or at an address; returns when the bus has it.
 
-        With a validity, also those are told who enter the area before it ends.
+        With a validity, also those are notified who enter the area before it ends. What becomes of
+        it is read from the bus, client by client: `await sent.settled()`.
         """
         time_us = now_us()
         begins_us = time_us
@@ -102,6 +104,8 @@ class ServiceEndpoint:
         until_us = None if validity_s is None else begins_us + int(validity_s * 1e6)
         place = None
         if isinstance(to, Address):
+            if to.kind in _NOT_ALERTED:
+                raise MessageError(f"alerts are for clients, groups, areas or everyone, not {to}")
             destination = to
         else:
             if not isinstance(to, Area):
@@ -117,20 +121,32 @@ class ServiceEndpoint:
             source=self.address,
             destination=destination,
             priority=priority,
-            policy=policy,
+            policy=as_policy(policy),
             sent_us=time_us,
             expires_us=until_us or 0,
             payload=Event(kind=kind, position=place, text=text, values=dict(values or {})),
         )
         await self._append(
-            topics.alerts_topic(priority), message, message.id, (message_route(message),)
+            topics.alerts_topic(priority), message, message.id.bytes, (message_route(message),)
         )
-        return message
+        return BusReceipts(message, self.bus)
+
+    @checked
+    async def why(self, id: UUID | str, client: str | None = None) -> str:
+        """Say what became of a message of the last hour, for one client or for all."""
+        reader = TrailReader(self.bus)
+        message = await reader.find(str(id))
+        if message is None:
+            raise RequestError(f"no message {id} on the bus in the last hour")
+        _, said = await reader.why(message, client, clock_time)
+        return said
 
     async def listen(
         self, *names: str, group: str | None = None, start: Start = "latest"
     ) -> AsyncIterator[Message]:
         """Yield the messages of bus topics; with a group, share them with its other members."""
+        for name in names:
+            check("listen", "names", [name])
         consumer = self.bus.subscribe(names, group=group, start=start)
         try:
             while records := await consumer.read():  # none: the bus was closed

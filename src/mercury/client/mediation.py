@@ -7,12 +7,14 @@ import os
 import random
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from typing import NamedTuple
+from uuid import UUID
 
 import numpy as np
 
 from mercury.mediator import Arrival, Incoming, Outgoing, Policies, Report
 from mercury.mediator.report import report
-from mercury.model.delivery import DeliveryState
+from mercury.model.delivery import DeliveryState, Reason
 from mercury.model.errors import MessageError
 from mercury.model.message import Message
 from mercury.session import AdapterAnswered, ClientSession, Delivered, SessionState
@@ -22,6 +24,13 @@ from mercury.wire.packet import WANTS_RECEIPT
 _ADAPTER = "adapter"
 _MAX_IDS = 10_000
 _OUTCOMES = 4096
+
+
+class Outcome(NamedTuple):
+    """How a message of this client ended with its adapter."""
+
+    state: DeliveryState
+    reason: str
 
 
 class Mediation:
@@ -48,8 +57,8 @@ class Mediation:
         self._epoch_us = epoch_us
         self._now = now
         self._adapter = self.outgoing.peers.number(_ADAPTER)
-        self._outcomes: OrderedDict[bytes, DeliveryState] = OrderedDict()  # of late
-        self._taken: dict[bytes, asyncio.Future[DeliveryState]] = {}
+        self._outcomes: OrderedDict[UUID, Outcome] = OrderedDict()  # of late
+        self._taken: dict[UUID, asyncio.Future[Outcome]] = {}
         session.piggybacked = self._piggybacked
 
     # To the adapter
@@ -66,7 +75,7 @@ class Mediation:
             return False
         expires = (message.expires_us - self._epoch_us) / 1e6 if message.expires_us else np.inf
         self.outgoing.post(
-            message.id,
+            message.id.bytes,
             (message.kind, message.priority, encode(message) + extra),
             np.array([self._adapter], np.int32),
             self._now(),
@@ -78,11 +87,17 @@ class Mediation:
         )
         return True
 
-    async def taken(self, id: bytes) -> DeliveryState:
+    def outcome(self, id: UUID) -> Outcome | None:
+        """How a message ended with the adapter, or that it is on its way; None if unknown."""
+        if id not in self._outcomes and self.outgoing.get(id.bytes) is not None:
+            return Outcome(DeliveryState.WAITING, Reason.NONE)
+        return self._outcomes.get(id)
+
+    async def taken(self, id: UUID) -> Outcome:
         """Wait until a message that was posted is settled with the adapter."""
         if id in self._outcomes:
             return self._outcomes[id]
-        if self.outgoing.get(id) is None:
+        if self.outgoing.get(id.bytes) is None:
             raise MessageError("nobody answers a message that is fire-and-forget")
         future = self._taken.setdefault(id, asyncio.get_running_loop().create_future())
         return await asyncio.shield(future)
@@ -111,7 +126,7 @@ class Mediation:
         until = (message.expires_us - self._epoch_us) / 1e6 if message.expires_us else None
         return self.incoming.receive(
             _ADAPTER,
-            message.id,
+            message.id.bytes,
             self._now(),
             acknowledge=delivered.wants_receipt,
             until=until,
@@ -119,12 +134,12 @@ class Mediation:
 
     def refuse(self, message: Message, reason: str) -> None:
         """Answer that a message that came is not wanted."""
-        self.incoming.refuse(_ADAPTER, message.id, reason, self._now())
+        self.incoming.refuse(_ADAPTER, message.id.bytes, reason, self._now())
 
     # By itself
 
-    def work(self) -> None:
-        """Send what is due, and settle what is over; nothing is due without a session."""
+    def work(self) -> list[tuple[UUID, Outcome]]:
+        """Send what is due; returns what is settled. Nothing is due without a session."""
         time = self._now()
         for dispatch, peers in self.outgoing.due(time):
             kind, priority, body = dispatch.content
@@ -135,10 +150,15 @@ class Mediation:
             for _, answers in self.incoming.answers_due(time):
                 self._session.send_receipts(self._encoded(answers), time)
                 self.receipt_packets += 1
+        settled = []
         for dispatch, _ in self.outgoing.take_news(time):
             if not dispatch.waiting:
                 assert isinstance(dispatch.id, bytes)
-                self._settled(dispatch.id, DeliveryState(int(dispatch.state[0])))
+                reason = self.outgoing.reason_text(int(dispatch.reason[0]))
+                outcome = Outcome(DeliveryState(int(dispatch.state[0])), reason)
+                settled.append((UUID(bytes=dispatch.id), outcome))
+                self._settled(*settled[-1])
+        return settled
 
     def next_timer(self) -> float | None:
         """When `work` wants to be called."""
@@ -152,13 +172,13 @@ class Mediation:
         """What was sent, repeated and lost between this client and its adapter."""
         return report(name, self.outgoing, self.incoming, self._now())
 
-    def _settled(self, id: bytes, state: DeliveryState) -> None:
-        self._outcomes[id] = state
+    def _settled(self, id: UUID, outcome: Outcome) -> None:
+        self._outcomes[id] = outcome
         if len(self._outcomes) > _OUTCOMES:
             self._outcomes.popitem(last=False)
         waiter = self._taken.pop(id, None)
         if waiter is not None and not waiter.done():
-            waiter.set_result(state)
+            waiter.set_result(outcome)
 
     def _piggybacked(self) -> bytes:
         answers = self.incoming.take_answers(_ADAPTER)

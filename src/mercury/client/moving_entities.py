@@ -1,326 +1,148 @@
-"""What moves with a client: its publications, its subscriptions to what is near, its queries."""
+"""What moves with a client: names, when it is declared again, and what may have been missed.
+
+A core: the shell (`declaring`) asks the adapter, calls `handle_timer`, and does what is due.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import Hashable
+from typing import NamedTuple
 
-from mercury.client.asking import RETRY_S, Asking
-from mercury.client.composing import PositionLike, as_position
-from mercury.client.near import Declared, MatchHandler, MatchStream, MovingPublication
-from mercury.model.area import Polygon
-from mercury.model.declarations import (
-    ASK,
-    DECLARE,
-    WITHDRAW,
-    Declaration,
-    Matches,
-    NearQuery,
-    NumberedMatch,
-    Withdrawal,
-)
-from mercury.model.errors import MatchingError, MercuryError, RequestError
-from mercury.model.matching import Match, NearSubscription, Publication, Side
-from mercury.model.message import Kind, Message, Payload, Values
-from mercury.service.clock import now_us
+from mercury.client.pairs import Pairs
+from mercury.model.declarations import NumberedMatch
+from mercury.model.errors import MatchingError
+from mercury.model.matching import Match, Side
 
-log = logging.getLogger(__name__)
-
-RENEW_S = 30.0
-# What is inside has come in again so long after a new life began, also over a link that loses.
+RENEW_S = 30.0  # interval
+# When a subscription began anew, everything inside has come in again within this time, also over
+# a link that loses.
 SETTLE_S = 5.0
-# A number that is missing for so long has been given up by the adapter.
+# A number that is missing for this long has been given up by the adapter.
 GAP_S = 35.0
-_CHECK_S = 1.0
-_WITHDRAW_S = 2.0
 _REQUESTS = 1024  # declarations that may still be refused
 
-Compose = Callable[[Kind, str, Payload], Message]
-Call = Callable[[MatchHandler, Match], None]
+Key = tuple[Side, str]  # of what a client declared: its side and name
 
 
-class Moving:
-    """Declares, repeats what it declared, and hands matches to the streams that they are for."""
+class Due(NamedTuple):
+    """What is to be done now about what a client declared."""
 
-    def __init__(
-        self,
-        identity: str,
-        asking: Asking,
-        compose: Compose,
-        run: Callable[[Coroutine[Any, Any, None]], None],
-        call: Call,
-        dropped: Counter[str],
-    ) -> None:
-        self.streams: dict[str, MatchStream] = {}  # by name
-        self.publications: dict[str, MovingPublication] = {}
-        self._identity = identity
-        self._asking = asking
-        self._compose = compose
-        self._run = run
-        self._call = call
+    renew: bool  # declare everything again, then call `renewed`
+    gone: list[tuple[str, list[Match]]]  # by subscription: what has gone out unnoticed
+    lost: list[str]  # subscriptions that must begin anew
+
+
+class MovingEntities:
+    """The publications and the subscriptions of a client."""
+
+    def __init__(self, dropped: Counter[str]) -> None:
+        self.pairs: dict[str, Pairs] = {}  # by subscription
         self._dropped = dropped
-        self._requests: OrderedDict[bytes, Declared] = OrderedDict()
-        self._is_renewing = False
-        self._unsure_since: dict[str, float] = {}  # by stream: since when its pairs are
+        self._declared: set[Key] = set()
+        self._requests: OrderedDict[Hashable, Key] = OrderedDict()
+        self._renew_at: float | None = None
+        # By subscription, the oldest first: since when it has been so.
+        self._unsure_since: dict[str, float] = {}
         self._gap_since: dict[str, float] = {}
 
-    # What the application wants
-
-    async def publish(
-        self,
-        topic: str,
-        values: Values,
-        *,
-        radius_m: float = 0.0,
-        ttl_s: float | None = None,
-        name: str | None = None,
-        timeout_s: float = 5.0,
-    ) -> MovingPublication:
-        """Publish something that moves; raises MatchingError when refused."""
-        name = _name(topic, name, self.publications)
-        publication = MovingPublication(
-            Publication(name, topic, dict(values), radius_m, ttl_s), self
-        )
-        self.publications[name] = publication
-        try:
-            await self.declare(publication, timeout_s)
-        except BaseException:
-            self._forget(publication)
-            raise
-        self._renew_from_now_on()
-        return publication
-
-    def near(
-        self,
-        topic: str,
-        *,
-        radius_m: float | None,
-        polygon: Polygon | Sequence[PositionLike] | None,
-        where: str,
-        inside: bool,
-        dwell_s: float | None,
-        hysteresis_m: float | None,
-        name: str | None,
-        handler: MatchHandler | None,
-        timeout_s: float,
-    ) -> MatchStream:
-        """Begin to hear of what is near; raises for what cannot be."""
-        subscription = NearSubscription(
-            _name(topic, name, self.streams),
-            topic,
-            radius_m,
-            as_polygon(polygon),
-            where,
-            inside,
-            dwell_s,
-            hysteresis_m,
-        )
-        stream = MatchStream(subscription, self, self._call, self._dropped, handler)
-        self.streams[subscription.id] = stream
-        self._run(self._begin(stream, timeout_s))
-        return stream
-
-    async def ask(
-        self, subscription: NearSubscription, limit: int, timeout_s: float
-    ) -> list[Match]:
-        """Ask once what is near, the nearest first; raises MatchingError when refused."""
-        message = self._compose(Kind.REQUEST, ASK, NearQuery(subscription, limit))
-        reply = _checked(await self._asking.ask(message, timeout_s, RETRY_S))
-        found = reply.payload
-        if not isinstance(found, Matches):
-            raise RequestError("the answer holds no matches")
-        return [match for _, _, match in found.rows]
-
-    async def declare(self, declared: Declared, timeout_s: float) -> None:
-        """Tell the adapter of something; raises MatchingError when refused."""
-        message = self._compose(Kind.REQUEST, DECLARE, Declaration(declared.what))
-        self._requests[message.id] = declared
-        if len(self._requests) > _REQUESTS:
-            self._requests.popitem(last=False)
-        _checked(await self._asking.ask(message, timeout_s, RETRY_S))
-
-    async def withdraw(self, declared: Declared) -> None:
-        """Tell the adapter that something is no more; without a session it knows of nothing."""
-        if self._forget(declared):
-            await self._say_withdrawn(declared)
-
-    # What the adapter says
-
-    def take(self, matches: Matches) -> None:
-        """Hand matches to their streams."""
-        for numbered in matches.rows:
-            self._take(numbered)
-
-    def refused(self, reply: Message) -> None:
-        """A reply that nobody waits for may be a refusal that came late."""
-        declared = self._requests.get(reply.correlation)
-        if declared is not None and "error" in reply.values and self._forget(declared):
-            log.warning("%s: %r is refused", self._identity, declared.what.id)
-            declared.refuse(_error(reply))
-
-    def connected(self) -> None:
-        """There is a new session, which knows of nothing yet."""
-        for declared in (*self.publications.values(), *self.streams.values()):
-            self._run(self._repeat_anew(declared))
-
-    def close(self) -> None:
-        """End what applications iterate over."""
-        for stream in self.streams.values():
-            stream.close()
-
-    # Inside
-
-    async def _begin(self, stream: MatchStream, timeout_s: float) -> None:
-        try:
-            await self.declare(stream, timeout_s)
-        except MercuryError as error:
-            if self._forget(stream):
-                stream.refuse(error)
-            return
-        stream.confirm()
-        self._renew_from_now_on()
-
-    async def _repeat(self, declared: Declared) -> bool:
-        try:
-            await self.declare(declared, RENEW_S)
-        except MatchingError as error:
-            if self._forget(declared):
-                declared.refuse(error)
-        except MercuryError as error:
-            log.warning("%s could not renew %r: %s", self._identity, declared.what.id, error)
-        else:
-            return True
-        return False
-
-    async def _repeat_anew(self, declared: Declared) -> None:
-        """Declare to who knows nothing of it; what is inside is told from the beginning."""
-        incarnation = declared.pairs.incarnation if isinstance(declared, MatchStream) else 0
-        repeated = await self._repeat(declared)
-        if (
-            repeated
-            and isinstance(declared, MatchStream)
-            and declared.pairs.incarnation == incarnation
-        ):
-            declared.pairs.doubt()  # it may be that nothing is inside any more
-
-    def _renew_from_now_on(self) -> None:
-        if not self._is_renewing:
-            self._is_renewing = True
-            self._run(self._renew())
-            self._run(self._check())
-
-    async def _renew(self) -> None:
-        # An adapter or a matcher that lost what it knew has it again soon.
-        while True:
-            await asyncio.sleep(RENEW_S)
-            for declared in (*self.publications.values(), *self.streams.values()):
-                await self._repeat(declared)
-
-    async def _check(self) -> None:
-        """Settle what has been unsure for long enough, and begin anew where something is lost."""
-        loop = asyncio.get_running_loop()
-        while True:
-            await asyncio.sleep(_CHECK_S)
-            time = loop.time()
-            for name, stream in list(self.streams.items()):
-                if _lasts(self._unsure_since, name, stream.pairs.is_unsure, time, SETTLE_S):
-                    stream.tell(stream.pairs.settle(now_us()))
-                if _lasts(self._gap_since, name, stream.pairs.has_gap, time, GAP_S):
-                    self._dropped["matches-lost"] += 1
-                    self._run(self._begin_anew(stream))
-
-    async def _begin_anew(self, stream: MatchStream) -> None:
-        await self._say_withdrawn(stream)
-        await self._repeat_anew(stream)
-
-    async def _say_withdrawn(self, declared: Declared) -> None:
-        said = Withdrawal(_side(declared), declared.what.id)
-        message = self._compose(Kind.REQUEST, WITHDRAW, said)
-        try:
-            await self._asking.ask(message, _WITHDRAW_S, RETRY_S)
-        except RequestError:  # it ends with the session, or with its time to live
-            log.info("%s could not withdraw %r", self._identity, declared.what.id)
-
-    def _take(self, numbered: NumberedMatch) -> None:
-        stream = self.streams.get(numbered.match.subscription)
-        if stream is None:  # withdrawn just now, or an application's behind the relay
-            return
-        if numbered.incarnation > stream.pairs.incarnation:
-            self._unsure_since.pop(stream.what.id, None)
-            self._gap_since.pop(stream.what.id, None)
-        stream.take(numbered)
-
-    def _forget(self, declared: Declared) -> bool:
-        known: dict[str, Any] = (
-            self.publications if isinstance(declared, MovingPublication) else self.streams
-        )
-        if known.get(declared.what.id) is not declared:
-            return False
-        del known[declared.what.id]
-        self._unsure_since.pop(declared.what.id, None)
-        self._gap_since.pop(declared.what.id, None)
-        return True
-
-
-def as_polygon(place: Polygon | Sequence[PositionLike] | None) -> Polygon | None:
-    """Accept a Polygon or its corners."""
-    if place is None or isinstance(place, Polygon):
-        return place
-    return Polygon(tuple(as_position(corner) for corner in place))
-
-
-def _side(declared: Declared) -> Side:
-    return "publication" if isinstance(declared, MovingPublication) else "subscription"
-
-
-def _name(topic: str, name: str | None, taken: dict[str, Any]) -> str:
-    """A name among what the client declared; the same in its next life, if it does the same."""
-    if name is not None:
-        if name in taken:
+    def free_name(self, side: Side, topic: str, name: str | None) -> str:
+        """The name asked for, or one that is the same in the client's next incarnation."""
+        if name is None:
+            name, number = topic, 1
+            while (side, name) in self._declared:
+                number += 1
+                name = f"{topic}-{number}"
+        elif (side, name) in self._declared:
             raise MatchingError(f"{name!r} is declared already", "id")
         return name
-    name, number = topic, 1
-    while name in taken:
-        number += 1
-        name = f"{topic}-{number}"
-    return name
+
+    def add(self, side: Side, name: str) -> None:
+        """Take something that is to be declared."""
+        self._declared.add((side, name))
+        if side == "subscription":
+            self.pairs[name] = Pairs(self._dropped)
+
+    def remove(self, side: Side, name: str) -> None:
+        """Forget what was withdrawn or refused; its name may be another's from now on."""
+        self._declared.discard((side, name))
+        for request in [id for id, key in self._requests.items() if key == (side, name)]:
+            del self._requests[request]
+        if side == "subscription":
+            del self.pairs[name]
+            self._unsure_since.pop(name, None)
+            self._gap_since.pop(name, None)
+
+    def requested(self, request: Hashable, key: Key) -> None:
+        """Something was declared with this request, which may be refused later."""
+        self._requests[request] = key
+        if len(self._requests) > _REQUESTS:
+            self._requests.popitem(last=False)
+
+    def declared_by(self, request: Hashable) -> Key | None:
+        """What was declared with a request."""
+        return self._requests.get(request)
+
+    def renewed(self, now: float) -> None:
+        """The adapter has something: it is declared again after an interval."""
+        if self._renew_at is None:
+            self._renew_at = now + RENEW_S
+
+    def take(self, numbered: NumberedMatch, now: float) -> list[Match]:
+        """Take what the adapter says; returns what the application is to hear now, in order."""
+        name = numbered.match.subscription
+        pairs = self.pairs.get(name)
+        if pairs is None:  # withdrawn just now, or an application's behind the relay
+            return []
+        if numbered.incarnation > pairs.incarnation:
+            self._unsure_since.pop(name, None)
+            self._gap_since.pop(name, None)
+        news = pairs.take(numbered)
+        self._watch(name, pairs, now)
+        return news
+
+    def declared_anew(self, name: str, incarnation: int, now: float) -> None:
+        """The adapter knew nothing of a subscription whose incarnation was this one."""
+        pairs = self.pairs.get(name)
+        if pairs is not None and pairs.incarnation == incarnation:
+            pairs.doubt()  # it may be that nothing is inside any more
+            self._watch(name, pairs, now)
+
+    def next_timer(self) -> float | None:
+        """When `handle_timer` wants to be called."""
+        times = [] if self._renew_at is None else [self._renew_at]
+        for since, limit_s in ((self._unsure_since, SETTLE_S), (self._gap_since, GAP_S)):
+            times += [at + limit_s for at in list(since.values())[:1]]
+        return min(times, default=None)
+
+    def handle_timer(self, now: float, now_us: int) -> Due:
+        """Settle what has been unsure for long enough, and find what is lost."""
+        renew = self._renew_at is not None and self._renew_at <= now
+        if renew:
+            self._renew_at = None
+        gone = [
+            (name, self.pairs[name].settle(now_us))
+            for name in _pop_older(self._unsure_since, now, SETTLE_S)
+        ]
+        lost = _pop_older(self._gap_since, now, GAP_S)
+        for name in lost:
+            self._dropped["matches-lost"] += 1
+            self._watch(name, self.pairs[name], now)
+        return Due(renew, gone, lost)
+
+    def _watch(self, name: str, pairs: Pairs, now: float) -> None:
+        for since, is_so in (
+            (self._unsure_since, pairs.is_unsure),
+            (self._gap_since, pairs.has_gap),
+        ):
+            if is_so:
+                since.setdefault(name, now)
+            else:
+                since.pop(name, None)
 
 
-def _lasts(since: dict[str, float], name: str, is_so: bool, time: float, limit_s: float) -> bool:
-    """Whether something has been so for long enough; then it begins again."""
-    if not is_so:
-        since.pop(name, None)
-        return False
-    if time - since.setdefault(name, time) < limit_s:
-        return False
-    del since[name]
-    return True
-
-
-def _checked(reply: Message) -> Message:
-    if "error" in reply.values:
-        raise _error(reply)
-    return reply
-
-
-def _error(reply: Message) -> MercuryError:
-    sentence = str(reply.values["error"])
-    reason = reply.values.get("reason")
-    if isinstance(reason, str):
-        return MatchingError(sentence, reason)
-    if sentence.startswith("no such request"):  # said by who knows nothing of matching
-        return RequestError("this adapter does not match what moves; a newer one does")
-    return RequestError(sentence)
-
-
-def query_subscription(
-    topic: str,
-    radius_m: float | None,
-    polygon: Polygon | Sequence[PositionLike] | None,
-    where: str,
-) -> NearSubscription:
-    """The subscription of a question, which needs no name of its own."""
-    return NearSubscription("?", topic, radius_m, as_polygon(polygon), where)
+def _pop_older(since: dict[str, float], now: float, limit_s: float) -> list[str]:
+    names = [name for name, at in since.items() if at + limit_s <= now]
+    for name in names:
+        del since[name]
+    return names

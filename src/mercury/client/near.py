@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from mercury.client.arguments import checked
 from mercury.client.pairs import Pairs
-from mercury.model.declarations import NumberedMatch
-from mercury.model.errors import MercuryError, NotConnectedError
+from mercury.model.errors import MercuryError, NotConnectedError, NotSettledError
 from mercury.model.matching import EventType, Match, NearSubscription, Publication
 from mercury.model.message import Values
 
 if TYPE_CHECKING:
-    from mercury.client.moving_entities import Moving
+    from mercury.client.declaring import Declaring
 
 MatchHandler = Callable[[Match], Awaitable[None] | None]
 
@@ -25,7 +25,7 @@ _LIMIT = 10_000  # matches that wait for the application
 class Declared:
     """Something that a client has declared: it is repeated until it is withdrawn or refused."""
 
-    def __init__(self, what: Publication | NearSubscription, moving: Moving) -> None:
+    def __init__(self, what: Publication | NearSubscription, moving: Declaring) -> None:
         self.what = what
         self.refusal: MercuryError | None = None  # why it does not hold any more
         self._moving = moving
@@ -40,6 +40,7 @@ class MovingPublication(Declared):
 
     what: Publication
 
+    @checked
     async def update(self, values: Values, timeout_s: float = 5.0) -> None:
         """Say that it is something else now; raises MatchingError when refused."""
         if self.refusal is not None:
@@ -57,21 +58,21 @@ class MovingPublication(Declared):
 
 
 class MatchStream(Declared):
-    """What happens near the client, or in a place: iterate over it, or give it a handler."""
+    """What happens near the client, or inside a polygon: iterate over it, or give it a handler."""
 
     what: NearSubscription
 
     def __init__(
         self,
         what: NearSubscription,
-        moving: Moving,
+        moving: Declaring,
         call: Callable[[MatchHandler, Match], None],
-        dropped: Counter[str],
+        pairs: Pairs,
         handler: MatchHandler | None = None,
     ) -> None:
         super().__init__(what, moving)
         self.handler = handler
-        self.pairs = Pairs(dropped)
+        self.pairs = pairs
         self.lost = 0  # matches that the application was too slow for
         self._call = call
         self._queue: deque[Match] = deque()
@@ -82,13 +83,19 @@ class MatchStream(Declared):
 
     @property
     def inside(self) -> list[Match]:
-        """What is inside now, as it was last told, the nearest first."""
+        """What is inside now, as last notified, the nearest first."""
         return sorted(self.pairs.inside.values(), key=lambda match: match.distance_m)
 
+    @checked
     async def declared(self, timeout_s: float | None = None) -> None:
-        """Wait until the adapter has it; raises why it does not hold, or TimeoutError."""
-        async with asyncio.timeout(timeout_s):
-            await self._answered.wait()
+        """Wait until the adapter has it; raises why it does not hold, or NotSettledError."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._answered.wait()
+        except TimeoutError:
+            raise NotSettledError(
+                f"the adapter has not answered {self.what.id!r} within {timeout_s:g} s"
+            ) from None
         if self.refusal is not None:
             raise self.refusal
         if not self._is_confirmed:
@@ -115,11 +122,7 @@ class MatchStream(Declared):
 
     # For the client
 
-    def take(self, numbered: NumberedMatch) -> None:
-        """Something happened, as the adapter says."""
-        self.tell(self.pairs.take(numbered))
-
-    def tell(self, news: list[Match]) -> None:
+    def notify(self, news: list[Match]) -> None:
         """Hand matches to the application."""
         for match in news:
             if self.handler is not None:

@@ -1,4 +1,4 @@
-"""What a subscription has been told, put in order: each pair comes in and goes out once."""
+"""The events of a subscription, put in order: each pair comes in and goes out once."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ class Pairs:
     """Which publications a subscription has inside, and which of what comes is news.
 
     All but `inside` is numbered. What comes too early is held until what is missing has come; what
-    comes again is nothing new. When the subscription begins a new life (its session, its adapter
-    or a matcher was lost), the numbers begin again and everything inside comes in again: what was
-    known is not told anew, and what has not come in again when that life has settled went out.
+    comes again is nothing new. When the subscription begins a new incarnation (its session, its
+    adapter or a matcher was lost), the numbers begin again and everything inside comes in again:
+    what was known is not notified anew, and what has not come in again by `settle` went out.
     """
 
     def __init__(self, dropped: Counter[str]) -> None:
-        self.inside: dict[str, Match] = {}  # by publication: what was told of it last
+        self.inside: dict[str, Match] = {}  # by publication: its last event
         self.incarnation = 0
         self._dropped = dropped
         self._next = 1  # the number that is due
         self._held: dict[int, Match] = {}
-        self._unsure: set[str] = set()  # inside in an earlier life
+        self._unsure: set[str] = set()  # inside in an earlier incarnation
         self._dwelled: set[str] = set()
 
     @property
@@ -35,11 +35,11 @@ class Pairs:
 
     @property
     def is_unsure(self) -> bool:
-        """Whether something of an earlier life has not come in again."""
+        """Whether something of an earlier incarnation has not come in again."""
         return bool(self._unsure)
 
     def take(self, numbered: NumberedMatch) -> list[Match]:
-        """Take what came; returns what is to be told now, in order."""
+        """Take what came; returns what the application is notified of now, in order."""
         incarnation, number, match = numbered
         if incarnation < self.incarnation:
             self._dropped["match-of-earlier-incarnation"] += 1
@@ -55,16 +55,16 @@ class Pairs:
             self._dropped["match-no-room"] += 1
             return []
         self._held[number] = match
-        told = []
+        notified = []
         while self._next in self._held:
             news = self._apply(self._held.pop(self._next))
             self._next += 1
             if news is not None:
-                told.append(news)
-        return told
+                notified.append(news)
+        return notified
 
     def doubt(self) -> None:
-        """A new life has begun, of which nothing has been told yet."""
+        """A new incarnation has begun, of which nothing has come yet."""
         self._unsure = set(self.inside)
 
     def settle(self, time_us: int) -> list[Match]:
@@ -87,9 +87,9 @@ class Pairs:
 
     def _still_inside(self, number: int, match: Match) -> list[Match]:
         known = self.inside.get(match.publication)
-        # Before its coming in was told, or overtaken by what was told since.
+        # Before it came in, or overtaken by a later event.
         if known is None or number >= self._next or match.time_us < known.time_us:
-            self._dropped["match-out-of-turn"] += 1
+            self._dropped["match-out-of-order"] += 1
             return []
         self.inside[match.publication] = match
         return [match]
@@ -103,7 +103,7 @@ class Pairs:
                 return match
             self._unsure.discard(publication)
         elif match.event_type is EventType.EXIT:
-            # To begin a new life the subscription was withdrawn: that is nobody's going out.
+            # To begin anew the subscription was withdrawn: that is nobody's going out.
             if is_inside and publication not in self._unsure:
                 del self.inside[publication]
                 self._dwelled.discard(publication)

@@ -1,21 +1,45 @@
-"""What a client told others, and who of them has heard it."""
+"""What a client or a service told others, and who of them has heard it."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
+from uuid import UUID
 
-from mercury.model.delivery import Delivery, DeliveryState
-from mercury.model.message import Message
+from mercury.bus import Bus, FromTime
+from mercury.client.arguments import checked
+from mercury.mediator.ledger import final, merged
+from mercury.model import topics
+from mercury.model.delivery import KEPT_US, Deliveries, Delivery, DeliveryState
+from mercury.model.errors import BusUnavailableError, NotSettledError, PacketError, RequestError
+from mercury.model.message import AddressKind, DeliveryPolicy, Message
+from mercury.service.clock import now_us
+from mercury.wire import decode
+
+# Adapters write how a message ended so soon after its end, also when they are busy.
+GRACE_US = 1_000_000
+_SLACK_US = 1_000_000  # clocks of different machines
 
 
 class Receipts:
-    """A message on its way to others; the adapters say what becomes of it, client by client."""
+    """A message on its way to others; the adapters say what becomes of it, client by client.
+
+    It always settles: what no adapter has told of a second after the message's end has ended
+    without an answer. A message without an end is kept for a day.
+    """
 
     def __init__(self, message: Message) -> None:
         self.message = message
         self.deliveries: dict[str, Delivery] = {}  # by client
+        self._ends_us = message.expires_us or message.sent_us + KEPT_US
+        self._refusal = ""  # why the adapter does not take the message
         self._changed = asyncio.Event()
+
+    @property
+    def id(self) -> UUID:
+        """The id of the message, as `mercury why` takes it."""
+        return self.message.id
 
     @property
     def heard(self) -> list[str]:
@@ -29,23 +53,91 @@ class Receipts:
     @property
     def is_settled(self) -> bool:
         """Whether it is known, for all that were found so far, what became of it."""
-        return bool(self.deliveries) and all(
-            one.state is not DeliveryState.WAITING for one in self.deliveries.values()
+        if now_us() >= self._ends_us + GRACE_US:
+            self._end()
+            return True
+        return bool(self._refusal) or (
+            bool(self.deliveries)
+            and all(one.state is not DeliveryState.WAITING for one in self.deliveries.values())
         )
 
+    @checked
     async def settled(self, timeout_s: float | None = None) -> dict[str, Delivery]:
-        """Wait until it is known what became of it; raises TimeoutError."""
-        async with asyncio.timeout(timeout_s):
-            while not self.is_settled:
-                self._changed.clear()
-                await self._changed.wait()
+        """Wait until it is known what became of it; nobody was addressed if there is no row.
+
+        Raises RequestError if the adapter refused the message, NotSettledError (a TimeoutError)
+        if it is not known after `timeout_s`.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._wait()
+        except TimeoutError:
+            waiting = [one.client for one in self.deliveries.values() if not one.settled_us]
+            who = f"{', '.join(waiting[:3])} did not answer" if waiting else "nobody was addressed"
+            raise NotSettledError(
+                f"message {self.id} is not settled after {timeout_s:g} s: so far {who}"
+            ) from None
+        if self._refusal:
+            raise RequestError(f"the adapter refused message {self.id}: {self._refusal}")
         return dict(self.deliveries)
 
     def update(self, rows: Iterable[Delivery]) -> None:
         """Take in what an adapter says."""
         for row in rows:
             known = self.deliveries.get(row.client)
-            # Receipts may overtake each other; an answer of the recipient is the last word.
-            if known is None or known.settled_us <= row.settled_us:
-                self.deliveries[row.client] = row
+            self.deliveries[row.client] = row if known is None else merged(known, row)
         self._changed.set()
+
+    def refuse(self, reason: str) -> None:
+        """The adapter does not take the message."""
+        self._refusal = reason
+        self._changed.set()
+
+    async def _wait(self) -> None:
+        while not self.is_settled:
+            self._changed.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._left_s()):
+                    await self._changed.wait()
+
+    def _left_s(self) -> float:
+        return max(self._ends_us + GRACE_US - now_us(), 0) / 1e6
+
+    def _end(self) -> None:
+        """No adapter has more to say: what is open has ended with the message."""
+        to = self.message.destination
+        if to.kind is AddressKind.CLIENT and to.name not in self.deliveries and not self._refusal:
+            self.deliveries[to.name] = Delivery(to.name, DeliveryState.WAITING)
+        asked = self.message.policy is not DeliveryPolicy.FIRE_AND_FORGET
+        for name, row in self.deliveries.items():
+            self.deliveries[name] = final(row, self._ends_us, asked=asked)
+
+
+class BusReceipts(Receipts):
+    """The receipts of what a service told; they are read from the bus while somebody waits."""
+
+    def __init__(self, message: Message, bus: Bus) -> None:
+        super().__init__(message)
+        self._bus = bus
+
+    async def _wait(self) -> None:
+        start = FromTime(self.message.sent_us - _SLACK_US)
+        consumer = self._bus.subscribe((topics.DELIVERIES,), start=start)
+        key = self.id.bytes
+        try:
+            while not self.is_settled:
+                left_s = self._left_s()
+                records = await consumer.read(timeout_s=left_s)
+                if not records and self._left_s() > left_s / 2:
+                    raise BusUnavailableError(f"the bus was closed while {self.id} was on its way")
+                for record in records:
+                    if record.key == key:
+                        self._take(record.value)
+        finally:
+            consumer.close()
+
+    def _take(self, body: bytes) -> None:
+        with suppress(PacketError):
+            receipts = decode(body).payload
+            if isinstance(receipts, Deliveries):
+                self.update(receipts.rows)

@@ -6,22 +6,23 @@ import logging
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from mercury.client.inbox import Inbox
-from mercury.client.mediation import Mediation
+from mercury.client.mediation import Mediation, Outcome
 from mercury.client.receipts import Receipts
 from mercury.client.subscriptions import ContentStream, Handler, satisfies
 from mercury.geo import contains_point
 from mercury.mediator import Arrival
 from mercury.model.declarations import Matches
-from mercury.model.delivery import Deliveries
+from mercury.model.delivery import Deliveries, DeliveryState
 from mercury.model.message import AddressKind, Kind, Message
 from mercury.session import ClientSession, Delivered
 
 if TYPE_CHECKING:
     import asyncio
 
-    from mercury.client.moving_entities import Moving
+    from mercury.client.declaring import Declaring
     from mercury.client.relay import Relay
 
 log = logging.getLogger(__name__)
@@ -45,9 +46,9 @@ class Reception:
         self.relay: Relay | None = None
         self.handlers: list[tuple[Kind | None, Handler]] = []
         self.streams: dict[bytes, ContentStream] = {}  # by subscription
-        self.replies: dict[bytes, asyncio.Future[Message]] = {}  # by request
-        self.moving: Moving | None = None
-        self._receipts: OrderedDict[bytes, Receipts] = OrderedDict()
+        self.replies: dict[UUID | None, asyncio.Future[Message]] = {}  # by request
+        self.moving: Declaring | None = None
+        self._receipts: OrderedDict[UUID, Receipts] = OrderedDict()
         self._elsewhere: list[Delivered] = []  # alerts for an area that we are not in
         self._session = session
         self._mediation = mediation
@@ -60,6 +61,13 @@ class Reception:
         self._receipts[receipts.message.id] = receipts
         if len(self._receipts) > _REMEMBERED_RECEIPTS:
             self._receipts.popitem(last=False)
+
+    def settled(self, id: UUID, outcome: Outcome) -> None:
+        """A message of ours is settled with the adapter; what it refused reaches nobody."""
+        receipts = self._receipts.get(id)
+        is_refused = outcome.state is DeliveryState.REFUSED and outcome.reason != "expired"
+        if receipts is not None and is_refused:
+            receipts.refuse(outcome.reason)
 
     def deliver(self, delivered: Delivered, time_us: int) -> None:
         """Take a message that came."""
@@ -127,7 +135,8 @@ class Reception:
                 waiting.set_result(message)
             elif self.moving is not None:
                 self.moving.refused(message)
-        elif message.kind is Kind.CONTENT and message.destination.kind is AddressKind.BROKER:
+            return  # who asked has it; no handler waits for it
+        if message.kind is Kind.CONTENT and message.destination.kind is AddressKind.BROKER:
             self._hand_to_streams(message)
         else:
             self.inbox.put(message)

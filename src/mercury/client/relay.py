@@ -15,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from mercury.client.relayed import RelayedDeclarations
 from mercury.client.subscriptions import satisfies
@@ -59,7 +60,7 @@ class Relay:
         self._endpoint: UdpEndpoint | None = None
         self._timer: asyncio.TimerHandle | None = None
         # message id -> the application that waits for the reply
-        self._requests: OrderedDict[bytes, str] = OrderedDict()
+        self._requests: OrderedDict[UUID | None, str] = OrderedDict()
         self._subscriptions: dict[str, dict[bytes, tuple[Subscription, Filter]]] = {}
         self._groups: dict[str, set[str]] = {}  # that the applications want the client to be in
         self._incoming = Incoming()
@@ -169,13 +170,13 @@ class Relay:
 
     async def _answer(self, session: Session, message: Message) -> None:
         """Tell an application what became of what it said, once the adapter has told us."""
-        state = DeliveryState.ACKNOWLEDGED
+        state, reason = DeliveryState.ACKNOWLEDGED, ""
         with contextlib.suppress(MessageError):  # nobody is asked: passed on is all we know
-            state = await self._client.mediation.taken(message.id)
+            state, reason = await self._client.mediation.taken(message.id)
         if self.sessions.table.by_identity.get(session.identity) is session:
-            taken = state is DeliveryState.ACKNOWLEDGED
-            received = [message.id] if taken else []
-            refused = [] if taken else [(message.id, state.label)]
+            id, taken = message.id.bytes, state is DeliveryState.ACKNOWLEDGED
+            received = [id] if taken else []
+            refused = [] if taken else [(id, reason or state.label)]
             time = now()
             body = self.sessions.receipt_body(received, refused, time)
             packet = self.sessions.packet(session, Kind.RECEIPT, Priority.REPLY, body, time)

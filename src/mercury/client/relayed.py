@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from mercury.model.declarations import WITHDRAW, Declaration, Matches, Withdrawal
-from mercury.model.identity import new_id
+from mercury.model.identity import new_uuid
 from mercury.model.matching import Publication, Side
 from mercury.model.message import Address, Kind, Message
 
@@ -27,7 +27,7 @@ class RelayedDeclarations:
         """What has been declared, to be said again to an adapter that knows nothing of it."""
         for declared in self._declared.values():
             for message in declared.values():
-                yield replace(message, id=new_id(), source=self._client, session=b"")
+                yield replace(message, id=new_uuid(), source=self._client, session=b"")
 
     def outward(self, app: str, message: Message) -> Message:
         """What an application says, as the client says it."""

@@ -7,9 +7,8 @@ from dataclasses import fields
 from typing import Any, Self, TypeVar
 
 from pydantic import Field, field_validator, model_validator
-from pydantic_core import PydanticCustomError
 
-from mercury.config.section import Section
+from mercury.config.section import Section, mistake, setting
 from mercury.detection import DEFAULT_RULES, CongestionRule, KindRule
 from mercury.model.errors import DetectionError
 from mercury.model.topics import valid_name
@@ -21,39 +20,33 @@ Rule = TypeVar("Rule", KindRule, CongestionRule)
 
 
 class KindSettings(Section):
-    enabled: bool = Field(default=True, description="Whether this kind is judged at all")
-    predicate: str = Field(description="When a bin is told of; see docs/detection.md for the names")
-    every_s: float = Field(
-        default=_KIND.every_s,
-        description="Bins are judged and emptied so often; 0 judges each observation as it comes",
+    enabled: bool = setting(True, "Whether this kind is judged at all")
+    predicate: str = Field(
+        description="When a bin is reported; see docs/detection.md for the names"
     )
-    reach_m: float = Field(
-        default=_KIND.reach_m,
-        description="An observation so near to the centre of a bin belongs to it",
+    every_s: float = setting(
+        _KIND.every_s,
+        "Interval at which bins are judged and emptied; 0 judges each observation as it comes",
     )
-    memory_s: float = Field(
-        default=_KIND.memory_s,
-        description="With every_s = 0: a bin that heard nothing for so long is emptied",
+    reach_m: float = setting(
+        _KIND.reach_m, "Distance from the centre of a bin within which an observation belongs to it"
     )
-    lateness_s: float = Field(
-        default=_KIND.lateness_s,
-        description="An observation may come so much later than the newest, and still count",
+    memory_s: float = setting(
+        _KIND.memory_s, "With every_s = 0: silence after which a bin is emptied"
     )
-    margin_m: float = Field(
-        default=_KIND.margin_m, description="The alerted area reaches so far beyond the bin"
+    lateness_s: float = setting(
+        _KIND.lateness_s, "Lateness against the newest observation up to which one counts"
     )
-    min_radius_m: float = Field(
-        default=_KIND.min_radius_m, description="Smallest radius that is alerted"
+    margin_m: float = setting(
+        _KIND.margin_m, "Distance by which the alerted area reaches beyond the bin"
     )
-    max_radius_m: float = Field(
-        default=_KIND.max_radius_m, description="Largest radius that is alerted"
+    min_radius_m: float = setting(_KIND.min_radius_m, "Smallest radius that is alerted")
+    max_radius_m: float = setting(_KIND.max_radius_m, "Largest radius that is alerted")
+    validity_s: float = setting(
+        _KIND.validity_s, "Validity of an alert; meanwhile the incident is not reported again"
     )
-    validity_s: float = Field(
-        default=_KIND.validity_s,
-        description="An alert holds so long, and meanwhile the incident is not told again",
-    )
-    priority: int = Field(default=_KIND.priority, description="Priority of the alert, 0 to 9")
-    text: str = Field(default=_KIND.text, description="What the alert says")
+    priority: int = setting(_KIND.priority, "Priority of the alert, 0 to 9")
+    text: str = setting(_KIND.text, "What the alert says")
 
     @model_validator(mode="after")
     def _make_a_rule(self) -> Self:
@@ -66,51 +59,39 @@ class KindSettings(Section):
 
 
 class CongestionSettings(Section):
-    enabled: bool = Field(default=True, description="Whether jams are looked for in telemetry")
-    cell_m: float = Field(default=_JAM.cell_m, description="Width of the cells that are compared")
-    window_s: float = Field(default=_JAM.window_s, description="Speeds are averaged over so long")
-    lateness_s: float = Field(
-        default=_JAM.lateness_s, description="A window is judged so long after its end"
+    enabled: bool = setting(True, "Whether jams are looked for in telemetry")
+    cell_m: float = setting(_JAM.cell_m, "Width of the cells that are compared")
+    window_s: float = setting(_JAM.window_s, "Length of the windows over which speeds are averaged")
+    lateness_s: float = setting(
+        _JAM.lateness_s, "Delay from the end of a window until it is judged"
     )
-    min_vehicles: int = Field(
-        default=_JAM.min_vehicles, description="Fewer in a window neither confirm nor clear a jam"
+    min_vehicles: int = setting(
+        _JAM.min_vehicles, "Fewer in a window neither confirm nor clear a jam"
     )
-    slow_share: float = Field(
-        default=_JAM.slow_share, description="Slow is below this share of the usual speed"
+    slow_share: float = setting(_JAM.slow_share, "Slow is below this share of the usual speed")
+    free_share: float = setting(_JAM.free_share, "Free is from this share of the usual speed on")
+    on_after_s: float = setting(
+        _JAM.on_after_s, "Time of slow traffic that makes a jam; longer than a red light"
     )
-    free_share: float = Field(
-        default=_JAM.free_share, description="Free is from this share of the usual speed on"
+    off_after_s: float = setting(_JAM.off_after_s, "Time of free traffic that ends a jam")
+    forget_s: float = setting(_JAM.forget_s, "Silence that ends a jam")
+    learn_s: float = setting(_JAM.learn_s, "Time that traffic is watched before it is judged")
+    learn_share: float = setting(
+        _JAM.learn_share, "Weight of a window in the usual speed after that"
     )
-    on_after_s: float = Field(
-        default=_JAM.on_after_s, description="Slow for so long is a jam; longer than a red light"
+    relearn_s: float = setting(
+        _JAM.relearn_s, "Time without free traffic after which its speed is the usual one"
     )
-    off_after_s: float = Field(
-        default=_JAM.off_after_s, description="Free for so long, the jam is over"
+    min_usual_mps: float = setting(
+        _JAM.min_usual_mps, "Where traffic is never faster there is no jam"
     )
-    forget_s: float = Field(
-        default=_JAM.forget_s, description="A jam nothing is heard of for so long is over"
+    approach_m: float = setting(
+        _JAM.approach_m, "Distance ahead of a jam at which those who drive towards it are alerted"
     )
-    learn_s: float = Field(
-        default=_JAM.learn_s, description="Traffic is watched so long before it is judged"
-    )
-    learn_share: float = Field(
-        default=_JAM.learn_share, description="Weight of a window in the usual speed after that"
-    )
-    relearn_s: float = Field(
-        default=_JAM.relearn_s, description="What has not been free for so long is usual"
-    )
-    min_usual_mps: float = Field(
-        default=_JAM.min_usual_mps, description="Where traffic is never faster there is no jam"
-    )
-    approach_m: float = Field(
-        default=_JAM.approach_m, description="Who drives towards the jam is told so far ahead"
-    )
-    grown_m: float = Field(
-        default=_JAM.grown_m, description="A jam that grew by so much is told again"
-    )
-    validity_s: float = Field(default=_JAM.validity_s, description="An alert holds so long")
-    priority: int = Field(default=_JAM.priority, description="Priority of the alert, 0 to 9")
-    text: str = Field(default=_JAM.text, description="What the alert says")
+    grown_m: float = setting(_JAM.grown_m, "Growth of a jam that is reported again")
+    validity_s: float = setting(_JAM.validity_s, "Validity of an alert")
+    priority: int = setting(_JAM.priority, "Priority of the alert, 0 to 9")
+    text: str = setting(_JAM.text, "What the alert says")
 
     @model_validator(mode="after")
     def _make_a_rule(self) -> Self:
@@ -137,8 +118,7 @@ class DetectionSettings(Section):
         kinds: dict[str, Any] = {str(kind): _table(rule) for kind, rule in DEFAULT_RULES.items()}
         for kind, table in given.items():
             if not valid_name(kind):
-                context = {"message": f"{kind!r} is no name for a kind", "keys": (kind,)}
-                raise PydanticCustomError("kind", "{message}", context)
+                raise mistake(f"{kind!r} is no name for a kind", kind)
             known = kinds.get(kind, {})
             kinds[kind] = known | table if isinstance(table, Mapping) else table
         return kinds
@@ -164,6 +144,4 @@ def _rule(rule: type[Rule], values: dict[str, Any]) -> Rule:
     try:
         return rule(**values)
     except DetectionError as error:
-        # One source of what a rule may be: the rule.
-        context = {"message": str(error), "keys": error.keys}
-        raise PydanticCustomError("rule", "{message}", context) from None
+        raise mistake(str(error), *error.keys) from None  # one source of what a rule may be

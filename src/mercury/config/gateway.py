@@ -2,63 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Self
-
-from pydantic import Field, model_validator
-
-from mercury.config.section import Section
+from mercury.config.section import Section, setting
 
 MIB = 1024**2
 
 
 class GatewaySettings(Section):
-    host: str = Field(
-        default="127.0.0.1", min_length=1, description="Address to serve HTTP and websockets on"
+    host: str = setting("127.0.0.1", "Address to serve HTTP and websockets on", min_length=1)
+    port: int = setting(7480, "TCP port to serve on; 0 takes a free one", ge=0, le=65535)
+    max_connections: int = setting(1000, "Websockets and streams; further ones are refused", ge=1)
+    max_entities: int = setting(
+        200_000, "Publications and subscriptions that one websocket may declare", ge=1
     )
-    port: int = Field(
-        default=7480, ge=0, le=65535, description="TCP port to serve on; 0 takes a free one"
+    max_rows: int = setting(65_536, "Updates in one binary frame", ge=1, le=65536)
+    max_text_bytes: int = setting(
+        2 * MIB, "Length of a text frame, or of a request's body", ge=1024
     )
-    max_connections: int = Field(
-        default=1000, ge=1, description="Websockets and streams; further ones are refused"
-    )
-    max_entities: int = Field(
-        default=200_000,
-        ge=1,
-        description="Publications and subscriptions that one websocket may declare",
-    )
-    max_rows: int = Field(
-        default=65_536, ge=1, le=65_536, description="Updates in one binary frame"
-    )
-    max_text_bytes: int = Field(
-        default=2 * MIB, ge=1024, description="Length of a text frame, or of a request's body"
-    )
-    max_found: int = Field(
-        default=1000, ge=1, description="Answers to one question; who asks for more gets as many"
-    )
-    low_mark_bytes: int = Field(
-        default=4 * MIB,
+    max_found: int = setting(1000, "Most matches in the answer to a query", ge=1)
+    low_mark_bytes: int = setting(
+        4 * MIB,
+        "When this much waits for a client that reads slowly, it is not notified of inside",
         ge=1024,
-        description="When so much waits for a client that reads slowly, it is not told of inside",
     )
-    high_mark_bytes: int = Field(
-        default=32 * MIB,
+    high_mark_bytes: int = setting(
+        32 * MIB,
+        "When this much waits for it, it is closed; halfway there, dwell is left out",
         ge=1024,
-        description="When so much waits for it, it is closed; halfway there, dwell is left out",
     )
-    ping_interval_s: float = Field(
-        default=20.0, gt=0, description="A websocket is asked for a sign of life so often"
+    ping_interval_s: float = setting(20.0, "Interval of pings to a websocket", gt=0)
+    ping_timeout_s: float = setting(
+        20.0, "Time without an answer to a ping after which a websocket is closed", gt=0
     )
-    ping_timeout_s: float = Field(
-        default=20.0, gt=0, description="A websocket without a sign of life for so long is closed"
-    )
-    close_timeout_s: float = Field(
-        default=5.0, gt=0, description="Who does not take its leave within this time is cut off"
-    )
-    max_ahead_s: float = Field(
-        default=60.0, ge=0, description="Updates whose time is so far ahead of ours are dropped"
+    close_timeout_s: float = setting(5.0, "Time for the closing handshake of a websocket", gt=0)
+    max_ahead_s: float = setting(
+        60.0, "Updates whose time is further ahead of ours are dropped", ge=0
     )
 
-    @model_validator(mode="after")
-    def _agree(self) -> Self:
-        self._refuse_above("low_mark_bytes", "high_mark_bytes")
-        return self
+    ascending = (("low_mark_bytes", "high_mark_bytes"),)

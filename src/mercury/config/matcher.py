@@ -2,78 +2,55 @@
 
 from __future__ import annotations
 
-from pydantic import Field, field_validator
-from pydantic_core import PydanticCustomError
+from pydantic import field_validator
 
-from mercury.config.section import Section
+from mercury.config.section import ServiceSection, mistake, setting
 from mercury.model.matching import MAX_RADIUS_M, MAX_TTL_S
 from mercury.model.topics import valid_name
 
 
 # Defaults are those of `matching.MatchingRules`; that package compiles itself, which no other
 # command should wait for.
-class MatcherSettings(Section):
-    id: str = Field(
-        default="matcher-1", min_length=1, description="Name of this matcher, unique on the bus"
+class MatcherSettings(ServiceSection):
+    id: str = setting("matcher-1", "Name of this matcher, unique on the bus", min_length=1)
+    shared: bool = setting(False, "Share the work with other matchers over the bus")
+    gateway: bool = setting(True, "Whether the gateway is open; see [gateway]")
+    overlap: bool = setting(
+        False, "Whether scopes that overlap match, not a publication's centre alone"
     )
-    shared: bool = Field(
-        default=False,
-        description="Share the work with other matchers over the bus",
-    )
-    gateway: bool = Field(default=True, description="Whether the gateway is open; see [gateway]")
-    overlap: bool = Field(
-        default=False,
-        description="Whether scopes that overlap match, not a publication's centre alone",
-    )
-    hysteresis_m: float = Field(
-        default=10.0,
+    hysteresis_m: float = setting(
+        10.0,
+        "Distance outside a scope at which a match ends, unless the subscription says otherwise",
         ge=0,
         le=MAX_RADIUS_M,
-        description="So far outside is out, for subscriptions that do not say",
     )
-    ttl_s: float = Field(
-        default=60.0,
+    ttl_s: float = setting(
+        60.0,
+        "Silence after which an entity is forgotten, unless it said otherwise",
         gt=0,
         le=MAX_TTL_S,
-        description="What says nothing for so long is forgotten, unless it said otherwise",
     )
-    max_radius_m: float = Field(
-        default=50_000.0,
-        gt=0,
-        le=MAX_RADIUS_M,
-        description="Widest scope of a subscription",
-    )
-    max_publication_radius_m: float = Field(
-        default=5_000.0,
+    max_radius_m: float = setting(50_000.0, "Widest scope of a subscription", gt=0, le=MAX_RADIUS_M)
+    max_publication_radius_m: float = setting(
+        5_000.0,
+        "Widest scope of a publication, where scopes that overlap match",
         ge=0,
         le=MAX_RADIUS_M,
-        description="Widest scope of a publication, where scopes that overlap match",
     )
-    topics: list[str] | None = Field(
-        default=None, description="Topics that may be used; none allows any"
-    )
-    snapshot_interval_s: float = Field(
-        default=5.0,
+    topics: list[str] | None = setting(None, "Topics that may be used; none allows any")
+    snapshot_interval_s: float = setting(
+        5.0,
+        "Interval of a shared matcher's snapshots; who takes over repeats the work since the last",
         gt=0,
-        description="A shared matcher puts what it knows on the bus so often; "
-        "who takes over repeats the work since",
     )
-    tile_m: float = Field(
-        default=4000.0,
+    tile_m: float = setting(
+        4000.0,
+        "Width of the tiles that shared work is cut into; the same for all matchers",
         ge=500.0,
-        le=100_000.0,
-        description="Shared work is cut into tiles so wide; the same for all",
+        le=100000.0,
     )
-    split_above: int = Field(
-        default=20_000,
-        ge=100,
-        description="A tile with more publications of a topic is shared by several matchers",
-    )
-    metrics_port: int | None = Field(
-        default=None,
-        ge=0,
-        le=65535,
-        description="TCP port of metrics and health; none serves neither",
+    split_above: int = setting(
+        20_000, "A tile with more publications of a topic is shared by several matchers", ge=100
     )
 
     @field_validator("topics")
@@ -81,6 +58,5 @@ class MatcherSettings(Section):
     def _are_names(cls, names: list[str] | None) -> list[str] | None:
         for name in names or ():
             if not valid_name(name):
-                context = {"message": f"{name!r} is no name for a topic", "keys": (name,)}
-                raise PydanticCustomError("topic", "{message}", context)
+                raise mistake(f"{name!r} is no name for a topic", name)
         return names

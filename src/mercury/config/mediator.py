@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from mercury.config.section import Section
+from mercury.config.section import Section, setting
 from mercury.mediator import BY_STRENGTH, NAMES, Policies, Policy
 from mercury.model.message import DeliveryPolicy
 
@@ -22,22 +22,16 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 
 class RuleSettings(Section):
     policy: PolicyName = Field(description="fire-and-forget, repeat or critical")
-    resend_after_s: float | None = Field(
-        default=None, gt=0, description="It is sent again after so long; none is the policy's own"
+    resend_after_s: float | None = setting(
+        None, "Time after which it is sent again; none is the policy's own", gt=0
     )
-    max_tries: int | None = Field(
-        default=None,
-        ge=0,
-        description="It is repeated so often at most; none is the policy's own",
+    max_tries: int | None = setting(None, "Most repetitions; none is the policy's own", ge=0)
+    backoff: float | None = setting(
+        None, "Factor from each wait to the next; none is the policy's own", ge=1
     )
-    backoff: float | None = Field(
-        default=None, ge=1, description="Each wait is so many times the last; none as the policy"
-    )
-    max_wait_s: float | None = Field(
-        default=None, gt=0, description="No wait is longer than this; none as the policy"
-    )
-    jitter: float | None = Field(
-        default=None, ge=0, lt=1, description="Share by which waits vary; none as the policy"
+    max_wait_s: float | None = setting(None, "Longest wait; none is the policy's own", gt=0)
+    jitter: float | None = setting(
+        None, "Share by which waits vary; none is the policy's own", ge=0, lt=1
     )
 
     def rule(self) -> tuple[DeliveryPolicy, Policy]:
@@ -50,23 +44,17 @@ class RuleSettings(Section):
 
 
 class MediatorSettings(Section):
-    ack_after_s: float = Field(
-        default=0.02,
-        ge=0,
-        description="A receipt waits so long for a packet to ride on",
+    ack_after_s: float = setting(
+        0.02, "Time that an acknowledgement waits for a packet to be piggybacked on", ge=0
     )
-    resends_per_s: float = Field(
-        default=5000.0,
-        gt=0,
-        description="An adapter repeats no more than this, and less where it is in vain",
+    resends_per_s: float = setting(
+        5000.0, "Most repetitions of an adapter; fewer while most are in vain", gt=0
     )
-    max_copies: int = Field(
-        default=5_000_000,
-        ge=1,
-        description="Copies an adapter keeps track of; above, the oldest are given up",
+    max_copies: int = setting(
+        5_000_000, "Copies an adapter keeps track of; above, the oldest are given up", ge=1
     )
-    groups: dict[str, list[str]] = Field(
-        default={}, description="Members of groups by name, besides those that join by themselves"
+    groups: dict[str, list[str]] = setting(
+        {}, "Members of groups by name, besides those that join by themselves"
     )
     rules: dict[str, RuleSettings] = Field(
         default_factory=dict,

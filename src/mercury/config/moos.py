@@ -4,54 +4,40 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field, field_validator
+from pydantic import field_validator
 
-from mercury.config.section import Section
+from mercury.config.section import Section, setting
 
 
 class MoosSettings(Section):
-    vname: str | None = Field(
-        default=None,
+    vname: str | None = setting(
+        None, "Name of this vehicle in messages; none is the community's", min_length=1
+    )
+    community: str | None = setting(
+        None, "Name of the MOOS community; none is the vehicle's", min_length=1
+    )
+    group: str | None = setting(
+        None, "Group of this vehicle; its members are the mates", min_length=1
+    )
+    mates: str = setting("", "Vehicles of our group, comma-separated; empty is all with a route")
+    mate: str = setting("", "The same as mates, for one more")
+    no_ack_vars: str = setting("", "Variables, comma-separated, that are sent once and never again")
+    no_ack_var: str = setting("", "The same as no_ack_vars, for one more")
+    max_tries: int = setting(5, "Repetitions before a message is given up", ge=1)
+    resend_thresh: float = setting(
+        2.0, "Seconds without an acknowledgement until it is sent again", gt=0
+    )
+    listen: str = setting(
+        "9300",
+        "[HOST:]PORT for datagrams of the own pShare and of mates; 0 takes a free one",
         min_length=1,
-        description="Name of this vehicle in messages; none is the community's",
     )
-    community: str | None = Field(
-        default=None, min_length=1, description="Name of the MOOS community; none is the vehicle's"
+    local: str = setting(
+        "127.0.0.1:9200", "HOST:PORT where the pShare of the own community listens", min_length=1
     )
-    group: str | None = Field(
-        default=None, min_length=1, description="Group of this vehicle; its members are the mates"
-    )
-    mates: str = Field(
-        default="", description="Vehicles of our group, comma-separated; empty is all with a route"
-    )
-    mate: str = Field(default="", description="The same as mates, for one more")
-    no_ack_vars: str = Field(
-        default="", description="Variables, comma-separated, that are sent once and never again"
-    )
-    no_ack_var: str = Field(default="", description="The same as no_ack_vars, for one more")
-    max_tries: int = Field(
-        default=5, ge=1, description="A message is sent again so often before it is given up"
-    )
-    resend_thresh: float = Field(
-        default=2.0, gt=0, description="Seconds without an acknowledgement until it is sent again"
-    )
-    listen: str = Field(
-        default="9300",
-        min_length=1,
-        description="[HOST:]PORT for datagrams of the own pShare and of mates; 0 takes a free one",
-    )
-    local: str = Field(
-        default="127.0.0.1:9200",
-        min_length=1,
-        description="HOST:PORT where the pShare of the own community listens",
-    )
-    routes: dict[str, str] = Field(
-        default={}, description="HOST:PORT of each mate; * stands for all that have none"
-    )
-    adapter: str | None = Field(
-        default=None,
-        min_length=1,
-        description="udp://HOST:PORT of a Mercury adapter; none bridges vehicles only",
+    routes: dict[str, str] = setting({}, "HOST:PORT of each mate; * stands for all that have none")
+    adapter: str | None = setting(
+        None, "udp://HOST:PORT of a Mercury adapter; none bridges vehicles only", min_length=1
     )
 
     @field_validator("mates", "mate", "no_ack_vars", "no_ack_var", mode="before")

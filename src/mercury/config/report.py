@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple, TypeGuard
 
 from pydantic import BaseModel, SecretStr
@@ -49,7 +50,7 @@ def _table_lines(table: BaseModel, path: str) -> Iterator[str]:
         value = getattr(table, key)
         if not isinstance(value, BaseModel | dict):
             masked = _masked(value)
-            hidden = "" if masked == value else "# "
+            hidden = "# " if MASK in str(masked) else ""
             yield from (f"# {field.description}", f"{hidden}{key} = {_toml_value(masked)}")
     # Tables come last: what followed them would be theirs.
     for key, field in type(table).model_fields.items():
@@ -73,7 +74,7 @@ def _walk(model: BaseModel, prefix: str = "") -> Iterator[tuple[str, object, str
         value = getattr(model, key)
         if isinstance(value, BaseModel):
             yield from _walk(value, f"{prefix}{key}.")
-        elif isinstance(value, dict):
+        elif isinstance(value, dict) and value:
             for name, inner in value.items():
                 if _is_table(inner):
                     yield from _walk(inner, f"{prefix}{key}.{name}.")
@@ -90,6 +91,8 @@ def _is_table(value: object) -> TypeGuard[BaseModel]:
 def _masked(value: object) -> object:
     if isinstance(value, SecretStr):
         return MASK
+    if isinstance(value, Path):
+        return str(value)
     if isinstance(value, str):
         return _PASSWORD_IN_URI.sub(rf"\1:{MASK}@", value)
     return value

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any, ClassVar, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic import ValidationInfo as FieldContext
 from pydantic_core import PydanticCustomError
+
+
+def setting(default: Any, description: str, **bounds: Any) -> Any:
+    """A setting, what it is for, and the bounds of its value as pydantic names them."""
+    return Field(default, description=description, **bounds)
 
 
 class Section(BaseModel):
     """A table of the configuration file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    # Pairs of settings of which the first may not be above the second.
+    ascending: ClassVar[tuple[tuple[str, str], ...]] = ()
 
     @field_validator("*", mode="before")
     @classmethod
@@ -27,9 +35,24 @@ class Section(BaseModel):
             raise PydanticCustomError("number_type", "Input should be a number")
         return value
 
-    def _refuse_above(self, key: str, limit_key: str) -> None:
-        value, limit = getattr(self, key), getattr(self, limit_key)
-        if value > limit:
-            message = f"{key} = {value} is above {limit_key} = {limit}"
-            context = {"message": message, "keys": (key, limit_key)}
-            raise PydanticCustomError("contradiction", "{message}", context)
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        for key, limit_key in self.ascending:
+            value, limit = getattr(self, key), getattr(self, limit_key)
+            if value > limit:
+                raise mistake(f"{key} = {value} is above {limit_key} = {limit}", key, limit_key)
+        return self
+
+
+class ServiceSection(Section):
+    """The table of a service."""
+
+    id: str
+    metrics_port: int | None = setting(
+        None, "TCP port of metrics and health; none serves neither", ge=0, le=65535
+    )
+
+
+def mistake(sentence: str, *keys: str) -> PydanticCustomError:
+    """What is wrong, in a sentence, and the settings that say so."""
+    return PydanticCustomError("mistake", "{message}", {"message": sentence, "keys": keys})

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from pydantic import Field, PrivateAttr, field_validator, model_validator
+from pydantic import PrivateAttr, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from mercury.config.detection import DetectionSettings
@@ -13,7 +13,7 @@ from mercury.config.gateway import GatewaySettings
 from mercury.config.matcher import MatcherSettings
 from mercury.config.mediator import MediatorSettings
 from mercury.config.moos import MoosSettings
-from mercury.config.section import Section
+from mercury.config.section import Section, ServiceSection, setting
 from mercury.config.simulation import SimSettings
 
 Origin = Literal["default", "file", "environment", "flag"]
@@ -22,216 +22,131 @@ GIB = 1024**3
 
 
 class BusSettings(Section):
-    uri: str = Field(
-        default="embedded:mercury.db",
+    uri: str = setting(
+        "embedded:mercury.db",
+        "The topics are kept at embedded:PATH, kafka://HOST:PORT[/PREFIX] or memory:",
         min_length=1,
-        description="The topics are kept at embedded:PATH, kafka://HOST:PORT[/PREFIX] or memory:",
     )
-    retention_age_s: float | None = Field(
-        default=86400.0,
-        gt=0,
-        description="Records older than this are dropped; none keeps them for ever",
+    retention_age_s: float | None = setting(
+        86400.0, "Records older than this are dropped; none keeps them for ever", gt=0
     )
-    retention_bytes: int | None = Field(
-        default=4 * GIB,
-        gt=0,
-        description="The oldest records are dropped above this; none has no limit",
+    retention_bytes: int | None = setting(
+        4 * GIB, "The oldest records are dropped above this; none has no limit", gt=0
     )
-    partitions: int | None = Field(
-        default=None,
+    partitions: int | None = setting(
+        None,
+        "Partitions of a topic: how many of a group can share it; none is 16, and 4 on Kafka",
         ge=1,
         le=1024,
-        description="Partitions of a topic: how many of a group can share it; "
-        "none is 16, and 4 on Kafka, where more of them cost time",
     )
 
 
 class SessionSettings(Section):
-    report_interval_s: float = Field(
-        default=1.0, gt=0, description="A client reports where it is so often"
+    report_interval_s: float = setting(1.0, "Interval of a client's position reports", gt=0)
+    heartbeat_interval_s: float = setting(
+        5.0, "Interval of an adapter's heartbeats to its clients", gt=0
     )
-    heartbeat_interval_s: float = Field(
-        default=5.0, gt=0, description="An adapter tells its clients that it lives so often"
+    missed_reports: int = setting(3, "Missed reports after which the adapter ends a session", ge=1)
+    missed_heartbeats: int = setting(
+        3, "Missed heartbeats after which the client looks for another session", ge=1
     )
-    missed_reports: int = Field(
-        default=3, ge=1, description="The adapter ends a session after so many missed reports"
+    init_retry_s: float = setting(
+        0.5, "Each retry to open a session waits this much longer than the last", gt=0
     )
-    missed_heartbeats: int = Field(
-        default=3,
-        ge=1,
-        description="The client looks for another session after so many missed heartbeats",
+    init_retry_max_s: float = setting(10.0, "No retry waits longer than this", gt=0)
+    jitter: float = setting(
+        0.2, "Share by which waits vary, so that clients do not fall in step", ge=0, lt=1
     )
-    init_retry_s: float = Field(
-        default=0.5,
-        gt=0,
-        description="Each retry to open a session waits this much longer than the last",
+    max_sessions: int = setting(200_000, "An adapter refuses further sessions above this", ge=1)
+    flood_rate_per_s: float = setting(
+        1000.0, "Packets a second from one client, above which they are dropped", gt=0
     )
-    init_retry_max_s: float = Field(
-        default=10.0, gt=0, description="No retry waits longer than this"
-    )
-    jitter: float = Field(
-        default=0.2,
-        ge=0,
-        lt=1,
-        description="Share by which waits vary, so that clients do not fall in step",
-    )
-    max_sessions: int = Field(
-        default=200_000, ge=1, description="An adapter refuses further sessions above this"
-    )
-    flood_rate_per_s: float = Field(
-        default=1000.0,
-        gt=0,
-        description="Packets a second from one client, above which they are dropped",
-    )
-    flood_burst: int = Field(
-        default=2000,
-        ge=1,
-        description="Packets that one client may send at once before its rate counts",
+    flood_burst: int = setting(
+        2000, "Packets that one client may send at once before its rate counts", ge=1
     )
 
-    @model_validator(mode="after")
-    def _agree(self) -> Self:
-        self._refuse_above("init_retry_s", "init_retry_max_s")
-        return self
+    ascending = (("init_retry_s", "init_retry_max_s"),)
 
 
-class AdapterSettings(Section):
-    id: str = Field(
-        default="adapter-1", min_length=1, description="Name of this adapter, unique on the bus"
+class AdapterSettings(ServiceSection):
+    id: str = setting("adapter-1", "Name of this adapter, unique on the bus", min_length=1)
+    host: str = setting("127.0.0.1", "Address to receive packets on", min_length=1)
+    port: int = setting(7400, "UDP port to receive packets on; 0 takes a free one", ge=0, le=65535)
+    coverage: str | None = setting(
+        None, "Area this adapter serves: a GeoJSON file, or GeoJSON text; none is all"
     )
-    host: str = Field(
-        default="127.0.0.1", min_length=1, description="Address to receive packets on"
+    standing_tick_s: float = setting(
+        0.02, "Interval at which area alerts in force look for newcomers", gt=0
     )
-    port: int = Field(
-        default=7400,
-        ge=0,
-        le=65535,
-        description="UDP port to receive packets on; 0 takes a free one",
+    fanout_chunk: int = setting(
+        512, "Packets of a fan-out that are sent before the event loop serves others", ge=1
     )
-    coverage: str | None = Field(
-        default=None,
-        description="Area this adapter serves: a GeoJSON file, or GeoJSON text; none is all",
+    traffic_radius_m: float = setting(
+        1000.0, "Radius around an emergency in which the speed of traffic is measured", gt=0
     )
-    standing_tick_s: float = Field(
-        default=0.02, gt=0, description="Standing area messages look for newcomers so often"
-    )
-    fanout_chunk: int = Field(
-        default=512, ge=1, description="Packets sent to an area before others get their turn"
-    )
-    metrics_port: int | None = Field(
-        default=None,
-        ge=0,
-        le=65535,
-        description="TCP port of metrics and health; none serves neither",
-    )
-    traffic_radius_m: float = Field(
-        default=1000.0, gt=0, description="Traffic speed is measured so far around an emergency"
-    )
-    stall_probe_s: float = Field(
-        default=0.05, gt=0, description="The event loop is probed for stalls so often"
+    stall_probe_s: float = setting(
+        0.05, "Interval at which the event loop is probed for stalls", gt=0
     )
 
 
-class BrokerSettings(Section):
-    id: str = Field(
-        default="broker-1", min_length=1, description="Name of this broker, unique on the bus"
+class BrokerSettings(ServiceSection):
+    id: str = setting("broker-1", "Name of this broker, unique on the bus", min_length=1)
+    emergency_radius_m: float = setting(500.0, "Smallest radius alerted around an emergency", gt=0)
+    emergency_horizon_s: float = setting(
+        20.0, "The radius is at least what traffic drives in this time", ge=0
     )
-    emergency_radius_m: float = Field(
-        default=500.0, gt=0, description="Smallest radius alerted around an emergency"
+    emergency_max_radius_m: float = setting(
+        5000.0, "Largest radius alerted around an emergency", gt=0
     )
-    emergency_horizon_s: float = Field(
-        default=20.0, ge=0, description="The radius is at least what traffic drives in this time"
+    emergency_validity_s: float = setting(
+        60.0, "Time for which an emergency alert also reaches those who enter the area", gt=0
     )
-    emergency_max_radius_m: float = Field(
-        default=5000.0, gt=0, description="Largest radius alerted around an emergency"
-    )
-    emergency_validity_s: float = Field(
-        default=60.0,
-        gt=0,
-        description="An emergency alert also reaches who enters the area for so long",
-    )
-    merge_distance_m: float = Field(
-        default=300.0, ge=0, description="Emergencies within this distance are one"
-    )
-    merge_window_s: float = Field(
-        default=10.0, ge=0, description="Emergencies within this time are one"
-    )
-    metrics_port: int | None = Field(
-        default=None,
-        ge=0,
-        le=65535,
-        description="TCP port of metrics and health; none serves neither",
-    )
+    merge_distance_m: float = setting(300.0, "Emergencies within this distance are one", ge=0)
+    merge_window_s: float = setting(10.0, "Emergencies within this time are one", ge=0)
 
-    @model_validator(mode="after")
-    def _agree(self) -> Self:
-        self._refuse_above("emergency_radius_m", "emergency_max_radius_m")
-        return self
+    ascending = (("emergency_radius_m", "emergency_max_radius_m"),)
 
 
-class PipelineSettings(Section):
-    id: str = Field(
-        default="pipeline", min_length=1, description="Name of the pipeline, unique on the bus"
+class PipelineSettings(ServiceSection):
+    id: str = setting("pipeline", "Name of the pipeline, unique on the bus", min_length=1)
+    spark_master: str = setting("local[3]", "Spark cluster to run on", min_length=1)
+    spark_conf: dict[str, str] = setting(
+        {}, "Further settings of Spark, such as spark.executor.memory"
     )
-    spark_master: str = Field(
-        default="local[3]", min_length=1, description="Spark cluster to run on"
+    checkpoint: Path | None = setting(
+        None, "Folder of the jobs' state; none is beside the bus file"
     )
-    spark_conf: dict[str, str] = Field(
-        default={}, description="Further settings of Spark, such as spark.executor.memory"
+    history: bool = setting(True, "Whether what was on the bus is kept as Parquet")
+    history_folder: Path | None = setting(
+        None, "Folder of the stored tables; none is beside the bus file"
     )
-    checkpoint: Path | None = Field(
-        default=None, description="Folder of the jobs' state; none is beside the bus file"
+    history_interval_s: float = setting(
+        10.0, "Interval at which what came is added to the stored tables", gt=0
     )
-    history: bool = Field(
-        default=True, description="Whether what was on the bus is kept as Parquet"
+    share_classes: bool = setting(
+        True, "Whether what Java needs for a quicker start is kept, once, in the background"
     )
-    history_folder: Path | None = Field(
-        default=None, description="Folder of the stored tables; none is beside the bus file"
-    )
-    history_interval_s: float = Field(
-        default=10.0, gt=0, description="What came is added to the stored tables so often"
-    )
-    share_classes: bool = Field(
-        default=True,
-        description="Whether what Java needs for a quicker start is kept, once, in the background",
-    )
-    ledger: bool = Field(
-        default=True,
-        description="Whether what became of messages is added up in the stored tables",
-    )
-    ledger_interval_s: float = Field(
-        default=30.0, gt=0, description="Messages that are over enter the ledger so often"
-    )
-    metrics_port: int | None = Field(
-        default=None,
-        ge=0,
-        le=65535,
-        description="TCP port of metrics and health; none serves neither",
+    ledger: bool = setting(True, "Whether what became of messages is added up in the stored tables")
+    ledger_interval_s: float = setting(
+        30.0, "Interval at which messages that are over enter the ledger", gt=0
     )
 
 
 class ClientSettings(Section):
-    adapter: str = Field(
-        default="udp://127.0.0.1:7400", min_length=1, description="Adapter to open a session with"
+    adapter: str = setting("udp://127.0.0.1:7400", "Adapter to open a session with", min_length=1)
+    identity: str | None = setting(
+        None, "Name of this client; none draws one at random", min_length=1
     )
-    identity: str | None = Field(
-        default=None, min_length=1, description="Name of this client; none draws one at random"
-    )
-    relay_port: int | None = Field(
-        default=None,
-        ge=0,
-        le=65535,
-        description="Loopback UDP port for local applications; none opens none",
+    relay_port: int | None = setting(
+        None, "Loopback UDP port for local applications; none opens none", ge=0, le=65535
     )
 
 
 class LogSettings(Section):
-    level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="Least severe entry that is written"
+    level: Literal["debug", "info", "warning", "error"] = setting(
+        "info", "Least severe entry that is written"
     )
-    json_lines: bool = Field(
-        default=False, description="Write one JSON object a line instead of text"
-    )
+    json_lines: bool = setting(False, "Write one JSON object a line instead of text")
 
     @field_validator("level", mode="before")
     @classmethod
@@ -250,39 +165,21 @@ class Settings(BaseSettings):
         frozen=True,
     )
 
-    bus: BusSettings = Field(default_factory=BusSettings, description="Durable topics")
-    session: SessionSettings = Field(
-        default_factory=SessionSettings, description="Between client and adapter"
+    bus: BusSettings = setting(BusSettings(), "Durable topics")
+    session: SessionSettings = setting(SessionSettings(), "Between client and adapter")
+    adapter: AdapterSettings = setting(AdapterSettings(), "Where moving things meet the bus")
+    mediator: MediatorSettings = setting(MediatorSettings(), "Delivery over links that lose")
+    broker: BrokerSettings = setting(BrokerSettings(), "Immediate decisions")
+    pipeline: PipelineSettings = setting(
+        PipelineSettings(), "What is found in many messages, by Spark"
     )
-    adapter: AdapterSettings = Field(
-        default_factory=AdapterSettings, description="Where moving things meet the bus"
-    )
-    mediator: MediatorSettings = Field(
-        default_factory=MediatorSettings, description="Delivery over links that lose"
-    )
-    broker: BrokerSettings = Field(
-        default_factory=BrokerSettings, description="Immediate decisions"
-    )
-    pipeline: PipelineSettings = Field(
-        default_factory=PipelineSettings, description="What is found in many messages, by Spark"
-    )
-    client: ClientSettings = Field(
-        default_factory=ClientSettings, description="The endpoint on the vehicle or device"
-    )
-    sim: SimSettings = Field(default_factory=SimSettings, description="A city to try it in")
-    detection: DetectionSettings = Field(
-        default_factory=DetectionSettings, description="What is found in many messages"
-    )
-    moos: MoosSettings = Field(
-        default_factory=MoosSettings, description="A MOOS community, bridged to others"
-    )
-    matcher: MatcherSettings = Field(
-        default_factory=MatcherSettings, description="What moves finds what is near it"
-    )
-    gateway: GatewaySettings = Field(
-        default_factory=GatewaySettings, description="Matching over HTTP and websockets"
-    )
-    log: LogSettings = Field(default_factory=LogSettings, description="What is written to stderr")
+    client: ClientSettings = setting(ClientSettings(), "The endpoint on the vehicle or device")
+    sim: SimSettings = setting(SimSettings(), "A city to try it in")
+    detection: DetectionSettings = setting(DetectionSettings(), "What is found in many messages")
+    moos: MoosSettings = setting(MoosSettings(), "A MOOS community, bridged to others")
+    matcher: MatcherSettings = setting(MatcherSettings(), "What moves finds what is near it")
+    gateway: GatewaySettings = setting(GatewaySettings(), "Matching over HTTP and websockets")
+    log: LogSettings = setting(LogSettings(), "What is written to stderr")
 
     _origins: dict[str, Origin] = PrivateAttr(default_factory=dict)
 

@@ -2,55 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Self
+from pydantic import field_validator
 
-from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
-
-from mercury.config.section import Section
+from mercury.config.section import Section, mistake, setting
 from mercury.model.errors import ConfigurationError
 from mercury.net import parse_link
 
 
 class SimSettings(Section):
-    vehicles: int = Field(default=100, ge=1, description="Vehicles that drive")
-    seed: int = Field(default=1, ge=0, description="Same seed, same traffic")
-    report_interval_s: float = Field(default=1.0, gt=0, description="A vehicle reports so often")
-    origin_lat: float = Field(
-        default=40.7608, ge=-90, le=90, description="Latitude of the city's origin"
+    vehicles: int = setting(100, "Vehicles that drive", ge=1)
+    seed: int = setting(1, "Same seed, same traffic", ge=0)
+    report_interval_s: float = setting(1.0, "Interval of a vehicle's reports", gt=0)
+    origin_lat: float = setting(40.7608, "Latitude of the city's origin", ge=-90, le=90)
+    origin_lon: float = setting(-111.8910, "Longitude of the city's origin", ge=-180, le=180)
+    width_m: float = setting(4000.0, "Extent of the city to the east", gt=0)
+    height_m: float = setting(4000.0, "Extent of the city to the north", gt=0)
+    link: str | None = setting(
+        None, "Lossy link of each vehicle, such as cellular,loss=0.1; see docs/links.md"
     )
-    origin_lon: float = Field(
-        default=-111.8910, ge=-180, le=180, description="Longitude of the city's origin"
+    antenna_x_m: float | None = setting(
+        None, "Range is the distance from here, to the east; none is the middle"
     )
-    width_m: float = Field(default=4000.0, gt=0, description="Extent of the city to the east")
-    height_m: float = Field(default=4000.0, gt=0, description="Extent of the city to the north")
-    link: str | None = Field(
-        default=None,
-        description="Lossy link of each vehicle, such as cellular,loss=0.1; see docs/links.md",
-    )
-    antenna_x_m: float | None = Field(
-        default=None, description="Range is the distance from here, to the east; none is the middle"
-    )
-    antenna_y_m: float | None = Field(
-        default=None, description="Range is the distance from here, to the north"
-    )
+    antenna_y_m: float | None = setting(None, "Range is the distance from here, to the north")
 
-    @model_validator(mode="after")
-    def _read_link(self) -> Self:
+    @field_validator("link")
+    @classmethod
+    def _read_link(cls, link: str | None) -> str | None:
         try:
-            if self.link is not None:
-                parse_link(self.link)
+            if link is not None:
+                parse_link(link)
         except ConfigurationError as error:
-            # One source of what a link may be: its grammar.
-            context = {"message": str(error), "keys": ("link",)}
-            raise PydanticCustomError("link", "{message}", context) from None
-        return self
+            raise mistake(str(error), "link") from None  # one source of what a link may be
+        return link
 
     @property
     def antenna(self) -> tuple[float, float]:
         """Where range is measured from."""
-        x_m, y_m = self.antenna_x_m, self.antenna_y_m
-        return (
-            self.width_m / 2 if x_m is None else x_m,
-            self.height_m / 2 if y_m is None else y_m,
-        )
+        x_m = self.width_m / 2 if self.antenna_x_m is None else self.antenna_x_m
+        y_m = self.height_m / 2 if self.antenna_y_m is None else self.antenna_y_m
+        return x_m, y_m

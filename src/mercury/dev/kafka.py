@@ -6,25 +6,21 @@ import os
 import re
 import secrets
 import shlex
-import shutil
 import socket
 import struct
 import subprocess
 import tempfile
-import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from mercury.dev.processes import end_with_parent, free_port, stop
+from mercury.dev.processes import Component, free_port
 from mercury.java.archives import Progress, cache_folder, fetch, read_lock
 from mercury.java.runtime import find_java
 from mercury.model.errors import DevError
 
 LOCK = Path(__file__).with_name("kafka-jars.lock")
-_START_S = 60.0
+_OUTPUT = "output"  # what is said before there is a log
 _HEAP = "512m"
 _JVM = (f"-Xmx{_HEAP}", "-XX:+UseParallelGC", "-Xshare:auto")
 
@@ -73,20 +69,22 @@ def kafka_version() -> str:
     return found[1]
 
 
-class KafkaBroker:
+class KafkaBroker(Component):
     """Starts, stops and kills one broker; its data outlives it unless it is temporary."""
+
+    title = "Kafka"
 
     def __init__(
         self, data: Path | None = None, *, port: int = 0, maven_url: str | None = None
     ) -> None:
-        self._temporary = data is None
-        self.data = Path(tempfile.mkdtemp(prefix="mercury-kafka-")) if data is None else data
+        folder = Path(tempfile.mkdtemp(prefix="mercury-kafka-")) if data is None else data
+        super().__init__(folder, temporary=data is None)
+        self.data = folder
         self.port = port or free_port()
         self.log_file = self.data / "kafka.log"
         self._maven_url = maven_url
         self._java = ""
         self._jars: list[Path] = []
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def uri(self) -> str:
@@ -96,7 +94,8 @@ class KafkaBroker:
     @property
     def pid(self) -> int | None:
         """The process, while there is one."""
-        return self._process.pid if self._process is not None else None
+        process = self._processes.get(_OUTPUT)
+        return process.pid if process is not None else None
 
     def prepare(self, progress: Progress = lambda done, total: None) -> None:
         """Find Java and fetch Kafka, as far as that is still to do."""
@@ -121,64 +120,12 @@ class KafkaBroker:
             if formatted.returncode:
                 said = (formatted.stderr or formatted.stdout).strip().rpartition("\n")[2]
                 raise DevError(f"Kafka cannot format {self.data}: {said}")
-        with (self.data / "kafka.out").open("ab") as output:
-            self._process = subprocess.Popen(
-                [*self._command("kafka.Kafka"), str(properties)],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,  # Ctrl-C is for us; we then stop it in good order
-                preexec_fn=end_with_parent(),
-            )
-        deadline = time.monotonic() + _START_S
-        while not _answers(self.port):
-            if self._process.poll() is not None:
-                self._process = None
-                raise DevError(f"Kafka ended at its start, see {self.data / 'kafka.out'}")
-            if time.monotonic() > deadline:
-                self.kill()
-                raise DevError(f"Kafka did not answer within {_START_S:g} s, see {self.log_file}")
-            waiting()
-            time.sleep(0.05)
-
-    def running(self) -> bool:
-        """Whether the process lives."""
-        return self._process is not None and self._process.poll() is None
-
-    def stop(self) -> None:
-        """Let the broker finish and end."""
-        process, self._process = self._process, None
-        if process is not None:
-            stop(process)
-
-    def kill(self) -> None:
-        """End the broker at once, as a crash would."""
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            process.wait()
-
-    def close(self) -> None:
-        """Stop, and remove temporary data."""
-        self.stop()
-        if self._temporary:
-            shutil.rmtree(self.data, ignore_errors=True)
-
-    def __enter__(self) -> Self:
+        self._run(_OUTPUT, [*self._command("kafka.Kafka"), str(properties)])
         try:
-            self.start()
-        except BaseException:
-            self.close()
+            self._await(lambda: _answers(self.port), waiting)
+        except DevError:
+            self.kill()
             raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _configure(self) -> Path:
         try:

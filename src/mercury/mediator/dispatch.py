@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,58 +15,46 @@ from mercury.mediator.peers import Numbers, distinct
 from mercury.mediator.policy import Policy
 from mercury.model.delivery import DeliveryState
 
-_COLUMNS = ("peers", "state", "reason", "tries", "addressed", "first_sent", "due", "settled")
 Rows = NDArray[np.intp]
 
 # As a number of the column's type: NumPy is slow with enums.
 WAITING = np.uint8(DeliveryState.WAITING)
 
+_Column = Callable[[], Any]
+_REALS: _Column = partial(np.empty, 0)
+_NUMBERS: _Column = partial(np.empty, 0, np.int32)
+_STATES: _Column = partial(np.empty, 0, np.uint8)
+_SMALL: _Column = partial(np.empty, 0, np.uint16)
 
+
+@dataclass(slots=True, eq=False)
 class Dispatch:
     """A message's content and, in columns, how far each copy has come (pMediator §4.1)."""
 
-    __slots__ = (
-        *_COLUMNS, "changed", "content", "expires", "final", "id", "news", "policy", "posted",
-        "priority", "scheduled", "source", "stream", "topic", "waiting",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        id: Hashable,
-        content: Any,
-        policy: Policy,
-        *,
-        source: str,
-        topic: str,
-        priority: int,
-        posted: float,
-        expires: float,
-        ordered: bool,
-        final: bool = False,
-    ) -> None:
-        self.id = id
-        self.content = content
-        self.policy = policy
-        self.source = source
-        self.topic = topic
-        self.priority = priority
-        self.posted = posted
-        self.expires = expires
-        self.final = final  # nobody else will be addressed
-        self.stream = source if ordered else None  # copies of one stream go one after the other
-        self.waiting = 0  # copies that are not settled
-        self.scheduled = math.inf  # when the table looks at it next
-        # Whose copies have changed since somebody asked: many at once, and one by one.
-        self.news: list[Numbers] = []
-        self.changed: list[int] = []
-        self.peers: Numbers = np.empty(0, np.int32)  # ascending
-        self.state: NDArray[np.uint8] = np.empty(0, np.uint8)
-        self.reason: NDArray[np.uint16] = np.empty(0, np.uint16)  # a number of the table's
-        self.tries: NDArray[np.uint16] = np.empty(0, np.uint16)
-        self.addressed: NDArray[np.float64] = np.empty(0)
-        self.first_sent: NDArray[np.float64] = np.empty(0)  # NaN: not yet
-        self.due: NDArray[np.float64] = np.empty(0)  # infinite: not by itself
-        self.settled: NDArray[np.float64] = np.empty(0)  # NaN: not yet
+    id: Hashable
+    content: Any
+    policy: Policy
+    source: str
+    topic: str
+    priority: int
+    posted: float
+    expires: float
+    stream: str | None  # copies of one stream go one after the other
+    final: bool = False  # nobody else will be addressed
+    awaited: str = ""  # the one it is for, who may still come
+    waiting: int = 0  # copies that are not settled
+    scheduled: float = math.inf  # when the table looks at it next
+    # Whose copies have changed since somebody asked: many at once, and one by one.
+    news: list[Numbers] = field(default_factory=list)
+    changed: list[int] = field(default_factory=list)
+    peers: Numbers = field(default_factory=_NUMBERS)  # ascending
+    state: NDArray[np.uint8] = field(default_factory=_STATES)
+    reason: NDArray[np.uint16] = field(default_factory=_SMALL)  # a number of the table's
+    tries: NDArray[np.uint16] = field(default_factory=_SMALL)
+    addressed: NDArray[np.float64] = field(default_factory=_REALS)
+    first_sent: NDArray[np.float64] = field(default_factory=_REALS)  # NaN: not yet
+    due: NDArray[np.float64] = field(default_factory=_REALS)  # infinite: not by itself
+    settled: NDArray[np.float64] = field(default_factory=_REALS)  # NaN: not yet
 
     def __len__(self) -> int:
         return len(self.peers)

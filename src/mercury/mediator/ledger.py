@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from uuid import UUID
 
 from mercury.model.delivery import Deliveries, Delivery, DeliveryState, Reason
 
@@ -25,13 +26,7 @@ _WORTH = {
 
 def merged(one: Delivery, other: Delivery) -> Delivery:
     """Of two receipts about one message and recipient, what is known from both."""
-    better, worse = one, other
-    if (_WORTH[other.state], other.settled_us, other.tries) > (
-        _WORTH[one.state],
-        one.settled_us,
-        one.tries,
-    ):
-        better, worse = other, one
+    better, worse = (one, other) if _worth(one) >= _worth(other) else (other, one)
     starts = [row.addressed_us for row in (one, other) if row.addressed_us]
     sends = [row.first_sent_us for row in (one, other) if row.first_sent_us]
     return replace(
@@ -42,12 +37,21 @@ def merged(one: Delivery, other: Delivery) -> Delivery:
     )
 
 
-def final(row: Delivery, end_us: int) -> Delivery:
-    """How a copy ended whose message is over, also where no adapter lived to say so."""
+def _worth(row: Delivery) -> tuple[int, bool, int, int]:
+    # Adapters that never had the client say that it was away, too.
+    return _WORTH[row.state], row.reason != Reason.AWAY, row.settled_us, row.tries
+
+
+def final(row: Delivery, end_us: int, *, asked: bool = True) -> Delivery:
+    """How a copy ended whose message is over, also where no adapter lived to say so.
+
+    Whether an answer was `asked` for is a matter of the message's policy.
+    """
     if row.state is not DeliveryState.WAITING:
         return row
     if row.tries:
-        state, reason = DeliveryState.EXPIRED, Reason.NOT_ACKNOWLEDGED
+        state = DeliveryState.EXPIRED
+        reason = Reason.NOT_ACKNOWLEDGED if asked else Reason.NOT_ASKED
     else:
         state, reason = DeliveryState.UNREACHABLE, Reason.AWAY
     return replace(row, state=state, reason=reason, settled_us=end_us)
@@ -80,7 +84,7 @@ class Ledger:
     """One row for each message and recipient, from receipts in any order, also repeated ones."""
 
     def __init__(self) -> None:
-        self._entries: dict[bytes, Entry] = {}
+        self._entries: dict[UUID, Entry] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -88,7 +92,7 @@ class Ledger:
     def __iter__(self) -> Iterator[Entry]:
         return iter(self._entries.values())
 
-    def get(self, message: bytes) -> Entry | None:
+    def get(self, message: UUID) -> Entry | None:
         """What is known of a message."""
         return self._entries.get(message)
 

@@ -108,7 +108,7 @@ def _events(client: str, settled: list[tuple[Entry, Delivery]]) -> list[EventRow
     return [
         EventRow(
             time_s=row.settled_us / 1e6,
-            id=entry.about.message.hex(),
+            id=str(entry.about.message),
             mate=row.client if row.client != client else entry.about.source,
             state=row.state.label,
             elapsed_s=(row.settled_us - row.addressed_us) / 1e6,

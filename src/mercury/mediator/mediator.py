@@ -32,8 +32,8 @@ class Copy(NamedTuple):
 class Mediator:
     """Acknowledges, repeats, removes doubles and measures (pMediator §4, §5).
 
-    `begun_us` is the wall clock when this life of the vehicle began: the counter goes on from
-    there, so that no id of an earlier life comes again.
+    `begun_us` is the wall clock when this incarnation of the vehicle began: the counter goes on
+    from there, so that no id of an earlier one comes again.
     """
 
     def __init__(

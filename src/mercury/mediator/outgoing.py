@@ -95,10 +95,12 @@ class Outgoing:
         expires: float = math.inf,
         ordered: bool = False,
         final: bool = False,
+        awaited: str = "",
     ) -> Dispatch:
         """Take a message for these peers; those that have a copy of it get no other.
 
-        One that is `final` is for nobody else, and leaves the table when they have it.
+        One that is `final` is for nobody else, and leaves the table when they have it. Who is
+        `awaited` and does not come until the message ends was away.
         """
         dispatch = self._dispatches.get(id)
         if dispatch is None:
@@ -111,8 +113,9 @@ class Outgoing:
                 priority=priority,
                 posted=now,
                 expires=expires,
-                ordered=ordered,
+                stream=source if ordered else None,
                 final=final,
+                awaited=awaited,
             )
             self._dispatches[id] = dispatch
             if topic not in self.topics:
@@ -255,7 +258,7 @@ class Outgoing:
                 self._look_at(dispatch, now)
 
     def known(self, dispatch: Dispatch, peer: int, state: DeliveryState, now: float) -> None:
-        """Take over what another life of this table, or another table, found out; no news."""
+        """Take over what an earlier incarnation, or another table, found out; no news."""
         row = dispatch.row(peer)
         if row is None:
             peers = np.array([peer], np.int32)
@@ -402,6 +405,8 @@ class Outgoing:
             self._let_next_go(dispatch.stream, dispatch, peers.tolist(), now)
 
     def _expire(self, dispatch: Dispatch, now: float) -> None:
+        if dispatch.awaited and not len(dispatch):
+            self.add(dispatch, np.array([self.peers.number(dispatch.awaited)], np.int32), now)
         rows = np.flatnonzero(dispatch.is_waiting())
         there = self.peers.present[dispatch.peers[rows]]
         tried = dispatch.tries[rows] > 0

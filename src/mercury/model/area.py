@@ -24,7 +24,7 @@ LAST_INSTANT_US = 253_402_300_799_999_999
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place on the WGS84 ellipsoid."""
+    """A point on the WGS84 ellipsoid."""
 
     lat: float
     lon: float

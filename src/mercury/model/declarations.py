@@ -14,7 +14,7 @@ WITHDRAW = "moving.withdraw"
 ASK = "moving.ask"
 REQUESTS = frozenset({DECLARE, WITHDRAW, ASK})
 
-MAX_ASKED = 200  # things in the answer to a question: it is one packet
+MAX_ASKED = 200  # matches in the answer to a query: it is one packet
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,14 @@ class Withdrawal:
 
 @dataclass(frozen=True, slots=True)
 class NearQuery:
-    """What is near, or in a place, at the moment."""
+    """What is near, or inside a polygon, at the moment."""
 
     subscription: NearSubscription
     limit: int
 
 
 class NumberedMatch(NamedTuple):
-    """A match, and its place in what a subscription is told.
+    """A match, and its number among those of its subscription.
 
     All that matters is numbered from 1; an `inside` bears the number of the last before it.
     """

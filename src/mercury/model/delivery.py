@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+from uuid import UUID
+
+KEPT_US = 24 * 3600 * 1_000_000  # what has no end of its own is kept for so long
 
 
 class DeliveryState(IntEnum):
@@ -53,7 +56,7 @@ class Delivery:
 class Deliveries:
     """What became of one message, for some of those it was addressed to."""
 
-    message: bytes
+    message: UUID  # its id
     source: str
     rows: tuple[Delivery, ...]
     topic: str = ""

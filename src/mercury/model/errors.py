@@ -5,6 +5,7 @@ MercuryError
 ├── AreaError                   an area that cannot exist (negative radius, NaN, too few points)
 ├── FilterError                 a content filter that does not parse; carries the column
 ├── MessageError                a message that cannot be built or sent
+│   ├── ArgumentError           an argument of the wrong type or out of range; names it
 │   └── MessageTooLargeError    would not fit in one UDP packet
 ├── PacketError                 a packet that is not ours; carries the reason it is counted under
 ├── MoosError                   a text or datagram of MOOS that is none; carries the reason as well
@@ -17,6 +18,7 @@ MercuryError
 ├── LoadError                   load cannot be made, or whom it is for cannot be reached
 │   └── RoadsError              a file of roads that cannot be read, or roads that lead nowhere
 ├── RequestError                a request was refused or not answered in time
+├── NotSettledError             it is not known in time what became of a message
 ├── AddressInUseError           a UDP or TCP port is taken
 ├── AlreadyRunningError         another `mercury up` runs on the bus; carries its process
 ├── PipelineError               Spark cannot be started, or a job cannot do what was asked
@@ -54,6 +56,14 @@ class FilterError(MercuryError, ValueError):
 
 class MessageError(MercuryError, ValueError):
     """A message that cannot be built or sent."""
+
+
+class ArgumentError(MessageError, TypeError):
+    """An argument of the wrong type or out of range; `argument` is its name."""
+
+    def __init__(self, argument: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.argument = argument
 
 
 class MessageTooLargeError(MessageError):
@@ -127,6 +137,10 @@ class RoadsError(LoadError):
 
 class RequestError(MercuryError):
     """A request was refused or not answered in time."""
+
+
+class NotSettledError(MercuryError, TimeoutError):
+    """It is not known in time what became of a message."""
 
 
 class AddressInUseError(MercuryError):

@@ -146,7 +146,7 @@ def _number(written: str, column: int) -> int | float:
     if written.lstrip("+-").isdigit():
         try:
             return int(written)
-        except ValueError as error:  # the interpreter can be told to refuse many digits
+        except ValueError as error:  # the interpreter may refuse many digits
             raise FilterError(f"the number at column {column} is too long", column) from error
     number = float(written)
     if math.isinf(number):

@@ -29,49 +29,41 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _RFC3339 = re.compile(
     r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,6})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
-_GEOMETRY_OF_SHAPE = {
-    "circle": "Point",
-    "ellipse": "Point",
-    "rectangle": "Polygon",
-    "polygon": "Polygon",
-    "corridor": "LineString",
-}
 _DEFAULT_SHAPE = {"Point": "circle", "Polygon": "polygon", "LineString": "corridor"}
+# Of each shape: its geometry, and what the properties carry besides.
+_SHAPES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "circle": ("Point", ("radius_m",)),
+    "ellipse": ("Point", ("semi_major_m", "semi_minor_m", "azimuth_deg")),
+    "rectangle": ("Polygon", ()),
+    "polygon": ("Polygon", ()),
+    "corridor": ("LineString", ("width_m",)),
+}
 
 
 def area_to_geojson(area: Area) -> dict[str, Any]:
     """The area as a GeoJSON Feature."""
     feature: dict[str, Any] = {"type": "Feature"}
     shape = area.shape
+    name = type(shape).__name__.lower()
+    kind, carried = _SHAPES[name]
+    coordinates: list[Any]
     match shape:
-        case Circle():
-            geometry = {"type": "Point", "coordinates": _coordinates(shape.center)}
-            properties: dict[str, Any] = {"shape": "circle", "radius_m": shape.radius_m}
-        case Ellipse():
-            geometry = {"type": "Point", "coordinates": _coordinates(shape.center)}
-            properties = {
-                "shape": "ellipse",
-                "semi_major_m": shape.semi_major_m,
-                "semi_minor_m": shape.semi_minor_m,
-                "azimuth_deg": shape.azimuth_deg,
-            }
+        case Circle() | Ellipse():
+            coordinates = _coordinates(shape.center)
         case Rectangle():
             # RFC 7946 §5.2: a bounding box that crosses the antimeridian has west > east.
             feature["bbox"] = [shape.west, shape.south, shape.east, shape.north]
-            geometry = {"type": "Polygon", "coordinates": [_rectangle_ring(shape)]}
-            properties = {"shape": "rectangle"}
+            coordinates = [_rectangle_ring(shape)]
         case Polygon():
             # RFC 7946 §3.1.6: exteriors counterclockwise and holes clockwise, as stored; closed.
-            rings = [
+            coordinates = [
                 [_coordinates(p) for p in (*ring, ring[0])]
                 for ring in (shape.exterior, *shape.holes)
             ]
-            geometry = {"type": "Polygon", "coordinates": rings}
-            properties = {"shape": "polygon"}
         case Corridor():
-            line = [_coordinates(p) for p in shape.line]
-            geometry = {"type": "LineString", "coordinates": line}
-            properties = {"shape": "corridor", "width_m": shape.width_m}
+            coordinates = [_coordinates(p) for p in shape.line]
+    properties: dict[str, Any] = {"shape": name}
+    properties |= {field: getattr(shape, field) for field in carried}
     if area.heading is not None:
         properties["heading"] = {
             "center_deg": area.heading.center_deg,
@@ -81,7 +73,7 @@ def area_to_geojson(area: Area) -> dict[str, Any]:
         properties["valid_from"] = _to_rfc3339(area.valid_from_us)
     if area.valid_until_us is not None:
         properties["valid_until"] = _to_rfc3339(area.valid_until_us)
-    feature["geometry"] = geometry
+    feature["geometry"] = {"type": kind, "coordinates": coordinates}
     feature["properties"] = properties
     return feature
 
@@ -118,23 +110,21 @@ def _shape(
         )
     name = properties.get("shape")
     name = _DEFAULT_SHAPE[kind] if name is None else name
-    if not isinstance(name, str) or name not in _GEOMETRY_OF_SHAPE:
+    if not isinstance(name, str) or name not in _SHAPES:
         raise AreaError(f"unknown shape {_shown(name)}")
-    if _GEOMETRY_OF_SHAPE[name] != kind:
-        raise AreaError(f"shape {name} needs a {_GEOMETRY_OF_SHAPE[name]} geometry, not a {kind}")
+    needed, carried = _SHAPES[name]
+    if needed != kind:
+        raise AreaError(f"shape {name} needs a {needed} geometry, not a {kind}")
     coordinates = geometry.get("coordinates")
+    owner = name if name == "ellipse" else kind
+    values = [_required(properties, field, owner) for field in carried]
     match name:
         case "circle":
-            return Circle(_position(coordinates), _required(properties, "radius_m", kind))
+            return Circle(_position(coordinates), *values)
         case "ellipse":
-            return Ellipse(
-                _position(coordinates),
-                _required(properties, "semi_major_m", "ellipse"),
-                _required(properties, "semi_minor_m", "ellipse"),
-                _required(properties, "azimuth_deg", "ellipse"),
-            )
+            return Ellipse(_position(coordinates), *values)
         case "corridor":
-            return Corridor(_positions(coordinates), _required(properties, "width_m", kind))
+            return Corridor(_positions(coordinates), *values)
         case "rectangle":
             return _rectangle(document, geometry)
         case _:

@@ -6,6 +6,7 @@ import hashlib
 import os
 import random
 import time
+from uuid import UUID
 
 # Ids must be unique, not secret: a generator seeded from the system is enough and costs no syscall.
 _random = random.Random(os.urandom(32))
@@ -29,6 +30,11 @@ def new_id(now_us: int | None = None) -> bytes:
         | _VARIANT_RFC
         | (bits & 0x3FFF_FFFF_FFFF_FFFF)
     ).to_bytes(16, "big")
+
+
+def new_uuid(now_us: int | None = None) -> UUID:
+    """Return a fresh UUIDv7 that people can read and paste."""
+    return UUID(bytes=new_id(now_us))
 
 
 def derived_id(parent: bytes, purpose: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Location-based publish/subscribe: what moves, who wants to know of it, and what is told.
+"""Location-based publish/subscribe: what moves, who wants to know of it, and what happened.
 
 A publication and a subscription match while they are about the same topic, the publication's
 values pass the subscription's filter, and the one is within the scope of the other. Both move.
@@ -53,7 +53,7 @@ class Publication:
     topic: str
     values: Mapping[str, Value] = field(default_factory=dict)
     radius_m: float = 0.0  # a scope of its own, where scopes that overlap match
-    ttl_s: float | None = None  # it is forgotten so long after its last position; none: a default
+    ttl_s: float | None = None  # after its last position; none: a default
 
     def __post_init__(self) -> None:
         _check_common(self.id, self.topic, self.ttl_s)
@@ -65,7 +65,7 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class NearSubscription:
-    """A subscription to be told of publications near something that moves, or in a place.
+    """A subscription to the publications near something that moves, or inside a polygon.
 
     A circle moves with the subscription's position; a polygon stays where it is.
     """
@@ -75,7 +75,7 @@ class NearSubscription:
     radius_m: float | None = None
     polygon: Polygon | None = None
     where: str = ""
-    inside: bool = False  # told at every update of either side, not of changes alone
+    inside: bool = False  # notified at every update of either side, not of changes alone
     dwell_s: float | None = None
     hysteresis_m: float | None = None  # how far outside is out; none: a default
     ttl_s: float | None = None
@@ -102,7 +102,7 @@ class NearSubscription:
 
 
 class Match(NamedTuple):
-    """One thing that happened to a pair, as the subscriber is told of it."""
+    """One thing that happened to a pair, as the subscriber is notified of it."""
 
     event_type: EventType
     reason: EventReason

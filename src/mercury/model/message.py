@@ -6,12 +6,13 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
+from uuid import UUID
 
 from mercury.model.area import Area, Position
 from mercury.model.declarations import Declaration, Matches, NearQuery, Withdrawal
 from mercury.model.delivery import Deliveries
 from mercury.model.errors import MessageError
-from mercury.model.identity import new_id
+from mercury.model.identity import new_uuid
 
 VERSION = 1
 # UDP over IPv4 carries 65,507 bytes (Mercury §4.1: a message is one packet, at most 64K).
@@ -22,7 +23,7 @@ Values = Mapping[str, Value]
 
 
 class Kind(IntEnum):
-    """What a message is for; session kinds stay between client and adapter."""
+    """What a message is for; session kinds are between client and adapter only."""
 
     INIT = 1
     ACKNOWLEDGE = 2
@@ -144,7 +145,7 @@ class Telemetry:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something sensed (in an EVENT) or told to people (in an ALERT)."""
+    """Something sensed (in an EVENT) or announced (in an ALERT)."""
 
     kind: str
     position: Position | None = None
@@ -156,7 +157,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """Key/value pairs that applications interpret, optionally tied to a place."""
+    """Key/value pairs that applications interpret, optionally tied to a position."""
 
     values: Values = field(default_factory=dict)
     position: Position | None = None
@@ -208,11 +209,11 @@ class Message:
     topic: str = ""
     payload: Payload = None
     priority: int = Priority.NORMAL
-    id: bytes = field(default_factory=new_id)
+    id: UUID = field(default_factory=new_uuid)
     session: bytes = b""
     sent_us: int = field(default_factory=lambda: time.time_ns() // 1000)
     expires_us: int = 0
-    correlation: bytes = b""
+    correlation: UUID | None = None  # the message that this one answers or follows from
     policy: DeliveryPolicy = DeliveryPolicy.FIRE_AND_FORGET
     sequence: int = 0
     ordered: bool = False  # messages of its source arrive in the order of sending
@@ -223,8 +224,8 @@ class Message:
     def __post_init__(self) -> None:
         if not 0 <= self.priority <= 9:
             raise MessageError(f"priority {self.priority} is not between 0 and 9")
-        if len(self.id) != 16:
-            raise MessageError("a message id has 16 bytes")
+        if not isinstance(self.id, UUID):
+            raise MessageError(f"a message's id is a UUID, not {self.id!r}")
 
     def expired(self, now_us: int) -> bool:
         """Whether the message is past its expiry."""

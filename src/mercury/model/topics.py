@@ -17,7 +17,7 @@ DELIVERIES = "deliveries"
 STATUS = "status"
 
 # Matching of what moves: declarations and positions come in by the first and go out by the last as
-# meetings; the two between are for many workers. Values are frames (wire/match_frames.py).
+# match events; the two between are for many workers. Values are frames (wire/match_frames.py).
 ENTITIES = "entities"
 TILES = "tiles"
 SIGHTINGS = "sightings"

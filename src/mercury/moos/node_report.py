@@ -14,7 +14,7 @@ from mercury.moos.text_forms import read_fields
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """A vehicle's own word on its place and motion."""
+    """Position and motion of a vehicle, as it reports them."""
 
     name: str
     lat: float

@@ -1,4 +1,4 @@
-"""What the bridge is told, checked: the table [moos], which flags and a .moos file override."""
+"""The settings of the bridge, checked: the table [moos], which flags and a .moos file override."""
 
 from __future__ import annotations
 

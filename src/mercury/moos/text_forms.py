@@ -127,7 +127,7 @@ def read_node_message(text: str) -> NodeMessage:
 
 
 def read_mediated_message(text: str) -> NodeMessage:
-    """Read a MEDIATED_MESSAGE: a node message with an id, which tells repeats from news."""
+    """Read a MEDIATED_MESSAGE: a node message with an id, which distinguishes repetitions."""
     message = read_node_message(text)
     if not message.ack_id:
         raise MoosError("no-ack_id", "a mediated message needs ack_id")

@@ -1,4 +1,4 @@
-"""A MOOS vehicle as a client of Mercury: its place goes up, alerts and messages come down.
+"""A MOOS vehicle as a client of Mercury: its position goes up, alerts and messages come down.
 
 Between bridges that share no direct route, Mercury carries the same postings that pShare would, as
 messages of the topic `moos` from client to client. It may lose or repeat them like any network; the
@@ -11,7 +11,6 @@ import asyncio
 import base64
 import json
 import logging
-import uuid
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -101,7 +100,7 @@ class MercuryUplink:
         if self._client is None or not self.connected or len(self._tasks) >= _MAX_TASKS:
             self.counters["not-connected"] += 1
             return
-        self._spawn(self._tell(self._client, posting))
+        self._spawn(self._carry(self._client, posting))
 
     async def _connect(self, position: Position, report: NodeReport | None) -> None:
         client = Client(
@@ -113,12 +112,12 @@ class MercuryUplink:
             settings=self._session,
             groups=() if self._group is None else (self._group,),
         )
-        client.on(Kind.ALERT)(self._alerted)
-        client.on(Kind.CONTENT)(self._told)
+        client.on(Kind.ALERT)(self._on_alert)
+        client.on(Kind.CONTENT)(self._on_content)
         await client.open()
         self._client = client
 
-    async def _tell(self, client: Client, posting: Posting) -> None:
+    async def _carry(self, client: Client, posting: Posting) -> None:
         values: dict[str, Value] = {
             "key": posting.key,
             "text": posting.text.encode("utf-8", "surrogateescape"),  # MOOS has bytes, not text
@@ -136,7 +135,7 @@ class MercuryUplink:
             self.counters["not-carried"] += 1
             log.warning("cannot send %s to %s: %s", posting.key, posting.mate, error)
 
-    def _told(self, message: Message) -> None:
+    def _on_content(self, message: Message) -> None:
         if message.topic != TOPIC:
             self.counters["messages"] += 1
             self._on_news(MESSAGE_VARIABLE, message_json(message))
@@ -148,7 +147,7 @@ class MercuryUplink:
         self.counters["arrived"] += 1
         self._on_posting(key, text.decode("utf-8", "surrogateescape"))
 
-    def _alerted(self, message: Message) -> None:
+    def _on_alert(self, message: Message) -> None:
         self.counters["alerts"] += 1
         self._on_news(ALERT_VARIABLE, alert_json(message))
 
@@ -166,15 +165,15 @@ class MercuryUplink:
 def alert_json(message: Message) -> str:
     """An alert as one JSON object, for a MOOS variable."""
     event = message.payload if isinstance(message.payload, Event) else None
-    place = None if event is None else event.position
+    position = None if event is None else event.position
     area = message.destination.area
     return _json(
         message,
         {
             "kind": "" if event is None else event.kind,
             "text": "" if event is None else event.text,
-            "lat": None if place is None else place.lat,
-            "lon": None if place is None else place.lon,
+            "lat": None if position is None else position.lat,
+            "lon": None if position is None else position.lon,
             "radius_m": None if event is None else event.radius_m,
             "area": None if area is None else area_to_geojson(area),
             "values": {} if event is None else dict(event.values),
@@ -183,13 +182,13 @@ def alert_json(message: Message) -> str:
 
 
 def message_json(message: Message) -> str:
-    """What another client told us as one JSON object, for a MOOS variable."""
+    """A message of another client as one JSON object, for a MOOS variable."""
     return _json(message, {"topic": message.topic, "values": dict(message.values)})
 
 
 def _json(message: Message, said: dict[str, Any]) -> str:
     envelope = {
-        "id": str(uuid.UUID(bytes=message.id)),
+        "id": str(message.id),
         "source": str(message.source),
         "priority": message.priority,
         "sent": message.sent_us / 1e6,

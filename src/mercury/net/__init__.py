@@ -1,6 +1,6 @@
 """UDP under asyncio, in batches, and lossy links to try it over."""
 
-from mercury.net.address import describe, from_sockaddr, parse_udp_uri, resolve, to_sockaddr
+from mercury.net.address import from_sockaddr, parse_udp_uri, resolve, to_sockaddr
 from mercury.net.link import Link, LinkStatistics, OneWay
 from mercury.net.link_settings import Blackout, DropOff, LinkPair, LinkSettings, Outages
 from mercury.net.link_spec import link_from, parse_link
@@ -20,7 +20,6 @@ __all__ = [
     "Packets",
     "UdpEndpoint",
     "bind_udp",
-    "describe",
     "from_sockaddr",
     "link_from",
     "open_endpoint",

@@ -65,11 +65,5 @@ def from_sockaddr(raw: bytes) -> tuple[str, int]:
     return socket.inet_ntoa(address), port
 
 
-def describe(raw: bytes) -> str:
-    """Return `host:port` for people."""
-    host, port = from_sockaddr(raw)
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
 def _family(family: int, size: int) -> bytes:
     return bytes((size, family)) if _HAS_LENGTH_BYTE else struct.pack("=H", family)

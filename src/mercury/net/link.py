@@ -22,7 +22,7 @@ Range = float | Callable[[], float | None] | None
 REASONS: tuple[Reason, ...] = ("blackout", "rate", "range", "size", "random")
 
 _ROUNDING_S = 1e-9  # a packet that comes just in time is in time
-_FORGOTTEN = 64  # after so many mean cycles without a packet, how the weather was does not matter
+_FORGOTTEN = 64  # mean cycles without a packet after which the earlier state does not matter
 
 
 @dataclass(slots=True)
@@ -62,10 +62,8 @@ class LinkStatistics:
         return f"{100 * lost / self.sent:.1f} % of {self.sent:,} packets ({reasons})"
 
 
-class Weather:
-    """Good and bad times, of one direction or of both."""
-
-    __slots__ = ("_bad", "_changes", "_rng", "outages")
+class ChannelState:
+    """Whether the channel is good or bad (Gilbert and Elliott), for one direction or both."""
 
     def __init__(self, outages: Outages, rng: random.Random) -> None:
         self.outages = outages
@@ -74,12 +72,12 @@ class Weather:
         self._changes: float | None = None  # when it will; None before it began
 
     def begin(self, now: float) -> None:
-        """From here on good and bad times change; it begins with a good one."""
+        """From here on the state changes; it begins as good."""
         if self._changes is None:
             self._changes = now + self._lasts_s()
 
     def is_bad(self, now: float) -> bool:
-        """Whether it is bad now; times asked for do not go back."""
+        """Whether it is bad now; `now` does not go back."""
         assert self._changes is not None
         mean_up_s, mean_down_s, _ = self.outages
         if now - self._changes > _FORGOTTEN * (mean_up_s + mean_down_s):
@@ -99,28 +97,16 @@ class Weather:
 class OneWay:
     """One direction of a link."""
 
-    __slots__ = (
-        "_begun",
-        "_bytes_due",
-        "_latest",
-        "_packets_due",
-        "_rng",
-        "_weather",
-        "range_m",
-        "settings",
-        "statistics",
-    )
-
     def __init__(
-        self, settings: LinkSettings, rng: random.Random, weather: Weather | None = None
+        self, settings: LinkSettings, rng: random.Random, channel: ChannelState | None = None
     ) -> None:
         self.settings = settings
         self.statistics = LinkStatistics()
         self.range_m: Range = None  # or something to call that knows; None is unknown
         self._rng = rng
-        if weather is None and settings.outages is not None:
-            weather = Weather(settings.outages, random.Random(rng.getrandbits(64)))
-        self._weather = weather
+        if channel is None and settings.outages is not None:
+            channel = ChannelState(settings.outages, random.Random(rng.getrandbits(64)))
+        self._channel = channel
         self._begun: float | None = None
         # When the link will have carried all that it took, by count and by bytes.
         self._packets_due = self._bytes_due = 0.0
@@ -130,8 +116,8 @@ class OneWay:
         """Blackouts count from here; without it, from the first packet."""
         if self._begun is None:
             self._begun = self._packets_due = self._bytes_due = self._latest = now
-            if self._weather is not None:
-                self._weather.begin(now)
+            if self._channel is not None:
+                self._channel.begin(now)
 
     @property
     def begun(self) -> bool:
@@ -176,7 +162,7 @@ class OneWay:
     def _wait_s(self, size: int, now: float) -> float | None:
         """How long the packet queues; None if there is no room, else it takes its share.
 
-        A token bucket told by time: each packet moves on when the link will have carried all.
+        A token bucket that counts time: each packet defers when the link will have carried all.
         """
         settings = self.settings
         packets_per_s, bytes_per_s = settings.packets_per_s, settings.bytes_per_s
@@ -203,8 +189,8 @@ class OneWay:
                 if blackout.covers(age_s):
                     return "blackout"
         passing = 1.0
-        if self._weather is not None and self._weather.is_bad(now):
-            passing = 1.0 - self._weather.outages.loss
+        if self._channel is not None and self._channel.is_bad(now):
+            passing = 1.0 - self._channel.outages.loss
             if roll >= passing:
                 return "blackout"
         if settings.loss_by_range is not None:
@@ -229,8 +215,6 @@ class Link:
     but bad times that are the same for both befall them at once.
     """
 
-    __slots__ = ("down", "up")
-
     def __init__(
         self,
         up: LinkSettings,
@@ -239,12 +223,12 @@ class Link:
         *,
         range_m: Range = None,
     ) -> None:
-        up_seed, down_seed, weather_seed = (rng.getrandbits(64) for _ in range(3))
-        weather = None
+        up_seed, down_seed, channel_seed = (rng.getrandbits(64) for _ in range(3))
+        channel = None
         if up.outages is not None and up.outages == down.outages:
-            weather = Weather(up.outages, random.Random(weather_seed))
-        self.up = OneWay(up, random.Random(up_seed), weather)
-        self.down = OneWay(down, random.Random(down_seed), weather)
+            channel = ChannelState(up.outages, random.Random(channel_seed))
+        self.up = OneWay(up, random.Random(up_seed), channel)
+        self.down = OneWay(down, random.Random(down_seed), channel)
         self.range_m = range_m
 
     def begin(self, now: float) -> None:

@@ -15,23 +15,25 @@ class DropOff:
     """Loss by a quantity (metres, bytes): points in rising order, with lines between them.
 
     Before the first point the loss is that of the first, beyond the last that of the last. Two
-    points at one place are a step: up to it the first counts, beyond it the second. `smooth` bends
-    the lines so that the loss sets in and levels out gently.
+    points at one quantity are a step: up to it the first counts, beyond it the second. `smooth`
+    bends the lines so that the loss sets in and levels out gently.
     """
 
     points: tuple[tuple[float, float], ...]
     smooth: bool = False
-    _places: tuple[float, ...] = field(init=False, repr=False, compare=False)
+    _quantities: tuple[float, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        places = tuple(place for place, _ in self.points)
-        if not places:
+        quantities = tuple(quantity for quantity, _ in self.points)
+        if not quantities:
             raise ConfigurationError("a drop-off needs at least one point")
-        if not all(0 <= place < math.inf for place in places) or list(places) != sorted(places):
+        if not all(0 <= quantity < math.inf for quantity in quantities) or list(
+            quantities
+        ) != sorted(quantities):
             raise ConfigurationError("the points of a drop-off are not negative and rise")
         for _, loss in self.points:
             _check_share("the loss of a drop-off", loss)
-        object.__setattr__(self, "_places", places)
+        object.__setattr__(self, "_quantities", quantities)
 
     @classmethod
     def between(cls, safe: float, lost: float, *, smooth: bool = False) -> DropOff:
@@ -41,8 +43,8 @@ class DropOff:
         return cls(((safe, 0.0), (lost, 1.0)), smooth)
 
     def __call__(self, at: float) -> float:
-        """The share that is lost at this place of the curve."""
-        after = bisect_left(self._places, at)
+        """The share that is lost at this quantity."""
+        after = bisect_left(self._quantities, at)
         if after == 0:
             return self.points[0][1]
         if after == len(self.points):
@@ -62,7 +64,7 @@ class Blackout(NamedTuple):
     every_s: float | None = None
 
     def covers(self, age_s: float) -> bool:
-        """Whether it is dark when the link is so old."""
+        """Whether nothing passes when the link has this age."""
         since = age_s - self.start_s
         if since < 0.0:
             return False
@@ -93,7 +95,7 @@ class LinkSettings:
         bytes_per_s: the same in bytes.
         burst_s: after a pause, as much as it carries in this time passes at once.
         delay_s: what every packet takes.
-        jitter_s: up to so much more, each packet differently, so that they overtake one another.
+        jitter_s: at most this much more, drawn for each packet, so that they overtake one another.
         keep_order: nobody overtakes; who would must wait.
         duplicate: share that arrives twice.
         reorder: share that is held up for `reorder_by_s`, so that others overtake it.

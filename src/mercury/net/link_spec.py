@@ -17,8 +17,32 @@ from typing import Any
 
 from mercury.model.errors import ConfigurationError
 from mercury.net.link import Link
-from mercury.net.link_presets import PRESETS
 from mercury.net.link_settings import Blackout, DropOff, LinkPair, LinkSettings, Outages
+
+# Round numbers of what such links do on an ordinary day, not of one product.
+PRESETS = {
+    "perfect": "loss=0",
+    # Wi-Fi at a depot or a junction: fine in sight, gone behind the next house.
+    "wifi": "loss=1%,range=80m..250m~smooth,bandwidth=2.5MB/s,queue=100ms,delay=2ms,jitter=8ms",
+    # Short-range radio for vehicles (ITS-G5, 802.11p): a channel of 6 Mbit/s; long packets meet
+    # more collisions on the air than short ones.
+    "v2x": "loss=2%,range=300m..1km~smooth,size=300:0/1500:10%,bandwidth=750kB/s,queue=50ms,"
+    "delay=1ms,jitter=4ms",
+    # A public mobile network while driving: little loss, queues, and now and then a hole.
+    "cellular": "loss=0.5%,queue=500ms,outage=300s+3s;up:bandwidth=1MB/s,delay=30ms,jitter=30ms;"
+    "down:bandwidth=4MB/s,delay=25ms,jitter=20ms",
+    # A geostationary satellite: 36,000 km up and down again; bridges and trees hide it.
+    "satellite": "loss=1%,queue=1s,delay=270ms,jitter=30ms,outage=120s+5s;up:bandwidth=32kB/s;"
+    "down:bandwidth=256kB/s",
+    # An acoustic modem under water: sound takes a second for 1.5 km, and 5 kbit/s are shared.
+    "acoustic": "loss=10%,range=1km..3km~smooth,size=100:0/1000:50%/2000:100%,bandwidth=625,"
+    "queue=5s,delay=0.7s,jitter=0.6s,order=keep",
+    "lossy10": "loss=10%",
+    "lossy30": "loss=30%",
+    "lossy50": "loss=50%",
+    # Everything goes wrong now and then: what a protocol must live with.
+    "hostile": "loss=10%,duplicate=10%,reorder=10%+1s,delay=10ms,jitter=20ms",
+}
 
 _SECONDS = {"": 1.0, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 _METRES = {"": 1.0, "m": 1.0, "km": 1e3}
@@ -63,7 +87,7 @@ def _changed(settings: LinkSettings, direction: str, items: str, text: str) -> L
     for item in items.split(","):
         key, equals, value = (piece.strip() for piece in item.partition("="))
         if not key:
-            raise ConfigurationError(f"the link {text!r} has an empty place: {_FORM}")
+            raise ConfigurationError(f"the link {text!r} has an empty item: {_FORM}")
         if not equals:
             settings, changes = _preset(key, direction), {}
             continue
@@ -76,7 +100,7 @@ def _changed(settings: LinkSettings, direction: str, items: str, text: str) -> L
             change = read(value)
         except _Malformed:
             raise ConfigurationError(f"the link's {key} is {form}, not {value!r}") from None
-        if change.get("blackouts"):  # several may be given, and take the place of the preset's
+        if change.get("blackouts"):  # several may be given, and replace those of the preset
             change["blackouts"] = changes.get("blackouts", ()) + change["blackouts"]
         changes |= change
     return replace(settings, **changes)
@@ -87,7 +111,7 @@ def _preset(name: str, direction: str) -> LinkSettings:
         known = [*PRESETS, *_KEYS]
         hint = _suggestion(name, known) or f", there are {', '.join(PRESETS)}"
         raise ConfigurationError(f"there is no link named {name!r}{hint}")
-    pair = PRESETS[name]
+    pair = parse_link(PRESETS[name])
     return pair.up if direction == "up" else pair.down
 
 

@@ -32,8 +32,8 @@ class LinkedEndpoint:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         # On their way, ordered by time of arrival, then by order of sending.
-        self._flying: list[tuple[float, int, Direction, _Packet]] = []
-        self._flown = 0
+        self._in_flight: list[tuple[float, int, Direction, _Packet]] = []
+        self._taken = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
         self._open = True
@@ -62,8 +62,8 @@ class LinkedEndpoint:
     def stop_receiving(self) -> None:
         """Hand over nothing more; sending goes on."""
         self._endpoint.stop_receiving()
-        self._flying = [flight for flight in self._flying if flight[2] == "up"]
-        heapq.heapify(self._flying)
+        self._in_flight = [packet for packet in self._in_flight if packet[2] == "up"]
+        heapq.heapify(self._in_flight)
 
     def close(self) -> None:
         """Close the socket; nothing is handed over or sent any more.
@@ -77,8 +77,8 @@ class LinkedEndpoint:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        rest = [packet for _, _, direction, packet in sorted(self._flying) if direction == "up"]
-        self._flying.clear()
+        rest = [packet for _, _, direction, packet in sorted(self._in_flight) if direction == "up"]
+        self._in_flight.clear()
         if rest:
             self._endpoint.send(rest)
         self._endpoint.close()
@@ -90,17 +90,17 @@ class LinkedEndpoint:
         now = self._clock()
         for packet in packets:
             for arrival in self.link.carry(direction, len(packet[0]), now):
-                self._flown += 1
-                heapq.heappush(self._flying, (arrival, self._flown, direction, packet))
-        self._land()
+                self._taken += 1
+                heapq.heappush(self._in_flight, (arrival, self._taken, direction, packet))
+        self._hand_out()
 
-    def _land(self) -> None:
+    def _hand_out(self) -> None:
         """Send and hand over what has come through the link, and wait for the next."""
         now = self._clock() + _EARLY_S
         sent: Packets = []
         received: Packets = []
-        while self._flying and self._flying[0][0] <= now:
-            _, _, direction, packet = heapq.heappop(self._flying)
+        while self._in_flight and self._in_flight[0][0] <= now:
+            _, _, direction, packet = heapq.heappop(self._in_flight)
             (sent if direction == "up" else received).append(packet)
         self._set_timer()
         if sent:
@@ -109,9 +109,9 @@ class LinkedEndpoint:
             self._on_packets(received)  # last: it may send, or close this endpoint
 
     def _set_timer(self) -> None:
-        if not self._flying:
+        if not self._in_flight:
             return
-        due = self._flying[0][0]
+        due = self._in_flight[0][0]
         if self._timer is not None:
             if self._timer_due <= due:
                 return  # wakes early enough, and then sets the timer anew
@@ -121,7 +121,7 @@ class LinkedEndpoint:
 
     def _on_timer(self) -> None:
         self._timer = None
-        self._land()
+        self._hand_out()
 
 
 def open_endpoint(

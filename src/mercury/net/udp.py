@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 Packets = list[tuple[bytes, bytes]]  # (packet, raw sockaddr of the other side)
 
 _BUFFER_BYTES = 4 * 1024 * 1024
-_FEW = 3  # up to so many packets, plain sendto is quicker than filling structures
+_FEW = 3  # packets up to which plain sendto is quicker than filling structures
 
 _thread = threading.local()
 

@@ -1,9 +1,11 @@
-"""The columns of everything the pipeline reads and writes."""
+"""The columns of records and events, and how all schemas of the pipeline are written."""
 
 from __future__ import annotations
 
 from pyspark.sql.types import (
     BinaryType,
+    BooleanType,
+    DataType,
     DoubleType,
     IntegerType,
     LongType,
@@ -12,31 +14,35 @@ from pyspark.sql.types import (
     StructType,
 )
 
+_TYPES: dict[str, DataType] = {
+    "bigint": LongType(),
+    "binary": BinaryType(),
+    "boolean": BooleanType(),
+    "double": DoubleType(),
+    "int": IntegerType(),
+    "string": StringType(),
+}
+
+
+def schema(ddl: str) -> StructType:
+    """A schema as Spark's DDL writes it: Spark's own parser runs in Java."""
+    fields = (column.split() for column in ddl.split(","))
+    return StructType([StructField(name, _TYPES[kind]) for name, kind in fields])
+
+
+def joined(*parts: StructType) -> StructType:
+    """One schema of several."""
+    return StructType([field for part in parts for field in part.fields])
+
+
 # A record of the bus, whichever bus it is. The header that the pipeline groups by travels as a
 # column of its own: most jobs never look into the value.
-RECORD = StructType(
-    [
-        StructField("topic", StringType(), nullable=False),
-        StructField("partition", IntegerType(), nullable=False),
-        StructField("offset", LongType(), nullable=False),
-        StructField("time_us", LongType(), nullable=False),
-        StructField("key", BinaryType()),
-        StructField("position", BinaryType()),
-        StructField("value", BinaryType()),
-    ]
+RECORD = schema(
+    "topic string, partition int, offset bigint, time_us bigint, key binary, position binary,"
+    " value binary"
 )
-
 # An event that somebody sensed; `problem` says why a record is none, and then the rest is null.
-EVENT = StructType(
-    [
-        StructField("kind", StringType(), nullable=False),
-        StructField("time_us", LongType(), nullable=False),
-        StructField("id", BinaryType()),
-        StructField("reporter", StringType()),
-        StructField("lat", DoubleType()),
-        StructField("lon", DoubleType()),
-        StructField("heading_deg", DoubleType()),
-        StructField("speed_mps", DoubleType()),
-        StructField("problem", StringType()),
-    ]
+EVENT = schema(
+    "kind string, time_us bigint, id binary, reporter string, lat double, lon double,"
+    " heading_deg double, speed_mps double, problem string"
 )

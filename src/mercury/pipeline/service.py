@@ -25,15 +25,16 @@ from mercury.pipeline.detection.alerts_sink import AlertsSink
 from mercury.pipeline.detection.congestion_job import CongestionJob
 from mercury.pipeline.detection.core_job import CoreJob
 from mercury.pipeline.detection.event_job import EventJob
-from mercury.pipeline.detection.transforms import events
+from mercury.pipeline.folders import check_writable
 from mercury.pipeline.history.job import HistoryJob
 from mercury.pipeline.history.journal import locked
 from mercury.pipeline.ledger.job import NAME as LEDGER_POOL
 from mercury.pipeline.ledger.job import LedgerJob
-from mercury.pipeline.schemas import RECORD
-from mercury.pipeline.spark import class_archive
-from mercury.pipeline.spark.session import start_session, submitted
+from mercury.pipeline.spark.query_listener import QueryListener, listener_of
+from mercury.pipeline.spark.session import first_line, start_session
 from mercury.pipeline.spark.sources import spark_settings
+from mercury.pipeline.spark.startup import class_archive
+from mercury.pipeline.spark.startup.warm_up import warm_up
 from mercury.service import Service, Statistics, now, now_us
 
 log = logging.getLogger(__name__)
@@ -48,7 +49,7 @@ _GONE = (Py4JError, ConnectionError)
 
 
 class Pipeline(Service):
-    """Runs the streaming jobs until it is told to stop."""
+    """Runs the streaming jobs until it is stopped."""
 
     part = "pipeline"
 
@@ -74,6 +75,7 @@ class Pipeline(Service):
         # A thread of its own: Spark's scheduler goes by threads.
         self._ledger_thread = ThreadPoolExecutor(1, "ledger")
         self._queries: dict[str, StreamingQuery] = {}
+        self._listener = QueryListener()
         self._leaving = threading.Event()
         self._held = ExitStack()  # the checkpoint is ours
         self._tended_at: float | None = None  # when Spark last answered
@@ -94,7 +96,8 @@ class Pipeline(Service):
             counters.update(self._ledger.counters)
             gauges["ledger_waiting"] = self._ledger.waiting
         for job in self._jobs:
-            gauges |= {f"{job.name}_lag": job.lag, f"{job.name}_position": job.position}
+            state = job.state
+            gauges |= {f"{job.name}_lag": state.lag, f"{job.name}_position": state.position}
         return Statistics(gauges=gauges, counters=dict(counters), dropped=dropped)
 
     def trouble(self) -> str:
@@ -103,41 +106,48 @@ class Pipeline(Service):
 
     async def _start(self) -> None:
         checkpoint = self._checkpoint()
+        history = self._history_folder() if self.settings.history else None
+        for folder in filter(None, (checkpoint, history)):
+            check_writable(folder)
         refusal = f"another pipeline works with {checkpoint}"
         self._held.enter_context(locked(checkpoint, self.part, refusal=refusal))
+        class_list = checkpoint / "spark-classes.txt"
         log.info("Spark is starting (%s)", self.settings.spark_master)
         self.stage = "archives for Java"
         conf = await asyncio.to_thread(spark_settings, self._bus_uri)
         self.stage = "Java and Spark's session"
         self._spark = await asyncio.to_thread(
-            start_session, self.settings.spark_master, settings=conf | self.settings.spark_conf
+            start_session,
+            self.settings.spark_master,
+            settings=conf | self.settings.spark_conf,
+            log_file=self.spark_log,
+            class_list=class_list if self.settings.share_classes else None,
         )
+        self._listener = listener_of(self._spark)
         log.info("Spark is up; the jobs are starting")
         sink = await asyncio.to_thread(AlertsSink, self.bus, now_us(), self.settings.id)
         self._sink = sink
         # One after the other: the first batches of all at once would make each wait for all.
-        if not await self._begin(EventJob(self._rules, sink, checkpoint, now_us)):
-            await asyncio.to_thread(_warm_up, self._spark)
+        if not await self._begin(EventJob(self._rules, sink, checkpoint)):
+            await asyncio.to_thread(warm_up, self._spark)
         if self._congestion is not None:
-            await self._begin(CongestionJob(self._congestion, sink, checkpoint, now_us))
-        if self.settings.history:
-            folder = self.settings.history_folder or self._beside_bus("history")
+            await self._begin(CongestionJob(self._congestion, sink, checkpoint))
+        if history is not None:
             interval_s = self.settings.history_interval_s
             self.stage = "job history"
-            self._history = HistoryJob(folder, checkpoint, interval_s=interval_s)
+            self._history = HistoryJob(history, checkpoint, interval_s=interval_s)
             query = await asyncio.to_thread(self._history.start, self._spark, self._bus_uri)
             self._queries["history"] = query
             log.info("job history runs")
             if self.settings.ledger:
                 # On one machine it takes one core at a time, and leaves the others to detection.
                 tasks = 1 if self.settings.spark_master.startswith("local") else None
-                self._ledger = LedgerJob(folder, tasks=tasks)
+                self._ledger = LedgerJob(history, tasks=tasks)
                 self._ledger.start()
                 self.spawn(self._keep_ledger(self._ledger, self._history))
         self.spawn(self._watch())
-        local = self.settings.spark_master.startswith("local") and not submitted()
-        if self.settings.share_classes and local:
-            self.spawn(class_archive.make_aside(_CALM_S))
+        if self.settings.share_classes:
+            self.spawn(class_archive.make_later(self._spark, class_list, _CALM_S))
 
     async def _begin(self, job: CoreJob) -> bool:
         """Start a job, and wait until it has judged what was there: whether that was anything."""
@@ -149,14 +159,27 @@ class Pipeline(Service):
         log.info("job %s runs", job.name)
         return found
 
+    @property
+    def failed_query(self) -> str | None:
+        """The streaming query that has ended with an error, if one has."""
+        return self._listener.failed_query
+
+    @property
+    def spark_log(self) -> Path:
+        """What Spark and its workers write."""
+        return self._checkpoint() / "spark.log"
+
     def _checkpoint(self) -> Path:
         return self.settings.checkpoint or self._beside_bus("pipeline")
+
+    def _history_folder(self) -> Path:
+        return self.settings.history_folder or self._beside_bus("history")
 
     def _beside_bus(self, what: str) -> Path:
         scheme, _, path = self._bus_uri.partition(":")
         if scheme != "embedded":
             raise ConfigurationError(
-                "with this bus the pipeline must be told its folders:"
+                "with this bus the pipeline needs the settings of its folders:"
                 " pipeline.checkpoint and pipeline.history_folder"
             )
         return Path(f"{path}-{what}")
@@ -180,7 +203,8 @@ class Pipeline(Service):
         try:
             await self._tend()
         except _GONE as error:
-            raise JobFailedError(f"Spark does not answer: {error}") from error
+            why = f"Spark does not answer: {first_line(error)}"
+            raise JobFailedError(f"{why}; the details are in {self.spark_log}") from error
         except BusError as error:
             raise JobFailedError(f"the bus does not take what was found: {error}") from error
 
@@ -196,15 +220,17 @@ class Pipeline(Service):
             except Exception as error:
                 if self._leaving.is_set():
                     return  # it was cut short
-                why = str(error).split("\n", 1)[0]
-                raise JobFailedError(f"the ledger job ended: {why}") from error
+                raise self._ended(LEDGER_POOL, first_line(error)) from error
+
+    def _ended(self, job: str, why: str) -> JobFailedError:
+        return JobFailedError(f"the {job} job ended: {why}; the details are in {self.spark_log}")
 
     def _enter(self, ledger: LedgerJob, history: HistoryJob) -> None:
         assert self._spark is not None
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", LEDGER_POOL)
         self._spark.sparkContext.setJobGroup(LEDGER_POOL, "the ledger", interruptOnCancel=True)
         while not self._leaving.is_set():
-            done = ledger.run(self._spark, history.stored_until_us(now_us()))
+            done = ledger.run(self._spark, history.stored_until_us())
             if not done.messages:
                 return
 
@@ -220,17 +246,17 @@ class Pipeline(Service):
     async def _tend(self) -> None:
         """Judge ended intervals, and fail with a query."""
         assert self._sink is not None
+        assert self._spark is not None
         forget_at = now() + _FORGET_S
         while True:
             self._tended_at = now()
             await asyncio.sleep(_TICK_S)
-            for name, query in self._queries.items():
-                if not query.isActive:
-                    why = str(query.exception()).split("\n", 1)[0]
-                    raise JobFailedError(f"the {name} job ended: {why}")
+            if self.failed_query is not None:
+                raise self._ended(self.failed_query, self._listener.failure)
+            await asyncio.to_thread(_ping, self._spark)
             for job in self._jobs:
                 await asyncio.to_thread(job.tick)
-                self.health.backlog(job.name, now(), job.lag)
+                self.health.backlog(job.name, now(), job.state.lag)
             if now() >= forget_at:
                 forget_at = now() + _FORGET_S
                 self._sink.forget(now_us())
@@ -248,7 +274,7 @@ def _finish(queries: Iterable[StreamingQuery]) -> None:
         query.stop()
 
 
-def _warm_up(spark: SparkSession) -> None:
-    """Do once what a batch does: workers start, libraries load, code is compiled."""
-    row = ("events.none", 0, 1, 0, b"", None, b"")
-    events(spark.createDataFrame([row, row], RECORD)).toArrow()
+def _ping(spark: SparkSession) -> None:
+    """Raises if the JVM was killed: it reports nothing then."""
+    if spark.sparkContext._jsc.sc().isStopped():
+        raise Py4JError("its context was stopped")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime
+
+from mercury.model.instant import Instant
 
 now = time.monotonic  # for intervals: never jumps
 
@@ -10,6 +13,16 @@ now = time.monotonic  # for intervals: never jumps
 def now_us() -> int:
     """Microseconds since the epoch, for time stamps and expiry."""
     return time.time_ns() // 1000
+
+
+def clock_time(time_us: int) -> str:
+    """A time of day for people, in local time."""
+    return datetime.fromtimestamp(time_us / 1e6).strftime("%H:%M:%S.%f")[:-3]
+
+
+def instant() -> Instant:
+    """This moment, for cores that need both clocks."""
+    return Instant(now(), now_us())
 
 
 def epoch_us() -> int:

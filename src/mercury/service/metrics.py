@@ -17,7 +17,7 @@ from mercury.service.statistics import Statistics
 _TIMEOUT_S = 5.0
 
 
-class MetricsServer:
+class MetricsServer(Collector):
     """A very small HTTP server for two read-only pages."""
 
     def __init__(
@@ -30,8 +30,9 @@ class MetricsServer:
         self._part = part
         self._health = health  # "ok", or what else it is, and a sentence on why
         self._statistics = statistics
+        self._more = more
         self._registry = CollectorRegistry()
-        self._registry.register(_ServiceCollector(part, statistics, more))
+        self._registry.register(self)
         self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int) -> None:
@@ -54,6 +55,10 @@ class MetricsServer:
         if self._server is not None:
             self._server.close()
             await self._server.wait_closed()
+
+    def collect(self) -> Iterable[Metric]:
+        """The numbers, for Prometheus."""
+        return (*self._statistics().metrics(self._part), *self._more())
 
     async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -87,18 +92,3 @@ class MetricsServer:
                 code = "200 OK" if status == "ok" else "503 Service Unavailable"
                 return code, "application/json", json.dumps(health).encode() + b"\n"
         return "404 Not Found", "text/plain", b"/metrics or /healthz\n"
-
-
-class _ServiceCollector(Collector):
-    def __init__(
-        self,
-        part: str,
-        statistics: Callable[[], Statistics],
-        more: Callable[[], Iterable[Metric]],
-    ) -> None:
-        self._part = part
-        self._statistics = statistics
-        self._more = more
-
-    def collect(self) -> Iterable[Metric]:
-        return (*self._statistics().metrics(self._part), *self._more())

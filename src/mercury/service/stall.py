@@ -17,7 +17,7 @@ class StallMeter:
     @property
     def longest_s(self) -> float:
         """The longest stall of the last one to two windows."""
-        return max(self._longest_s)
+        return round(max(self._longest_s), 6)
 
     async def run(self) -> None:
         """Watch until cancelled."""

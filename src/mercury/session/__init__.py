@@ -7,7 +7,6 @@ from mercury.session.adapter_side import (
     Opened,
     Received,
     Reported,
-    SessionEvent,
 )
 from mercury.session.client_side import Answered as AdapterAnswered
 from mercury.session.client_side import (
@@ -37,7 +36,6 @@ __all__ = [
     "Refused",
     "Reported",
     "Session",
-    "SessionEvent",
     "SessionSettings",
     "SessionState",
     "SessionTable",

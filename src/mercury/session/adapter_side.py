@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mercury.model.errors import PacketError
-from mercury.model.identity import new_id
+from mercury.model.identity import new_uuid
 from mercury.model.message import Address, Attributes, Grant, Kind, Message, Priority
 from mercury.session.settings import SessionSettings
 from mercury.session.table import Session, SessionTable
@@ -30,6 +30,7 @@ from mercury.wire.packet import (
 from mercury.wire.records import fix_header
 
 MAX_IDENTITY_BYTES = 128
+MAX_PRUNED = 1000  # sessions in one call: each has much to be forgotten
 _MAX_NUMBER = 1e30
 
 # What a client may send within a session; alerts and replies come from the other side only.
@@ -41,7 +42,7 @@ _FROM_CLIENTS = frozenset(
 )  # fmt: skip
 _INIT, _REPORT, _CLOSE = int(Kind.INIT), int(Kind.REPORT), int(Kind.CLOSE)
 _RECEIPT = int(Kind.RECEIPT)
-# An unknown session is told so, that it may start anew; a storm of such packets is not answered.
+# A packet of an unknown session is refused, so that its client may start anew; up to this rate.
 _MAX_REFUSALS_PER_S = 1000.0
 
 
@@ -52,7 +53,7 @@ class Opened:
     session: Session
     envelope: pb.Envelope
     body: bytes
-    replaced: Session | None = None  # the session of its earlier life, which this one ends
+    replaced: Session | None = None  # the session of its earlier incarnation, which this one ends
 
 
 @dataclass(slots=True)
@@ -181,7 +182,7 @@ class AdapterSessions:
         return None
 
     def _take_answers(self, session: Session, envelope: pb.Envelope) -> bytes:
-        """Take receipts off the packet that they ride on; returns the rest of it."""
+        """Take piggybacked receipts off their packet; returns the rest of it."""
         refused = tuple((one.id, one.reason) for one in envelope.refused)
         sent, resent = envelope.receipts_sent, envelope.receipts_resent
         self.answers.append(Answered(session, tuple(envelope.received), refused, sent, resent))
@@ -190,12 +191,15 @@ class AdapterSessions:
         return envelope.SerializeToString()
 
     def handle_timer(self, now: float) -> list[Closed]:
-        """Prune silent sessions (Mercury §4.5: three report intervals without a report)."""
+        """Prune silent sessions (Mercury §4.5: three report intervals without a report).
+
+        When a whole network falls silent, those beyond a number are left for the next call.
+        """
         settings = self.settings
         deadline = now - settings.missed_reports * settings.report_interval_s
         closed = []
         silent = self.table.active & (self.table.last_report < deadline)
-        for slot in np.flatnonzero(silent):
+        for slot in np.flatnonzero(silent)[:MAX_PRUNED]:
             session = self.table.at(int(slot))
             assert session is not None
             self.table.remove(session)
@@ -255,7 +259,7 @@ class AdapterSessions:
         session = table.by_identity.get(identity)
         if session is not None:
             if incarnation < session.incarnation:
-                raise PacketError("stale-init")  # a late packet of an earlier life
+                raise PacketError("stale-init")  # a late packet of an earlier incarnation
             if incarnation == session.incarnation:
                 # The ACKNOWLEDGE was lost or is under way: the same answer again.
                 self.dropped["repeated-init"] += 1
@@ -317,7 +321,7 @@ class AdapterSessions:
                 source=self._adapter,
                 destination=destination,
                 payload=payload,
-                id=new_id(now_us),
+                id=new_uuid(now_us),
                 sent_us=now_us,
             )
         )

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from mercury.model.declarations import Matches
 from mercury.model.errors import NotConnectedError, PacketError
-from mercury.model.identity import new_id
+from mercury.model.identity import new_uuid
 from mercury.model.message import Address, Attributes, Grant, Kind, Message, Priority, Telemetry
 from mercury.session.replay import ReplayWindow
 from mercury.session.settings import SessionSettings
@@ -108,7 +108,7 @@ class ClientSession:
         self.events: deque[ClientEvent] = deque()
         self.dropped: Counter[str] = Counter()
         self.token = NO_TOKEN
-        self.incarnation = 0  # which life of this client the session belongs to
+        self.incarnation = 0  # grows with every session that is sought
         self.sessions_opened = 0
         self._address = Address.client(identity)
         self._rng = rng
@@ -123,7 +123,7 @@ class ClientSession:
         self._silent_at: float | None = None  # when the adapter is given up
         self._seen: deque[bytes] = deque(maxlen=SEEN_ALERTS)
         self.groups: set[str] = set()  # those the client is in
-        # Returns receipts that have waited for a packet to ride on, encoded.
+        # Returns the receipts that wait to be piggybacked, encoded.
         self.piggybacked: Callable[[], bytes] | None = None
 
     def start(self, now: float) -> None:
@@ -159,13 +159,13 @@ class ClientSession:
         except PacketError as error:
             self.dropped[error.reason] += 1
             return
-        is_match = isinstance(message.payload, Matches)  # told anew in a new session
+        is_match = isinstance(message.payload, Matches)  # sent anew in a new session
         if kind == Kind.ALERT or (wants_receipt(data) and not is_match):
-            self._seen.append(message.id)
+            self._seen.append(message.id.bytes)
         self.events.append(Delivered(message, body, wants_receipt(data)))
 
     def _answered(self, envelope: mercury_pb2.Envelope) -> bool:
-        """Take receipts of this client's messages; False if it tells of what others received."""
+        """Take receipts of this client's messages; False if it is about what others received."""
         if envelope.HasField("deliveries"):
             return False
         refused = tuple((one.id, one.reason) for one in envelope.refused)
@@ -184,7 +184,7 @@ class ClientSession:
         self.outbox.append(pack(kind, priority, self.token, self._sequence, body, flags))
 
     def send_receipts(self, receipts: bytes, now: float) -> None:
-        """Tell the adapter what arrived, in a packet of its own."""
+        """Acknowledge what arrived, in a packet of its own."""
         # Two encoded Envelopes in a row are one.
         body = self._session_body(Kind.RECEIPT, None, now) + receipts
         self.send_body(Kind.RECEIPT, Priority.REPLY, body, CARRIES_RECEIPTS)
@@ -301,7 +301,7 @@ class ClientSession:
                 source=self._address,
                 destination=_ANY_ADAPTER,
                 payload=payload,
-                id=new_id(now_us),
+                id=new_uuid(now_us),
                 sent_us=now_us,
             )
         )

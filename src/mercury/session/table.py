@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mercury.model.columns import grown
 from mercury.session.replay import ReplayWindow
 from mercury.wire.packet import TOKEN_BYTES, headers
 from mercury.wire.records import fix_header
@@ -24,45 +26,29 @@ NOWHERE = (math.nan, math.nan, math.nan, math.nan)
 _FIRST_CAPACITY = 1024
 
 
+@dataclass(slots=True, eq=False)
 class Session:
     """What an adapter keeps of one client (Mercury §4.5)."""
 
-    __slots__ = (
-        "address",
-        "fix",
-        "fix_header",
-        "flood_level",
-        "flood_time",
-        "identity",
-        "incarnation",
-        "key",
-        "last_message",
-        "messages",
-        "opened",
-        "replay",
-        "reports",
-        "slot",
-        "token",
-    )
+    slot: int  # index into the table's columns
+    identity: str
+    token: bytes
+    incarnation: int  # of the client, as its INIT says
+    address: bytes  # the raw sockaddr the client was last heard from
+    opened: float
+    fix: tuple[float, float, float, float] = NOWHERE  # lat, lon, heading, speed as last reported
+    fix_header: tuple[str, bytes] = fix_header(*NOWHERE)  # the same, as it stands beside messages
+    messages: int = 0  # packets accepted
+    reports: int = 0  # of which telemetry reports
+    replay: ReplayWindow = field(default_factory=ReplayWindow)
+    flood_level: float = math.inf  # clipped to the burst at first use
+    flood_time: float = field(init=False)
+    last_message: float = field(init=False)
+    key: bytes = field(init=False)  # of the client's records on the bus
 
-    def __init__(
-        self, slot: int, identity: str, token: bytes, incarnation: int, address: bytes, now: float
-    ) -> None:
-        self.slot = slot  # index into the table's columns
-        self.identity = identity
-        self.token = token
-        self.incarnation = incarnation  # which life of the client opened it
-        self.address = address  # the raw sockaddr the client was last heard from
-        self.opened = now
-        self.fix = NOWHERE  # lat, lon, heading, speed as last reported
-        self.fix_header = fix_header(*NOWHERE)  # the same, as it stands beside messages
-        self.key = identity.encode()  # of the client's records on the bus
-        self.last_message = now
-        self.messages = 0  # packets accepted
-        self.reports = 0  # of which telemetry reports
-        self.replay = ReplayWindow()
-        self.flood_level = math.inf  # clipped to the burst at first use
-        self.flood_time = now
+    def __post_init__(self) -> None:
+        self.flood_time = self.last_message = self.opened
+        self.key = self.identity.encode()
 
 
 class SessionTable:
@@ -73,11 +59,9 @@ class SessionTable:
         self.by_identity: dict[str, Session] = {}
         self._by_slot: list[Session | None] = []
         self._free: list[int] = []
-        self._allocate(_FIRST_CAPACITY)
-
-    def _allocate(self, capacity: int) -> None:
+        capacity = _FIRST_CAPACITY
         self.active: NDArray[np.bool_] = np.zeros(capacity, bool)
-        # How often the slot was taken: tells a client from the one that had its slot before.
+        # How often the slot was taken: distinguishes a client from who had the slot before.
         self.generation: NDArray[np.uint32] = np.zeros(capacity, np.uint32)
         self.lat: NDArray[np.float64] = np.full(capacity, np.nan)
         self.lon: NDArray[np.float64] = np.full(capacity, np.nan)
@@ -92,11 +76,6 @@ class SessionTable:
         self.address_length: NDArray[np.uint32] = np.zeros(capacity, np.uint32)
         # The client's number among those that messages are delivered to, for who numbers them.
         self.peer: NDArray[np.int32] = np.full(capacity, -1, np.int32)
-
-    _COLUMNS = (
-        "active", "generation", "lat", "lon", "heading", "speed", "moved", "last_report",
-        "last_sent", "token", "sequence", "address", "address_length", "peer",
-    )  # fmt: skip
 
     def __len__(self) -> int:
         return len(self.by_token)
@@ -164,11 +143,10 @@ class SessionTable:
         return headers(kind, priority, body_length, self.token[slots], self.sequence[slots], flags)
 
     def _grow(self) -> None:
-        old = {name: getattr(self, name) for name in self._COLUMNS}
-        size = len(self.active)
-        self._allocate(size * 2)
-        for name, column in old.items():
-            getattr(self, name)[:size] = column
+        for name, column in list(vars(self).items()):
+            if isinstance(column, np.ndarray):
+                fill = np.nan if column.dtype == np.float64 else 0
+                setattr(self, name, grown(column, len(column) + 1, fill))
 
     def validate(self) -> None:
         """Check the invariants; for tests."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from statistics import median
 from typing import Any
+from uuid import UUID
 
 from mercury.geo import contains, contains_point
 from mercury.geo.arrays import FloatArray
@@ -30,14 +30,7 @@ class Traffic:
 
     def copy(self) -> Traffic:
         """How it is now, whatever moves on."""
-        return Traffic(
-            self.x_m.copy(),
-            self.y_m.copy(),
-            self.lat.copy(),
-            self.lon.copy(),
-            self.heading_deg.copy(),
-            self.speed_mps.copy(),
-        )
+        return Traffic(*(getattr(self, column.name).copy() for column in fields(self)))
 
 
 @dataclass(slots=True)
@@ -61,20 +54,18 @@ class Incident:
     at_alert: Traffic | None = None  # when the alert first arrived
     inside: list[int] = field(default_factory=list)  # in the area when the alert first arrived
     notified_ms: dict[int, float] = field(default_factory=dict)  # since it was first sensed
-    notified_outside: list[int] = field(
-        default_factory=list
-    )  # told where they should not have been
+    notified_outside: list[int] = field(default_factory=list)  # not where they should be told
     repeated: int = 0  # the same alert again for the same vehicle
-    _event_ids: set[bytes] = field(default_factory=set)
-    _alert_id: bytes = b""
-    _further_ids: set[bytes] = field(default_factory=set)
+    _event_ids: set[UUID] = field(default_factory=set)
+    _alert_id: UUID | None = None
+    _further_ids: set[UUID] = field(default_factory=set)
     _begun: float = 0.0
 
     def begin(self, now: float) -> None:
         """Take down when it began; what nobody senses is not heard of otherwise."""
         self._begun = now
 
-    def sensed_by(self, vehicle: int, event_id: bytes, now: float) -> None:
+    def sensed_by(self, vehicle: int, event_id: UUID, now: float) -> None:
         """Take down that a vehicle published what it sensed."""
         if not self.sensed:
             self._begun = now
@@ -115,7 +106,7 @@ class Incident:
     @property
     def alert(self) -> str | None:
         """The id of the first alert, as a person writes it."""
-        return str(uuid.UUID(bytes=self._alert_id)) if self._alert_id else None
+        return None if self._alert_id is None else str(self._alert_id)
 
     @property
     def notified_inside(self) -> list[int]:

@@ -1,4 +1,4 @@
-"""A clock that moves only when it is told to."""
+"""A clock that moves only when a test says so."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class SteppableClock:
         return self._now
 
     def advance(self, duration_s: float) -> float:
-        """Move on by so many seconds, and return the new time."""
+        """Move on by a duration, and return the new time."""
         return self.advance_to(self._now + duration_s)
 
     def advance_to(self, now: float) -> float:

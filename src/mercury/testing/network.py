@@ -45,7 +45,7 @@ class HostileNetwork(Generic[Address]):
     `max_delay_s` more, so that later packets overtake it. Apart from that, the share `corrupt` of
     all copies arrives damaged. The seed stands in the repr: have a failing test show it.
 
-    With a `link`, that decides in place of shares and times: these settings for each pair of
+    With a `link`, that decides instead of shares and times: these settings for each pair of
     ends and each direction apart, or what a function says carries from a source to a destination,
     such as the `up` of a vehicle's Link.
     """

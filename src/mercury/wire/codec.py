@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import cast
+from uuid import UUID
 
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
@@ -67,7 +68,7 @@ def parse(data: bytes, kind: int | None = None) -> pb.Envelope:
             raise PacketError("unknown-kind")
         if kind is not None:
             raise PacketError("malformed")
-    if envelope.priority > MAX_PRIORITY:
+    if envelope.priority > MAX_PRIORITY or len(envelope.id) != 16:
         raise PacketError("malformed")
     return envelope
 
@@ -77,7 +78,7 @@ def to_envelope(message: Message) -> pb.Envelope:
     # The fields of a newer version come first, so that what we know and changed wins.
     envelope = pb.Envelope.FromString(message.unknown) if message.unknown else pb.Envelope()
     envelope.version = message.version
-    envelope.id = message.id
+    envelope.id = message.id.bytes
     envelope.kind = cast("pb.Kind", int(message.kind))
     _set_address(envelope.source, message.source)
     _set_address(envelope.destination, message.destination)
@@ -89,8 +90,8 @@ def to_envelope(message: Message) -> pb.Envelope:
         envelope.topic = message.topic
     if message.expires_us:
         envelope.expires_us = message.expires_us
-    if message.correlation:
-        envelope.correlation = message.correlation
+    if message.correlation is not None:
+        envelope.correlation = message.correlation.bytes
     if message.policy:
         envelope.policy = cast("pb.DeliveryPolicy", int(message.policy))
     if message.sequence:
@@ -105,10 +106,13 @@ def to_envelope(message: Message) -> pb.Envelope:
 
 def from_envelope(envelope: pb.Envelope) -> Message:
     """Return the Message of an Envelope; raises PacketError where it makes no sense."""
+    correlation = envelope.correlation
+    if len(envelope.id) != 16 or len(correlation) not in (0, 16):
+        raise PacketError("malformed")
     try:
         return Message(
             version=envelope.version,
-            id=envelope.id,
+            id=UUID(bytes=envelope.id),
             session=envelope.session,
             kind=Kind(envelope.kind),
             source=_address(envelope.source),
@@ -117,7 +121,7 @@ def from_envelope(envelope: pb.Envelope) -> Message:
             priority=envelope.priority,
             sent_us=envelope.sent_us,
             expires_us=envelope.expires_us,
-            correlation=envelope.correlation,
+            correlation=UUID(bytes=correlation) if correlation else None,
             policy=DeliveryPolicy(envelope.policy),
             sequence=envelope.sequence,
             ordered=envelope.ordered,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import cast
+from uuid import UUID
 
 from mercury.model.delivery import Deliveries, Delivery, DeliveryState
 from mercury.model.errors import PacketError
@@ -11,7 +12,7 @@ from mercury.wire import mercury_pb2 as pb
 
 def deliveries_to_pb(deliveries: Deliveries, target: pb.Deliveries) -> None:
     """Write deliveries."""
-    target.message = deliveries.message
+    target.message = deliveries.message.bytes
     target.source = deliveries.source
     target.topic = deliveries.topic
     target.kind = deliveries.kind
@@ -38,6 +39,7 @@ def deliveries_to_pb(deliveries: Deliveries, target: pb.Deliveries) -> None:
 def deliveries_from_pb(source: pb.Deliveries) -> Deliveries:
     """Read deliveries; raises PacketError where the columns do not fit together."""
     try:
+        message = UUID(bytes=source.message)
         rows = tuple(
             Delivery(client, DeliveryState(state), source.reasons[reason], tries, *numbers)
             for client, state, reason, tries, *numbers in zip(
@@ -56,7 +58,7 @@ def deliveries_from_pb(source: pb.Deliveries) -> Deliveries:
     except (ValueError, IndexError):
         raise PacketError("malformed") from None
     return Deliveries(
-        message=source.message,
+        message=message,
         source=source.source,
         rows=rows,
         topic=source.topic,

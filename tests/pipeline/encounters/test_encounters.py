@@ -24,7 +24,7 @@ from mercury.geo.distance import destination
 from mercury.matching.encounters import EncounterRule
 from mercury.model.area import Area, Circle, Position
 from mercury.pipeline.encounters.job import EncounterQuery, encounters_in
-from mercury.pipeline.encounters.schemas import MEETING
+from mercury.pipeline.encounters.schemas import ENCOUNTER
 from mercury.pipeline.encounters.tiles import tiles_within
 from mercury.pipeline.encounters.transforms import Cut
 from mercury.pipeline.history.files import HistoryFolder
@@ -46,7 +46,7 @@ def frame(spark: SparkSession, reports: list[Report]) -> DataFrame:
 
 
 def found(rows: DataFrame) -> list[Met]:
-    assert rows.schema == MEETING
+    assert rows.schema == ENCOUNTER
     listed = rows.collect()
     assert all(row.duration_s == (row.until_us - row.from_us) / 1e6 for row in listed)
     return sorted(Met(*(row[name] for name in Met._fields)) for row in listed)
@@ -223,16 +223,16 @@ def test_the_command(run: Run, folder: Path, expected: list[Met]) -> None:
     assert written["listed"][0]["from_us"] == min(met.from_us for met in expected)
     table = pq.read_table(folder / "met")
     assert table.num_rows == len(expected)
-    assert set(table.column_names) == {*MEETING.names, "day"}
+    assert set(table.column_names) == {*ENCOUNTER.names, "day"}
     long = run("--hysteresis", "20", "--gap", "30s", "--of", "car-3", "--limit", "1").stdout
     count = sum(
         met.until_us - met.from_us >= 10 * SECOND_US
         for met in brute_force(TRACKS, RULE, of="car-3")
     )
-    assert f"{count:,} meetings" in long
+    assert f"{count:,} encounters" in long
     assert "1 listed" in long
     nobody = run(*RULED, "--between", "car-1", "far-car-1")
-    assert nobody.stdout == "no meeting\n"
+    assert nobody.stdout == "no encounter\n"
 
 
 def test_an_imported_table(

@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow.dataset as ds
@@ -190,23 +189,16 @@ def test_nothing_hidden_shows(stored: Path) -> None:
 
 def test_how_far_is_stored(tmp_path: Path) -> None:
     job = HistoryJob(tmp_path / "h", tmp_path / "c", interval_s=10.0, batch_records=1000)
-    assert job.stored_until_us(10**15) == 0
+    assert job.stored_until_us() == 0
     second_us, begun_us = 1_000_000, recording.BEGIN_US
-    progress = SimpleNamespace(
-        timestamp="2026-03-01T23:30:00.000Z", numInputRows=1000, batchDuration=2000
-    )
-    query = SimpleNamespace(status={"isTriggerActive": True}, lastProgress=None)
-    job._query = query  # type: ignore[assignment]
-    assert job.stored_until_us(begun_us) == 0
-    query.lastProgress = progress
-    assert job.stored_until_us(begun_us + 2 * second_us) == 0  # there was more than a batch takes
-    progress.numInputRows = 700
-    assert job.stored_until_us(begun_us + 2 * second_us) == begun_us - second_us
-    later_us = begun_us + 60 * second_us
-    assert job.stored_until_us(later_us) == begun_us - second_us  # a long batch is being stored
-    query.status["isTriggerActive"] = False  # nothing comes
-    assert job.stored_until_us(later_us) == later_us - 21 * second_us
-    assert job.stored_until_us(begun_us) == later_us - 21 * second_us  # it never takes it back
+    job.state.batch_us, job.state.batch_rows = begun_us, 1000
+    assert job.stored_until_us() == 0  # there was more than a batch takes
+    job.state.batch_rows = 700
+    assert job.stored_until_us() == begun_us - second_us
+    job.state.idle_us = later_us = begun_us + 60 * second_us  # nothing came
+    assert job.stored_until_us() == later_us - second_us
+    job.state.idle_us = 0
+    assert job.stored_until_us() == later_us - second_us  # it never takes it back
 
 
 def test_one_job_a_folder(

@@ -168,7 +168,7 @@ def test_files_that_come_while_others_are_merged_stay(tmp_path: Path) -> None:
     assert numbers(folder) == [*range(30), *range(100, 130)]
 
 
-def test_marks_of_other_topics_stay(tmp_path: Path) -> None:
+def test_offsets_of_other_topics_stay(tmp_path: Path) -> None:
     folder = HistoryFolder(tmp_path)
     add(folder, staged(folder, 0), "0-x", {"reports/0": (5, 50), "events.a/1": (7, 70)})
     add(folder, staged(folder, 100), "1-x", {"reports/0": (6, 60)})

@@ -76,7 +76,7 @@ class Watched(CongestionJob):
     trigger = None
 
     def __init__(self, bus: Bus, folder: Path) -> None:
-        super().__init__(CONGESTION, AlertsSink(bus, BEGIN_US), folder, lambda: BEGIN_US)
+        super().__init__(CONGESTION, AlertsSink(bus, BEGIN_US), folder)
         self.rows: list[dict[str, Any]] = []
         self.batches = 0
 
@@ -134,14 +134,14 @@ def test_congestion(
 
 def test_events(spark: SparkSession, hour: tuple[Bus, str], tmp_path: Path) -> None:
     bus, uri = hour
-    job = EventJob(RULES, AlertsSink(bus, BEGIN_US), tmp_path, lambda: BEGIN_US)
+    job = EventJob(RULES, AlertsSink(bus, BEGIN_US), tmp_path)
     query = job.start(spark, uri)
     try:
         query.processAllAvailable()
     finally:
         query.stop()
     later_us = BEGIN_US + 2 * HOUR_S * 1_000_000
-    job._tell(job._core.advance(later_us))
+    job._publish(job._core.advance(later_us))
 
     core = AllKinds(RULES, job.dropped)
     verdicts = core.take(events(read_batch(spark, uri, ["events.*"])).toArrow())

@@ -138,7 +138,7 @@ def test_a_message_enters_once(spark: SparkSession, kept: Path, tmp_path: Path) 
     before, sums = rows(folder.path), rows(folder.path, "outcomes")
     assert run(spark, folder.path) == []
     compact(spark, folder)
-    (folder.path / "_marks.json").unlink()  # not even how far it got is known
+    (folder.path / "_offsets.json").unlink()  # not even how far it got is known
     assert run(spark, folder.path) == []
     assert rows(folder.path) == before
     assert rows(folder.path, "outcomes") == sums

@@ -72,8 +72,8 @@ def test_many_records_are_shared_among_tasks(
     spark: SparkSession, bus: Bus, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(bus, "t", 1000)
-    options = embedded_source._Options({"path": str(path), "topics": "t"})
-    spans = embedded_source._spans(options, {"t": 1}, {"t": 250_001, "new": 5})
+    reader = embedded_source._StreamReader({"path": str(path), "topics": "t"})
+    spans = reader.partitions({"t": 1}, {"t": 250_001, "new": 5})
     assert [(one.topic, one.begin, one.end) for one in spans] == [
         ("t", 1, 100_001), ("t", 100_001, 200_001), ("t", 200_001, 250_001), ("new", 1, 5),
     ]  # fmt: skip
@@ -129,3 +129,24 @@ def test_batches_can_be_bounded(spark: SparkSession, bus: Bus, path: Path, tmp_p
 def test_other_buses_are_refused(spark: SparkSession) -> None:
     with pytest.raises(PipelineError, match=r"embedded: and kafka:.*'memory:'"):
         read_batch(spark, "memory:", ["t"])
+
+
+def test_plans_are_revised_in_batch_jobs_and_not_in_streams(
+    spark: SparkSession, bus: Bus, path: Path, tmp_path: Path
+) -> None:
+    fill(bus, "t", 10)
+    plans = []
+
+    def look(frame: DataFrame, batch: int) -> None:
+        plans.append(plan_of(frame))
+
+    def plan_of(frame: DataFrame) -> str:
+        counted = frame.groupBy("topic").count()
+        counted.collect()
+        return str(counted._jdf.queryExecution().executedPlan().toString())
+
+    stream = read_stream(spark, f"embedded:{path}", ["t"], start="earliest")
+    writer = stream.writeStream.foreachBatch(look).trigger(availableNow=True)
+    writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
+    plans.append(plan_of(read_batch(spark, f"embedded:{path}", ["t"])))
+    assert ["AdaptiveSparkPlan" in plan for plan in plans] == [False, True]

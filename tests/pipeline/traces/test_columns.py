@@ -59,10 +59,10 @@ def test_a_column_that_is_not_there() -> None:
 @pytest.mark.parametrize(
     ("names", "time_format", "speed_unit"),
     [
-        ("time_us,speed_kmh", "epoch-us", "kmh"),
+        ("time_us,speed_kmh", "epoch-us", "km/h"),
         ("timestamp_ms,speed_mph", "epoch-ms", "mph"),
-        ("time,speed", "auto", "mps"),
-        ("time,sog", "auto", "knots"),
+        ("time,speed", "auto", "auto"),
+        ("time,sog", "auto", "kn"),
     ],
 )
 def test_units_in_names(names: str, time_format: str, speed_unit: str) -> None:
@@ -71,3 +71,24 @@ def test_units_in_names(names: str, time_format: str, speed_unit: str) -> None:
     assert (found.time_format, found.speed_unit) == (time_format, speed_unit)
     said = Reading(time_format="iso", speed_unit="mph").of_table(header, "f")
     assert (said.time_format, said.speed_unit) == ("iso", "mph")
+
+
+def test_what_was_taken_is_said_with_its_unit() -> None:
+    header = ["Bus ID", "Timestamp", "Latitude", "Longitude", "Speed", "route"]
+    said = Reading(speed_unit="km/h", time_zone="America/Chicago").of_table(header, "f").describe()
+    assert said == {
+        "vehicle": '"Bus ID"',
+        "time": '"Timestamp" (a number since 1970, or ISO 8601; America/Chicago unless it says so)',
+        "lat": '"Latitude"',
+        "lon": '"Longitude"',
+        "speed": '"Speed" (km/h → m/s)',
+        "heading": "none",
+    }
+    assert Reading().of_table(header, "f").describe()["speed"] == '"Speed" (m/s assumed)'
+
+
+def test_several_columns_of_a_time_and_a_clock_of_its_own() -> None:
+    columns = Columns(vehicle="a", time=("day", "hour"), lat="b", lon="c")
+    reading = Reading(columns, time_format="epoch-s", time_origin_us=1_714_550_400_000_000)
+    said = reading.describe()
+    assert said["time"] == '"day" "hour" (seconds since 2024-05-01T08:00:00Z)'

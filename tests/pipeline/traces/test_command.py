@@ -27,8 +27,40 @@ def test_import(tmp_path: Path) -> None:
     assert (summary["rows"], summary["kept"], summary["appended"]) == (4, 2, 2)
     assert summary["rejected"] == {"duplicate": 1, "null-island": 1}
     assert summary["rejects"] == "table-rejects"
+    (columns,) = summary["columns"]
+    assert (columns["files"], columns["vehicle"], columns["speed"]) == (1, '"id"', "none")
     assert list((tmp_path / "table" / "day=1970-01-01").glob("*.parquet"))
     assert list((tmp_path / "table-rejects").glob("*.parquet"))
     again = mercury("import", "a.csv", "--to", "parquet", "table", folder=tmp_path)
     assert again.returncode == 1
     assert again.stderr == "mercury: table is not empty: choose another, or say --overwrite\n"
+
+
+def test_the_columns_are_shown_before_spark_starts(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,time,lat,lon,Speed (km/h)\n1,1,45,9,36\n")
+    (tmp_path / "b.csv").write_text("id,time,lat,lon,Speed (km/h)\n2,1,45,9,36\n")
+    (tmp_path / "c.xml").write_text("<fcd-export/>")
+    result = mercury(
+        "import", "a.csv", "b.csv", "c.xml", "--to", "parquet", "table",
+        "--speed-column", "Speed (km/h)", "--time-origin", "2024-05-01T08:00Z",
+        folder=tmp_path, JAVA_HOME="/nowhere",
+    )  # fmt: skip
+    assert result.returncode == 1
+    assert result.stdout.splitlines() == [
+        f"columns of {tmp_path / 'a.csv'} and 1 more:",
+        '  vehicle ← "id"',
+        '  time    ← "time" (a number since 2024-05-01T08:00:00Z, or ISO 8601;'
+        " UTC unless it says so)",
+        '  lat     ← "lat"',
+        '  lon     ← "lon"',
+        '  speed   ← "Speed (km/h)" (km/h → m/s)',
+        "  heading ← none",
+        f"columns of {tmp_path / 'c.xml'}:",
+        '  vehicle ← "id"',
+        '  time    ← "time" (seconds since 2024-05-01T08:00:00Z)',
+        '  lat     ← "y"',
+        '  lon     ← "x"',
+        '  speed   ← "speed" (m/s)',
+        '  heading ← "angle" (degrees)',
+    ]  # fmt: skip
+    assert "does not run: install Java" in result.stderr

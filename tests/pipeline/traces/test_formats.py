@@ -139,7 +139,7 @@ def test_parquet(spark: SparkSession, tmp_path: Path) -> None:
     assert [row.source for row in rows] == paths
     assert '"lat":30.1' in rows[0].original
     (row,) = parquet_files.read(
-        spark, paths[2:3], Reading(columns=Columns(speed="my.speed"), speed_unit="kmh")
+        spark, paths[2:3], Reading(columns=Columns(speed="my.speed"), speed_unit="km/h")
     ).collect()
     assert row.speed_mps == pytest.approx(10.0)
 
@@ -223,7 +223,7 @@ def test_files_are_found_by_their_ending(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("readme.md", "does not tell its format"),
+        ("readme.md", "does not show its format"),
         ("missing.csv", "there is no file"),
         ("_a.csv", "passes by"),
         ("empty", "no files to import"),

@@ -33,11 +33,11 @@ def read(
         for number, row in enumerate(rows)
     ]
     frame = spark.createDataFrame(texts, TEXT_ROW)
-    return fixes(frame, reading or Reading(speed_unit="mps")).orderBy("row").collect()
+    return fixes(frame, reading or Reading(speed_unit="m/s")).orderBy("row").collect()
 
 
 def times(spark: SparkSession, texts: list[str], time_format: str, **more: Any) -> list[int | None]:
-    reading = Reading(time_format=time_format, speed_unit="mps", **more)
+    reading = Reading(time_format=time_format, speed_unit="m/s", **more)
     rows = read(spark, [{"time": text} for text in texts], reading)
     assert [row.problem for row in rows] == [
         None if row.time_us is not None else "bad-time" for row in rows
@@ -103,7 +103,7 @@ def test_a_simulations_clock(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize(
-    ("unit", "mps"), [("mps", 36.0), ("kmh", 10.0), ("mph", 16.09344), ("knots", 18.52)]
+    ("unit", "mps"), [("m/s", 36.0), ("km/h", 10.0), ("mph", 16.09344), ("kn", 18.52)]
 )
 def test_speeds(spark: SparkSession, unit: str, mps: float) -> None:
     (row,) = read(spark, [{"speed": "36"}], Reading(speed_unit=unit))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -159,9 +160,9 @@ class Report:
 
 
 @pytest.mark.parametrize(
-    ("speed", "expected"), [(None, [0, 0, 0, 0]), (1.0, [0, 10, 10, 30]), (10.0, [0, 1, 1, 3])]
+    ("speed", "expected"), [(math.inf, [0, 0, 0, 0]), (1.0, [0, 10, 10, 30]), (10.0, [0, 1, 1, 3])]
 )
-def test_pace(bus: Bus, speed: float | None, expected: list[float]) -> None:
+def test_pace(bus: Bus, speed: float, expected: list[float]) -> None:
     now = 100.0
     at: list[float] = []
 

@@ -7,34 +7,27 @@ themselves if these are small. After `fork`, open a bus of your own.
 from __future__ import annotations
 
 import itertools
-import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar, cast
-from zlib import crc32
 
-from mercury.bus.api import Retention, Start
-from mercury.bus.buffering import Batch, BufferedBus
-from mercury.bus.embedded.catalogue import LOCK_TIMEOUT_S, BusFile, bus_error
+from mercury.bus.api import Headers, Retention, Start
+from mercury.bus.buffering import Batch
+from mercury.bus.embedded.catalogue import FILE_ERRORS, LOCK_TIMEOUT_S, BusFile, bus_error
 from mercury.bus.embedded.consumer import LEASE_S, EmbeddedConsumer
+from mercury.bus.embedded.group_commit import GroupCommit
 from mercury.bus.embedded.record_frame import Entry
 from mercury.bus.embedded.upkeep import Upkeep
-from mercury.bus.embedded.wake_up import REGISTRY_CHANGED, Datagram, Waker
-from mercury.bus.group_consumer import GroupConsumer
-from mercury.bus.grouping import (
-    Listener,
-    Registry,
-    check_patterns,
-    named_topics,
-)
+from mercury.bus.embedded.wake_up import Datagram, Waker, registry_changed
+from mercury.bus.grouping import Listener, Registry, check_patterns, named_topics
 from mercury.bus.headers import encode_headers
 from mercury.model.errors import BusError
 
 T = TypeVar("T")
 
 
-class EmbeddedBus(BufferedBus):
+class EmbeddedBus(GroupCommit):
     """One connection to a bus file."""
 
     def __init__(
@@ -52,7 +45,6 @@ class EmbeddedBus(BufferedBus):
         self._lease_s = lease_s
         self._registry = Registry(version=-1)
         self._spread = itertools.count()  # partitions for records without a key
-        self._placing: dict[int, Callable[[bytes], int]] = {}  # by number of partitions
         self._consumers: set[EmbeddedConsumer] = set()
         self._file = BusFile(self.path, lock_timeout_s=lock_timeout_s)
         try:
@@ -65,7 +57,9 @@ class EmbeddedBus(BufferedBus):
     # Writing.
 
     _NO_HEADERS = b""
-    _pack_headers = staticmethod(encode_headers)
+
+    def _pack_headers(self, headers: Headers) -> bytes:
+        return encode_headers(headers)
 
     def write(self, work: Callable[[], T]) -> T:
         """Run `work` in a transaction of the main file."""
@@ -81,144 +75,124 @@ class EmbeddedBus(BufferedBus):
         self._registry = self._file.registry(self._registry)
         return self._registry
 
-    def _write(self, batch: Batch, committing: set[GroupConsumer]) -> None:
+    def _write(self, batch: Batch, committing: set[EmbeddedConsumer]) -> None:
         registry = self.refreshed()
         if not batch.keys() <= registry.by_name.keys():
             self._file.create_topics(batch, self._partitions)
             registry = self.refreshed()
         for name in list(batch):
             topic = registry.by_name[name]
-            place = self._placing.get(topic.partitions) or self._place_by(topic.partitions)
-            frame = self._file.append(topic, cast("list[Entry]", batch[name]), place)
+            entries = cast("list[Entry]", batch[name])
+            frame = self._file.append(topic, entries, self._spread)
             del batch[name]
             # Who subscribed meanwhile has announced it before looking for records, and was not
             # in the audience when we began.
             registry = self.refreshed()
-            self._hand_out(registry.audience(name), Datagram(registry.version, topic.id, frame))
+            self._wake_up(registry.audience(name), Datagram(registry.version, topic.id, frame))
         if committing:
             self._write_all_commits(committing)
 
-    def _place_by(self, partitions: int) -> Callable[[bytes], int]:
-        """Which partition a key's record belongs to; those without a key are spread."""
-        spread = self._spread
-
-        def place(key: bytes) -> int:
-            return (crc32(key) if key else next(spread)) % partitions  # as in `partition_of`
-
-        self._placing[partitions] = place
-        return place
-
-    def _write_all_commits(self, committing: set[GroupConsumer]) -> None:
-        def enqueue_commit() -> None:
+    def _write_all_commits(self, committing: set[EmbeddedConsumer]) -> None:
+        def write_each() -> None:
             registry = self.refreshed()
             for consumer in committing:
                 self.write_commits(consumer, registry)
 
         try:
-            self.write(enqueue_commit)
+            self.write(write_each)
         except BaseException:
             for consumer in committing:
-                consumer.distrust()
+                consumer.assignment.distrust()
             raise
         for consumer in committing:
-            consumer.pending_commits.clear()
+            consumer.assignment.pending_commits.clear()
 
-    def write_commits(self, consumer: GroupConsumer, registry: Registry) -> None:
+    def write_commits(self, consumer: EmbeddedConsumer, registry: Registry) -> None:
         """Move the group's offsets, only in partitions that are the consumer's as of now."""
         consumer.follow(registry)
         rows = [
             (consumer.group, topic_id, part, offset)
-            for topic_id, commits in consumer.pending_commits.items()
+            for topic_id, commits in consumer.assignment.pending_commits.items()
             for part, offset in commits.items()
         ]
-        statement = (
+        self._file.executemany(
             "INSERT INTO committed VALUES (?, ?, ?, ?)"
-            " ON CONFLICT DO UPDATE SET offset = max(offset, excluded.offset)"
+            " ON CONFLICT DO UPDATE SET offset = max(offset, excluded.offset)",
+            rows,
         )
-        if len(rows) == 1:
-            self._file.execute(statement, rows[0])
-        elif rows:
-            self._file.executemany(statement, rows)
 
     # Waking others.
 
-    def _hand_out(self, audience: Sequence[Listener], datagram: Datagram) -> None:
-        hand = self._waker.hand
-        gone = [one.address for one in audience if not hand(one.address, one.id, datagram)]
-        if gone:
-            self._remove_listeners(gone)
+    def _wake_up(self, listeners: Sequence[Listener], datagram: Datagram) -> None:
+        wake_up = self._waker.wake_up
+        self._remove_listeners([one for one in listeners if not wake_up(one, datagram)])
 
     def wake_up_group(self, group: str) -> None:
-        """Tell the members of a group that their shares have changed."""
+        """Tell the members of a group that their assignment has changed."""
         with self.mutex:
-            addresses = [member.address for member in self._registry.members(group)]
-            wake_up = self._waker.wake_up
-            gone = [address for address in addresses if not wake_up(address, [REGISTRY_CHANGED])]
-            if gone:
-                self._remove_listeners(gone)
+            self._wake_up(self._registry.members(group), registry_changed(self._registry.version))
 
-    def _remove_listeners(self, addresses: Sequence[str]) -> None:
+    def _remove_listeners(self, gone: Sequence[Listener]) -> None:
         """Unregister listeners whose process died; their partitions go to the others at once."""
-        gone = [one for one in self._registry.listeners if one.address in addresses]
-
-        def remove() -> None:
-            self._file.executemany(
-                "DELETE FROM listeners WHERE id = ?", [(one.id,) for one in gone]
-            )
-            self._file.change_listeners()
-            self.refreshed()
+        if not gone:
+            return
 
         try:
-            self.write(remove)
+            self.write(lambda: self._delete_listeners([one.id for one in gone]))
         except BusError:
             return  # the records are safe; whoever comes next removes the dead
         for group in {one.group for one in gone if one.group is not None}:
             self.wake_up_group(group)
+
+    def _delete_listeners(self, ids: Sequence[str]) -> None:
+        self._file.executemany("DELETE FROM listeners WHERE id = ?", [(one,) for one in ids])
+        self._file.change_listeners()
+        self.refreshed()
 
     # Members.
 
     def renew(self, consumer: EmbeddedConsumer, now_us: int, lease_us: int) -> None:
         """Renew a lease, and remove listeners whose lease ran out."""
 
-        def beat() -> list[str]:
+        def beat() -> set[str]:
             self._file.execute(
                 "UPDATE listeners SET seen_us = ? WHERE id = ?", (now_us, consumer.id)
             )
             self._file.announce_registry()  # whoever announced last may have died before its commit
             # The clock counts from the start of the machine: a time to come is from before that.
-            return [
-                address
-                for (address,) in self._file.execute(
-                    "SELECT address FROM listeners WHERE seen_us NOT BETWEEN ? AND ?",
-                    (now_us - lease_us, now_us + lease_us),
-                )
-            ]
+            rows = self._file.execute(
+                "SELECT id FROM listeners WHERE seen_us NOT BETWEEN ? AND ?",
+                (now_us - lease_us, now_us + lease_us),
+            )
+            return {listener_id for (listener_id,) in rows}
 
         with self.mutex:
             lapsed = self.write(beat)
             # Look at the tables now and then even if nobody announced a change: somebody may
             # have removed the lock file, and the number in it.
             self._registry = self._file.registry(self._registry, look=True)
-            if consumer.group is not None:
-                peers = self._registry.members(consumer.group)
-                lapsed += [one.address for one in peers if not self._waker.alive(one.address)]
-            if lapsed:
-                self._remove_listeners(lapsed)
+            group, alive = consumer.group, self._waker.alive
+            self._remove_listeners(
+                [
+                    one
+                    for one in self._registry.listeners
+                    if one.id in lapsed
+                    or (group is not None and one.group == group and not alive(one))
+                ]
+            )
 
     def leave(self, consumer: EmbeddedConsumer) -> None:
-        """Write what is waiting and the consumer's marks, and hand its share over."""
+        """Write what is waiting and the consumer's commits, and hand its partitions over."""
 
         def go() -> None:
             self.write_commits(consumer, self.refreshed())
-            self._file.execute("DELETE FROM listeners WHERE id = ?", (consumer.id,))
-            self._file.change_listeners()
-            self.refreshed()
+            self._delete_listeners([consumer.id])
 
         with self.mutex:
             self._consumers.discard(consumer)
-            self._flush()  # before the marks
+            self._flush()  # before the commits
             self.write(go)
-            consumer.pending_commits.clear()
+            consumer.assignment.pending_commits.clear()
             if consumer.group is not None:
                 self.wake_up_group(consumer.group)
 
@@ -240,15 +214,11 @@ class EmbeddedBus(BufferedBus):
 
     def topics(self) -> list[str]:
         with self.mutex:
-            self._check_open()
+            self.check_open()
             try:
                 return [topic.name for topic in self.refreshed().topics]
-            except sqlite3.Error as error:
+            except FILE_ERRORS as error:
                 raise bus_error(error, self.path) from error
-
-    def enforce_retention(self) -> int:
-        self._check_open()
-        return self._upkeep.enforce()
 
     def close(self) -> None:
         with self.mutex:

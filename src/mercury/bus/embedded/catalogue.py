@@ -7,6 +7,7 @@ microseconds, and no checkpoint ever makes it wait.
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import time
@@ -23,10 +24,14 @@ from mercury.model.errors import BusCorruptError, BusError, BusFullError, BusUna
 
 T = TypeVar("T")
 
+FILE_ERRORS = (sqlite3.Error, OSError)  # what using the files may raise; see `bus_error`
+
 APPLICATION_ID = 0x4D455243  # "MERC"
 SCHEMA_VERSION = 3
 LOCK_TIMEOUT_S = 2.0
 PAGE_SIZE = 2048
+_NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
 # So many topics' files are kept open.
 OPEN_LOGS = 256
 
@@ -56,8 +61,14 @@ def records_folder(path: Path) -> Path:
     return path.with_name(f"{path.name}-records")
 
 
-def bus_error(error: sqlite3.Error | OSError, path: Path) -> BusError:
-    """Say in one sentence what SQLite's error means for the person who runs this."""
+def bus_error(error: Exception, path: Path) -> BusError:
+    """Say in one sentence what SQLite's or the system's error means for who runs this."""
+    if isinstance(error, OSError):
+        if error.errno in _NO_SPACE:
+            return BusFullError(f"no space is left to append to the bus file {path}")
+        if error.errno in _READ_ONLY:
+            return BusUnavailableError(f"the bus file {path} is read-only: {error.strerror}")
+        return BusUnavailableError(f"the bus file {path} cannot be used: {error.strerror}")
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _no_space(path)):
         return BusFullError(f"no space is left to append to the bus file {path}")
@@ -85,7 +96,10 @@ class BusFile:
         self.path = path
         self._logs: dict[int, TopicLog] = {}  # by topic id
         _check_place(path)
-        self.lock = WriteLock(path, lock_timeout_s)
+        try:
+            self.lock = WriteLock(path, lock_timeout_s)
+        except OSError as error:
+            raise bus_error(error, path) from error
         try:
             self.connection = self._connect(lock_timeout_s)
         except BaseException:
@@ -112,7 +126,7 @@ class BusFile:
         except BaseException as error:
             if connection is not None:
                 connection.close()
-            if isinstance(error, sqlite3.Error):
+            if isinstance(error, FILE_ERRORS):
                 raise bus_error(error, self.path) from error
             raise
         finally:
@@ -129,15 +143,15 @@ class BusFile:
             self.execute("COMMIT")
             return result
 
-    def append(
-        self, topic: Topic, entries: Sequence[Entry], partition_of: Callable[[bytes], int]
-    ) -> bytes:
+    def append(self, topic: Topic, entries: Sequence[Entry], spread: Iterator[int]) -> bytes:
         """Append records to a topic, durably; return the frame they became."""
         log = self.log(topic)
         self.lock.acquire(topic.id)
         try:
             # The time is taken under the lock, so that it grows with the offsets.
-            return log.append(entries, time.time_ns() // 1000, partition_of)
+            return log.append(entries, time.time_ns() // 1000, topic.partitions, spread)
+        except OSError as error:
+            raise bus_error(error, self.path) from error
         finally:
             self.lock.release(topic.id)
 
@@ -145,18 +159,25 @@ class BusFile:
         """The records of a topic."""
         log = self._logs.get(topic.id)
         if log is None:
-            log = TopicLog(records_folder(self.path) / str(topic.id), topic.name)
-            self.lock.acquire(topic.id)
             try:
-                log.recover()
-            except BaseException:
-                log.close()
-                raise
-            finally:
-                self.lock.release(topic.id)
+                log = self._open_log(topic)
+            except OSError as error:
+                raise bus_error(error, self.path) from error
             if len(self._logs) >= OPEN_LOGS:
                 self._logs.pop(next(iter(self._logs))).close()
             self._logs[topic.id] = log
+        return log
+
+    def _open_log(self, topic: Topic) -> TopicLog:
+        log = TopicLog(records_folder(self.path) / str(topic.id), topic.name)
+        self.lock.acquire(topic.id)
+        try:
+            log.recover()
+        except BaseException:
+            log.close()
+            raise
+        finally:
+            self.lock.release(topic.id)
         return log
 
     @contextmanager
@@ -167,7 +188,7 @@ class BusFile:
             yield
         except BaseException as error:
             self.rollback()
-            if isinstance(error, sqlite3.Error):
+            if isinstance(error, FILE_ERRORS):
                 raise bus_error(error, self.path) from error
             raise
         finally:
@@ -245,23 +266,12 @@ class BusFile:
             # The place first, so that whoever finds a topic in the catalogue also finds its
             # records.
             for topic_id, _ in new:
-                self._create_log(topic_id)
+                TopicLog.create(records_folder(self.path) / str(topic_id))
             self.execute("BEGIN IMMEDIATE")
             rows = [(topic_id, name, partitions) for topic_id, name in new]
             self.executemany("INSERT INTO topics (id, name, partitions) VALUES (?, ?, ?)", rows)
             self.change_registry()
             self.execute("COMMIT")
-
-    def _create_log(self, topic_id: int) -> None:
-        folder = records_folder(self.path) / str(topic_id)
-        try:
-            TopicLog.create(folder)
-        except OSError as error:
-            if _no_space(self.path):
-                raise BusFullError(f"no space is left to make a topic in {folder}") from error
-            raise BusUnavailableError(
-                f"the bus folder {folder} cannot be made: {error.strerror}"
-            ) from error
 
 
 def _check_place(path: Path) -> None:
@@ -291,7 +301,10 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("PRAGMA synchronous = NORMAL")
     if application_id != APPLICATION_ID:
         connection.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}COMMIT;")
-    (version,) = connection.execute("SELECT schema_version FROM meta").fetchone()
+    rows = connection.execute("SELECT schema_version FROM meta").fetchall()
+    if len(rows) != 1:
+        raise BusCorruptError(f"the bus file {path} is damaged: it does not say its version")
+    (version,) = rows[0]
     if version != SCHEMA_VERSION:
         raise BusCorruptError(
             f"the bus file {path} has version {version},"

@@ -1,34 +1,35 @@
-"""Reads the bus file, alone or as a member of a group."""
+"""Reads the embedded bus, alone or as a member of a group."""
 
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import time
 import uuid
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from mercury.bus.api import FromOffset, FromTime, Record, Start
-from mercury.bus.cursor import ALL_PARTITIONS, TopicCursor
-from mercury.bus.embedded.catalogue import BusFile, bus_error
+from mercury.bus.api import FromTime, Record, Start
+from mercury.bus.embedded.assignment import Assignment, handover_is_over
+from mercury.bus.embedded.catalogue import FILE_ERRORS, BusFile, bus_error
+from mercury.bus.embedded.cursor import ALL_PARTITIONS, TopicCursor
 from mercury.bus.embedded.record_frame import read_header, records_of
 from mercury.bus.embedded.wake_up import WakeUpSocket
-from mercury.bus.group_consumer import GroupConsumer
 from mercury.bus.grouping import Registry, Topic, rank_of
+from mercury.bus.waiting import WaitingConsumer
 from mercury.model.errors import BusError
 
 if TYPE_CHECKING:
     from mercury.bus.embedded.bus import EmbeddedBus
 
 LEASE_S = 3.0
-# Beyond this many records the lag of a partial share is estimated: counting reads them all.
+# A wake-up that was lost (it cannot be, but machines are imaginative) costs at most this.
+SAFETY_CHECK_S = 0.5
+# Beyond this many records the lag of some partitions is estimated: counting reads them all.
 EXACT_LAG = 10_000
 
 
-class EmbeddedConsumer(GroupConsumer):
-    """A listener of the bus file, woken by wake-ups."""
-
-    _bus: EmbeddedBus
+class EmbeddedConsumer(WaitingConsumer):
+    """Reads topics in their listed order; a datagram wakes it."""
 
     def __init__(
         self,
@@ -39,22 +40,77 @@ class EmbeddedConsumer(GroupConsumer):
         start: Start,
         lease_s: float = LEASE_S,
     ) -> None:
-        super().__init__(bus, uuid.uuid4().hex, patterns, group, start)
+        super().__init__()
+        self.id = uuid.uuid4().hex
+        self.patterns = patterns
+        self.group = group
+        self.assignment = Assignment(self.id, patterns, group)
+        self._bus = bus
         self._file = file
         self._start = start
         self._lease_us = int(lease_s * 1e6)
         self._seen_us = 0  # when we last renewed the lease
+        self._unchecked = True  # look, even if no cursor is dirty: there may be new topics
+        self._assignments: dict[tuple[str, int], int] = {}  # when records were last handed out
+        self._safety_timer: asyncio.TimerHandle | None = None
         self.wake_up_socket = WakeUpSocket(self.id)
         try:
-            starts = self._bus.write(self._join)
+            starts = bus.write(self._join)
         except BaseException:
             self.wake_up_socket.close()
             raise
         with bus.mutex:
-            self._refresh()
-            for cursor in self._cursors:
+            self._follow_now()
+            for cursor in self.assignment.cursors:
                 cursor.position = starts.get(cursor.topic.id, cursor.position)
         self._wake_up_members()
+
+    # The interface.
+
+    def poll(self, max_records: int = 512) -> list[Record]:
+        if self.closed:
+            return []
+        self._keep_alive()
+        self.check_all()
+        return self._take(max_records)
+
+    async def read_now(self, max_records: int = 512) -> list[Record]:
+        return self.poll(max_records)
+
+    def commit(self) -> None:
+        if self.group is None or self.closed:
+            return
+        with self._bus.mutex:
+            if self.assignment.collect_commits():
+                self._bus.enqueue_commit(self)
+
+    def assignments(self) -> Mapping[tuple[str, int], int]:
+        return self._assignments
+
+    def lag(self) -> int:
+        if self.closed:
+            return 0
+        try:
+            with self._bus.mutex:
+                self._take_assignment()
+                return sum(self._count(cursor) for cursor in self.assignment.cursors)
+        except FILE_ERRORS as error:
+            raise bus_error(error, self._file.path) from error
+
+    def close(self) -> None:
+        with self._bus.mutex:
+            if self.closed:
+                return
+            self.closed = True
+            self._bus.cancel_commit(self)
+            if self._safety_timer is not None:
+                self._safety_timer.cancel()
+            self._stop_watching()
+            try:
+                self._bus.leave(self)
+            finally:
+                self.wake_up_socket.close()
+                self.wake()
 
     # Membership.
 
@@ -81,52 +137,23 @@ class EmbeddedConsumer(GroupConsumer):
                     if one.id <= born_after
                 ],
             )
-        self._seen_us = time.monotonic_ns() // 1000
+        self._seen_us = _now_us()
         file.change_listeners()
-        # Who comes holds nothing: it has let go of everything already.
+        # Who comes holds nothing: it has released everything already.
+        address = self.wake_up_socket.address
         file.execute(
             "INSERT OR REPLACE INTO listeners SELECT ?, ?, ?, ?, ?, registry_version FROM meta",
-            (
-                self.id,
-                self.wake_up_socket.address,
-                " ".join(self.patterns),
-                self.group,
-                self._seen_us,
-            ),
+            (self.id, address, " ".join(self.patterns), self.group, self._seen_us),
         )
         return starts
-
-    def _register(self) -> None:
-        self._bus.write(self._join)
-        self._wake_up_members()
-
-    def _leave(self) -> None:
-        try:
-            self._bus.leave(self)
-        finally:
-            self.wake_up_socket.close()
-
-    def _release(self) -> None:
-        self._bus.write(
-            lambda: self._file.execute(
-                "UPDATE listeners SET released = ? WHERE id = ?", (self._version, self.id)
-            )
-        )
-        self._wake_up_members()
-
-    def _released_by_others(self, version: int) -> bool:
-        (behind,) = self._file.execute(
-            'SELECT count(*) FROM listeners WHERE "group" = ? AND id != ? AND released < ?',
-            (self.group, self.id, version),
-        ).fetchone()
-        return bool(behind == 0)
 
     def _wake_up_members(self) -> None:
         if self.group is not None:
             self._bus.wake_up_group(self.group)
 
     def _keep_alive(self) -> None:
-        now_us = time.monotonic_ns() // 1000
+        """Renew the lease, and look for members whose lease ran out."""
+        now_us = _now_us()
         if now_us - self._seen_us < self._lease_us // 3:
             return
         self._seen_us = now_us
@@ -139,80 +166,189 @@ class EmbeddedConsumer(GroupConsumer):
 
     # Waking up.
 
-    def _attach(self, loop: asyncio.AbstractEventLoop) -> None:
-        loop.add_reader(self.wake_up_socket.fileno(), self._woken)
+    def check_all(self) -> None:
+        for cursor in self.assignment.cursors:
+            cursor.dirty = True
+        self._unchecked = True
 
-    def _detach(self, loop: asyncio.AbstractEventLoop) -> None:
-        loop.remove_reader(self.wake_up_socket.fileno())
+    def _move_to(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._stop_watching()
+        self._loop = loop
+        loop.add_reader(self.wake_up_socket.fileno(), self._woken)
+        self._safety_check()
+
+    def _stop_watching(self) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.remove_reader(self.wake_up_socket.fileno())
+
+    def _safety_check(self) -> None:
+        if self.closed or self._loop is None or self._loop.is_closed():
+            return
+        self._safety_timer = self._loop.call_later(SAFETY_CHECK_S, self._safety_check)
+        self._keep_alive()
+        self.check_all()
+        self.wake()
 
     def _woken(self) -> None:
         self._collect_wake_ups()
         self.wake()
 
     def _collect_wake_ups(self) -> None:
-        topics, datagrams = self.wake_up_socket.drain()
-        if topics is None:
+        datagrams = self.wake_up_socket.drain()
+        if datagrams is None:
             self.check_all()
             return
-        for topic_id in topics:
-            self._mark_dirty(topic_id)
         for version, topic_id, frame in datagrams:
-            cursor = self._cursor_of.get(topic_id)
+            cursor = self.assignment.cursor_of.get(topic_id)
+            if cursor is None:
+                self._unchecked = True
+            elif cursor.dirty:
+                continue
             # Only what continues, under the registry we follow, what we already have.
-            if cursor is None or version != self._version:
-                self._mark_dirty(topic_id)
-            elif not cursor.can_take(read_header(frame).first):
-                cursor.dirty = True
-            elif not cursor.dirty:
+            elif (
+                frame
+                and version == self.assignment.version
+                and cursor.can_take(read_header(frame).first)
+            ):
                 cursor.take(records_of(cursor.topic.name, frame))
+            else:
+                cursor.dirty = True
 
-    def _mark_dirty(self, topic_id: int) -> None:
-        cursor = self._cursor_of.get(topic_id)
-        if cursor is not None:
-            cursor.dirty = True
-        else:
-            self._unchecked = True
+    # Following the group; called with the bus's mutex held.
+
+    def follow(self, registry: Registry) -> None:
+        """Take in who is there now, inside a transaction."""
+        self.assignment.follow(registry, _now_us(), self._committed)
+
+    def _follow_now(self) -> None:
+        self._file.execute("BEGIN")
+        try:
+            self.follow(self._bus.refreshed())
+        finally:
+            self._file.rollback()  # nothing was written, and this works after an error too
+
+    def _committed(self, topic: Topic) -> dict[int, int]:
+        rows = self._file.execute(
+            'SELECT partition, offset FROM committed WHERE "group" = ? AND topic = ?',
+            (self.group, topic.id),
+        )
+        return dict(rows)
+
+    def _take_assignment(self) -> bool:
+        """Follow the registry as far as the others let us; False if we may not read just now."""
+        assignment = self.assignment
+        self._follow_now()
+        if assignment.handing_over:
+            if assignment.in_hand:
+                return False  # the reader is at work with it
+            try:
+                self._bus.flush_now()
+            except BusError:
+                return False
+            self._follow_now()
+            if assignment.handing_over:
+                return False
+        if assignment.unreleased and not assignment.orphaned:
+            self._release()
+            assignment.unreleased = False
+        awaited = assignment.awaited
+        if awaited is not None and (
+            handover_is_over(awaited, _now_us()) or self._released_by_others(awaited.version)
+        ):
+            assignment.awaited = None
+            assignment.distrust()  # the others have committed what they held: look how far
+            self._follow_now()
+        return True
+
+    def _release(self) -> None:
+        """Tell the members that we hold nothing that is not ours in the version we follow."""
+        self._bus.write(
+            lambda: self._file.execute(
+                "UPDATE listeners SET released = ? WHERE id = ?", (self.assignment.version, self.id)
+            )
+        )
+        self._wake_up_members()
+
+    def _released_by_others(self, version: int) -> bool:
+        (behind,) = self._file.execute(
+            'SELECT count(*) FROM listeners WHERE "group" = ? AND id != ? AND released < ?',
+            (self.group, self.id, version),
+        ).fetchone()
+        return bool(behind == 0)
 
     # Reading.
 
-    def lag(self) -> int:
+    def _has_news(self) -> bool:
+        return self._unchecked or any(one.dirty or one.arrived for one in self.assignment.cursors)
+
+    def _take(self, max_records: int) -> list[Record]:
         try:
-            return super().lag()
-        except sqlite3.Error as error:
+            records = self._fetch(max_records)
+            if self.assignment.orphaned and not self.closed:
+                if self.group is not None:
+                    records = []  # somebody else's by now; what becomes ours again is read again
+                self._bus.write(self._join)
+                self._wake_up_members()
+                self.assignment.distrust()
+                records += self._fetch(max_records - len(records))
+            return records
+        except FILE_ERRORS as error:
             raise bus_error(error, self._file.path) from error
 
     def _fetch(self, max_records: int) -> list[Record]:
-        try:
-            return super()._fetch(max_records)
-        except sqlite3.Error as error:
-            raise bus_error(error, self._file.path) from error
-
-    def _begin(self) -> Registry:
-        self._file.execute("BEGIN")
-        try:
-            return self._bus.refreshed()
-        except BaseException:
-            self._file.rollback()
-            raise
+        records: list[Record] = []
+        with self._bus.mutex:
+            if self.closed:
+                return records
+            if self._loop is None:  # else the loop collects them as they come
+                self._collect_wake_ups()
+            while self._unchecked or self._changed() or not self._read_dirty(max_records, records):
+                self._unchecked = not self._take_assignment()
+                if self._unchecked:
+                    break
+            if self.assignment.changed:
+                self._assignments = self.assignment.epochs()
+        return records
 
     def _changed(self) -> bool:
-        return self._file.lock.version() != self._version
+        """Whether the registry is another than the one we follow."""
+        return self._file.lock.version() != self.assignment.version
 
-    def _end(self) -> None:
-        self._file.rollback()  # nothing was written, and this works after an error too
+    def _read_dirty(self, max_records: int, records: list[Record]) -> bool:
+        """Read what is there, in order; False if our partitions changed before we were through."""
+        for cursor in self.assignment.cursors:
+            if cursor.arrived:
+                if cursor.dirty:
+                    cursor.arrived = []  # is read with the rest
+                elif len(records) < max_records:
+                    records += cursor.deliver(max_records - len(records))
+            while cursor.dirty and len(records) < max_records:
+                found = self._read_some(cursor, max_records - len(records))
+                if found is None:
+                    return False
+                records += found
+        return True
 
-    def _refresh(self) -> None:
-        registry = self._begin()
-        try:
-            self.follow(registry)
-        finally:
-            self._end()
+    def _read_some(self, cursor: TopicCursor, limit: int) -> list[Record] | None:
+        owned = cursor.owned
+        if owned is not None and not owned:
+            cursor.dirty = False
+            return []
+        # A member with quiet partitions must not look through the others' records over and over.
+        end = 0 if owned is None else self._file.log(cursor.topic).state().next - 1
+        found = self._select(cursor, limit)
+        # Whoever took over some of our partitions starts with what came after: not ours to read.
+        if self.group is not None and self._changed():
+            return None
+        if found:
+            cursor.position = found[-1].offset
+        if len(found) < limit:
+            cursor.dirty = False
+            cursor.position = max(cursor.position, end)
+        return cursor.accept(found)
 
     def _select(self, cursor: TopicCursor, limit: int) -> list[Record]:
         return self._file.log(cursor.topic).read(cursor.position, limit, cursor.owned)
-
-    def _end_offset(self, topic: Topic) -> int:
-        return self._file.log(topic).state().next - 1
 
     def _count(self, cursor: TopicCursor) -> int:
         topic = cursor.topic
@@ -222,23 +358,18 @@ class EmbeddedConsumer(GroupConsumer):
         if cursor.owned is None and not cursor.ahead:
             return span
         if span > EXACT_LAG:
-            assignment = len(cursor.owned) if cursor.owned is not None else topic.partitions
-            return span * assignment // topic.partitions
+            return span * len(cursor.partitions) // topic.partitions
         waiting = log.read(cursor.position, span, cursor.owned)
         return sum(one.offset > cursor.ahead.get(one.partition, 0) for one in waiting)
 
-    def _committed(self, topic: Topic) -> dict[int, int]:
-        rows = self._file.execute(
-            'SELECT partition, offset FROM committed WHERE "group" = ? AND topic = ?',
-            (self.group, topic.id),
-        )
-        return dict(rows)
+
+def _now_us() -> int:
+    """By the clock that all processes of a machine share, and that nobody sets."""
+    return time.monotonic_ns() // 1000
 
 
 def start_position(file: BusFile, topic: Topic, start: Start) -> int:
     """The offset before the one to start with."""
-    if isinstance(start, FromOffset):
-        return start.offset - 1
     if isinstance(start, FromTime):
         return file.log(topic).offset_at(start.timestamp_us) - 1
     return file.log(topic).state().next - 1 if start == "latest" else 0

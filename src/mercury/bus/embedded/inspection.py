@@ -13,15 +13,15 @@ from tempfile import TemporaryDirectory
 
 from mercury.bus.api import Record
 from mercury.bus.embedded.catalogue import BusFile, bus_error, records_folder
-from mercury.bus.embedded.log_files import LogFiles
+from mercury.bus.embedded.log_files import Frame, LogFiles
 from mercury.bus.embedded.log_page import LogPage, LogState
-from mercury.bus.embedded.record_frame import HEADER_BYTES, is_whole, read_header, records_of
+from mercury.bus.embedded.record_frame import records_of
 from mercury.model.errors import BusCorruptError, BusError, BusUnavailableError
 
 # Check sums are verified from the end backwards, of all topics together about so much.
 CHECKED_BYTES = 64 * 1024**2
 # So much is read of the topic that the caller wants: hours of status records.
-TAIL_BYTES = 8 * 1024**2
+TAIL_BYTES = 32 * 1024**2
 
 
 @dataclass(slots=True)
@@ -59,10 +59,11 @@ def inspect_bus(path: Path, wanted: str) -> Inspection:
             found.newest_us = max(found.newest_us, state.last_us)
             found.size_bytes += sum(file.stat().st_size for file in folder.glob("*.log"))
             budget = TAIL_BYTES if name == wanted else CHECKED_BYTES // len(topics)
-            for data, at, size in _frames(LogFiles(folder), state, budget):
-                found.checked_bytes += size
-                if name == wanted:
-                    found.tail += records_of(name, data, at)
+            with closing(_Files(folder)) as files:
+                for frame in _newest(files, state, budget):
+                    found.checked_bytes += frame.header.size
+                    if name == wanted:
+                        found.tail += records_of(name, frame.data, frame.begin)
         except OSError:
             continue  # retention has removed it meanwhile
         except BusError as error:
@@ -94,28 +95,22 @@ def _state(folder: Path) -> LogState:
             return page.state()
 
 
-def _frames(files: LogFiles, state: LogState, budget: int) -> Iterator[tuple[bytes, int, int]]:
-    """The newest frames, about so many bytes of them: data, where each begins, its size."""
-    segments: list[tuple[int, int, int]] = []  # name, first byte, end
-    for segment in reversed(files.segments()):
-        if segment > state.segment or budget <= 0:
-            continue
-        end = state.size if segment == state.segment else files.path(segment).stat().st_size
-        marks = files.index(segment, state)["at"]
-        marks = marks[marks <= max(0, end - budget)]
-        begin = int(marks[-1]) if len(marks) else 0
-        segments.append((segment, begin, end))
-        budget -= end - begin
-    for segment, begin, end in reversed(segments):
-        with files.path(segment).open("rb") as file:
-            file.seek(begin)
-            data = file.read(end - begin)
-        at = 0
-        while at < end - begin:
-            if at + HEADER_BYTES > len(data):
-                raise files.damaged(segment, begin + at)
-            header = read_header(data, at)
-            if not is_whole(data, at, header):
-                raise files.damaged(segment, begin + at)
-            yield data, at, header.size
-            at += header.size
+class _Files(LogFiles):
+    """The same, opened to be read only."""
+
+    def descriptor(self, segment: int, *, create: bool = False) -> int:
+        if segment not in self._open:
+            self._open[segment] = os.open(self.path(segment), os.O_RDONLY | os.O_CLOEXEC)
+        return self._open[segment]
+
+
+def _newest(files: LogFiles, state: LogState, budget: int) -> Iterator[Frame]:
+    """The frames of about so many bytes at the end of a topic, from the oldest of them on."""
+    segment, at = state.segment, 0
+    for segment in reversed([one for one in files.segments() if one <= state.segment]):
+        budget -= files.size(segment, state)
+        if budget <= 0:
+            marks = files.index(segment, state)["at"]
+            at = int(marks[marks <= -budget].max(initial=0))
+            break
+    return files.frames(segment, at, state)

@@ -37,21 +37,28 @@ def _request(kind: int, part: int) -> bytes:
     return struct.pack("hhqqi4x", kind, os.SEEK_SET, part, 1, 0)
 
 
+def _allocate(fd: int) -> None:
+    """Give the file its page; on a full disk that fails here, not when the page is written."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(fd, 0, mmap.PAGESIZE)
+    else:
+        os.ftruncate(fd, mmap.PAGESIZE)
+
+
 class WriteLock:
     """Serialises the writers of each part of a bus; the kernel releases what a dead holder had."""
 
     def __init__(self, path: Path, timeout_s: float) -> None:
         self._path = path
         self._timeout_s = timeout_s
+        self._fd = os.open(f"{path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
-            self._fd = os.open(f"{path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        except OSError as error:
-            raise BusUnavailableError(
-                f"cannot write beside the bus file {path}: {error.strerror}"
-            ) from error
-        if os.fstat(self._fd).st_size < mmap.PAGESIZE:
-            os.ftruncate(self._fd, mmap.PAGESIZE)
-        self._memory = mmap.mmap(self._fd, mmap.PAGESIZE)
+            if os.fstat(self._fd).st_size < mmap.PAGESIZE:
+                _allocate(self._fd)
+            self._memory = mmap.mmap(self._fd, mmap.PAGESIZE)
+        except OSError:
+            os.close(self._fd)
+            raise
         self._words = memoryview(self._memory).cast("Q")
 
     def acquire(self, part: int = 0) -> None:

@@ -1,7 +1,7 @@
 """How far a topic's records go: a page of memory that all processes share.
 
 The page has two slots. A writer, who holds the topic's lock, fills the one that is not in use and
-then turns to it, so that readers need no lock, and the death of a writer changes nothing.
+then switches to it, so that readers need no lock, and the death of a writer changes nothing.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ from mercury.model.errors import BusCorruptError
 
 _MAGIC = b"MERCLOG1"
 _PAGE_BYTES = mmap.PAGESIZE
-# The first word counts the turns, the second says which files are known to be on the disk.
+# The first word counts the switches, the second says which files are known to be on the disk.
 _VERSION, _SYNCED = 0, 1
 _MAGIC_AT, _BOOT_AT, _BOOT_BYTES = 16, 24, 36
 _SLOT_AT = (64, 128)
 _SLOT = struct.Struct("<QQQQQ")
-_SLOT_AND_CHECK = struct.Struct("<QQQQQI")
-_CHECK = struct.Struct("<I")
-_TRIES = 1000  # a reader meets a writer in the same slot only if two turns pass meanwhile
+_CHECK_BYTES = 4
+_TRIES = 1000  # a reader meets a writer in the same slot only if two switches pass meanwhile
 
 
 class LogState(NamedTuple):
@@ -55,7 +54,7 @@ class LogPage:
         try:
             with path.open("rb+") as file:
                 self._memory = mmap.mmap(file.fileno(), _PAGE_BYTES)
-        except (OSError, ValueError) as error:
+        except (FileNotFoundError, ValueError) as error:
             raise BusCorruptError(f"the bus file {path} is missing or damaged") from error
         self._words = memoryview(self._memory).cast("Q")
         if self._memory[_MAGIC_AT : _MAGIC_AT + len(_MAGIC)] != _MAGIC:
@@ -75,17 +74,17 @@ class LogPage:
         memory, words = self._memory, self._words
         for _ in range(_TRIES):
             at = _SLOT_AT[words[_VERSION] & 1]
-            slot = memory[at : at + _SLOT_AND_CHECK.size]
-            oldest, next_, segment, size, last_us, check = _SLOT_AND_CHECK.unpack(slot)
-            if zlib.crc32(slot[: _SLOT.size]) == check:
-                return LogState(oldest, next_, segment, size, last_us)
+            slot = memory[at : at + _SLOT.size]
+            check = memory[at + _SLOT.size : at + _SLOT.size + _CHECK_BYTES]
+            if zlib.crc32(slot) == int.from_bytes(check, "little"):
+                return LogState._make(_SLOT.unpack(slot))
         raise BusCorruptError(f"the bus file {self.path} is damaged")
 
     def publish_end(self, state: LogState) -> None:
         """Let everybody see a new state; for the holder of the topic's lock."""
-        publish_end = self._words[_VERSION] + 1
-        _fill_slot(self._memory, publish_end, state)
-        self._words[_VERSION] = publish_end
+        version = self._words[_VERSION] + 1
+        _fill_slot(self._memory, version, state)
+        self._words[_VERSION] = version
 
     @property
     def synced(self) -> int:
@@ -110,7 +109,8 @@ class LogPage:
         self._memory.close()
 
 
-def _fill_slot(memory: bytearray | mmap.mmap, publish_end: int, state: LogState) -> None:
+def _fill_slot(memory: bytearray | mmap.mmap, version: int, state: LogState) -> None:
     slot = _SLOT.pack(*state)
-    at = _SLOT_AT[publish_end & 1]
-    memory[at : at + _SLOT_AND_CHECK.size] = slot + _CHECK.pack(zlib.crc32(slot))
+    at = _SLOT_AT[version & 1]
+    check = zlib.crc32(slot).to_bytes(_CHECK_BYTES, "little")
+    memory[at : at + _SLOT.size + _CHECK_BYTES] = slot + check

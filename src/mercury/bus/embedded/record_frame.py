@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from mercury.bus.api import Record
@@ -21,7 +21,6 @@ _SIZES = struct.Struct("<II")
 _ROW = struct.Struct("<HIII")  # partition; lengths of key, headers, value
 HEADER_BYTES = _HEADER.size
 ROW_BYTES = _ROW.size
-MOST_PARTITIONS = 0xFFFF
 
 Entry = tuple[bytes, bytes, bytes]  # key, headers as one blob, value
 
@@ -42,14 +41,23 @@ class FrameHeader(NamedTuple):
 
 
 def pack_frame(
-    first: int, timestamp_us: int, entries: Sequence[Entry], partition_of: Callable[[bytes], int]
+    first: int,
+    timestamp_us: int,
+    entries: Sequence[Entry],
+    partitions: int,
+    spread: Iterator[int],
 ) -> bytes:
-    """Number records from `first` on, and make a frame of them."""
-    pack_row = _ROW.pack
+    """Number records from `first` on, and make a frame of them.
+
+    The key picks the partition, as in `partition_of`; records without a key are spread.
+    """
+    pack_row, crc32 = _ROW.pack, zlib.crc32
     parts = [b""]
     parts += [
-        pack_row(partition_of(entry[0]), len(entry[0]), len(entry[1]), len(entry[2]))
-        for entry in entries
+        pack_row(
+            (crc32(key) if key else next(spread)) % partitions, len(key), len(headers), len(value)
+        )
+        for key, headers, value in entries
     ]
     for entry in entries:
         parts += entry

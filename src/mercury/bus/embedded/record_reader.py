@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from mercury.bus.embedded.catalogue import BusFile, bus_error
+from mercury.bus.embedded.catalogue import FILE_ERRORS, BusFile, bus_error
 from mercury.bus.embedded.record_columns import Columns
 from mercury.bus.grouping import Registry, Topic, rank_of
 
 
 class RecordReader:
-    """A view of a bus file that is no consumer: nobody wakes it, and it marks nothing."""
+    """A view of a bus file that is no consumer: nobody wakes it, and it commits nothing."""
 
     def __init__(self, path: str | Path) -> None:
         self._file = BusFile(Path(path).absolute())
@@ -25,10 +24,6 @@ class RecordReader:
     def ends(self, patterns: Sequence[str]) -> dict[str, int]:
         """The offset to come of each topic."""
         return {one.name: self._file.log(one).state().next for one in self._topics(patterns)}
-
-    def offsets_at(self, patterns: Sequence[str], time_us: int) -> dict[str, int]:
-        """The first offset at or after a time, of each topic."""
-        return {one.name: self._file.log(one).offset_at(time_us) for one in self._topics(patterns)}
 
     def read(self, topic: str, begin: int, end: int) -> Iterator[Columns]:
         """The records from one offset up to another, in batches; none, if they are gone."""
@@ -46,6 +41,6 @@ class RecordReader:
     def _known(self) -> Registry:
         try:
             self._registry = self._file.registry(self._registry)
-        except sqlite3.Error as error:
+        except FILE_ERRORS as error:
             raise bus_error(error, self._file.path) from error
         return self._registry

@@ -1,6 +1,6 @@
 """The records of one topic: appended to files, read and found again, let go.
 
-A frame of records is written first; then the topic's page is turned to the new end, and only
+A frame of records is written first; then the new end is published in the topic's page, and only
 then can anybody read it. Whoever dies between the two has appended nothing, and the next writer
 overwrites what it left. Both are in the kernel's hands at once, so that a dead process loses
 nothing. What the kernel had not yet brought to the disk when the machine itself stopped is found
@@ -9,11 +9,10 @@ by the frames' check sums when the topic is first opened afterwards.
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -33,10 +32,9 @@ from mercury.bus.embedded.record_frame import (
     records_of,
     sizes_of,
 )
-from mercury.model.errors import BusCorruptError, BusFullError, BusUnavailableError
+from mercury.model.errors import BusCorruptError
 
 SEGMENT_BYTES = 64 * 1024**2
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _PAGE = "head"
 
 
@@ -75,27 +73,18 @@ class TopicLog:
     # Writing: the caller holds the topic's lock.
 
     def append(
-        self, entries: Sequence[Entry], now_us: int, partition_of: Callable[[bytes], int]
+        self, entries: Sequence[Entry], now_us: int, partitions: int, spread: Iterator[int]
     ) -> bytes:
         """Append records; return the frame they became."""
         state = self.state()
         if state.size >= SEGMENT_BYTES:
             state = self._roll(state)
         now_us = max(now_us, state.last_us)  # time never goes back in a topic
-        frame = pack_frame(state.next, now_us, entries, partition_of)
+        frame = pack_frame(state.next, now_us, entries, partitions, spread)
         size = state.size + len(frame)
-        try:
-            self._files.write(state.segment, state.size, frame)
-            if state.size // INDEX_EVERY_BYTES != size // INDEX_EVERY_BYTES:
-                self._files.note(state.segment, state.next, state.size, now_us)
-        except OSError as error:
-            if error.errno in _FULL:
-                raise BusFullError(
-                    f"no space is left to append to the bus file {self.folder}"
-                ) from error
-            raise BusUnavailableError(
-                f"the bus file {self.folder} cannot be written: {error.strerror}"
-            ) from error
+        self._files.write(state.segment, state.size, frame)
+        if state.size // INDEX_EVERY_BYTES != size // INDEX_EVERY_BYTES:
+            self._files.note(state.segment, state.next, state.size, now_us)
         self._page.publish_end(
             LogState(state.oldest, state.next + len(entries), state.segment, size, now_us)
         )
@@ -225,6 +214,7 @@ class TopicLog:
             except FileNotFoundError:  # retention has removed it meanwhile
                 self._files.forget()
                 self._resume = _Resume(-1, -1, -1)
+        raise BusCorruptError(f"the bus file {self.folder} has lost its records from {first} on")
 
     def _find(self, offset: int, state: LogState) -> Frame:
         """The frame that holds an offset."""

@@ -7,20 +7,19 @@ never do.
 from __future__ import annotations
 
 import os
-import sqlite3
 import threading
 import time
 from contextlib import suppress
 from pathlib import Path
 
 from mercury.bus.api import Retention
-from mercury.bus.embedded.catalogue import BusFile, bus_error
+from mercury.bus.embedded.catalogue import FILE_ERRORS, BusFile, bus_error
 from mercury.bus.grouping import Registry, Topic
 from mercury.model.errors import BusError
 
-EVERY_S = 1.0
-RETENTION_EVERY_S = 10.0
-# SQLite's log is copied into its file when it has grown to this. It holds marks and members only.
+INTERVAL_S = 1.0
+RETENTION_INTERVAL_S = 10.0
+# SQLite's log is copied into its file when it has grown to this. It holds offsets and members only.
 CHECKPOINT_BYTES = 4 * 1024**2
 # Records of different topics closer together than this count as equally old.
 SAME_AGE_US = 1_000_000
@@ -35,6 +34,7 @@ class Upkeep:
         self._mutex = threading.Lock()  # one user of the files at a time
         self._stop = threading.Event()
         self._registry = Registry(version=-1)
+        self._next_retention = time.monotonic() + RETENTION_INTERVAL_S
         self._file.execute("PRAGMA busy_timeout = 0")
         self._thread = threading.Thread(target=self._run, name="mercury-bus-upkeep", daemon=True)
         self._thread.start()
@@ -45,16 +45,19 @@ class Upkeep:
         self._file.close()
 
     def _run(self) -> None:
-        next_retention = time.monotonic() + RETENTION_EVERY_S
-        while not self._stop.wait(EVERY_S):
-            with suppress(BusError, sqlite3.Error, OSError):
-                self._checkpoint()
-            with suppress(BusError, sqlite3.Error, OSError):
-                self._sync()
-            if time.monotonic() >= next_retention:
-                with suppress(BusError):
-                    self.enforce()
-                next_retention = time.monotonic() + RETENTION_EVERY_S
+        while not self._stop.wait(INTERVAL_S):
+            self.step(time.monotonic(), time.time_ns() // 1000)
+
+    def step(self, now: float, now_us: int) -> None:
+        """Do what is due, by the uptime and by the clock that records are stamped with."""
+        with suppress(BusError, *FILE_ERRORS):
+            self._checkpoint()
+        with suppress(BusError, *FILE_ERRORS):
+            self._sync()
+        if now >= self._next_retention:
+            with suppress(BusError):
+                self.enforce(now_us)
+            self._next_retention = now + RETENTION_INTERVAL_S
 
     def _checkpoint(self) -> None:
         if os.stat(f"{self._file.path}-wal").st_size < CHECKPOINT_BYTES:
@@ -80,18 +83,18 @@ class Upkeep:
 
     # Retention.
 
-    def enforce(self) -> int:
+    def enforce(self, now_us: int) -> int:
         """Drop what is past the retention; return how many records went."""
         removed = 0
         try:
             if self._retention.max_age_s is not None:
-                horizon_us = time.time_ns() // 1000 - int(self._retention.max_age_s * 1e6)
+                horizon_us = now_us - int(self._retention.max_age_s * 1e6)
                 for topic in self._topics():
                     with self._mutex:
                         removed += self._remove(topic, self._file.log(topic).offset_at(horizon_us))
             if self._retention.max_bytes is not None:
                 removed += self._trim(self._retention.max_bytes)
-        except (sqlite3.Error, OSError) as error:
+        except FILE_ERRORS as error:
             raise bus_error(error, self._file.path) from error
         return removed
 

@@ -1,9 +1,8 @@
-"""Wakes sleeping readers in other processes: a datagram that lists the topics appended to.
+"""Wakes sleeping readers in other processes: a datagram that names the topic appended to.
 
-A wake-up only says where to look. Losing one costs at most a safety check, and a forged one a
-look at a table. Few and small records travel with it, as a batch, so that a reader who is up to
-date need not look at all. A batch is believed because it opens with the listener's id, which only
-who may read the bus file knows.
+A wake-up only says where to look; losing one costs at most a safety check. Few and small records
+travel with it, so that a reader who is up to date need not look at all. A datagram is believed
+because it opens with the listener's id, which only who may read the bus file knows.
 """
 
 from __future__ import annotations
@@ -16,27 +15,29 @@ import socket
 import struct
 import sys
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from mercury.bus.grouping import Listener
+
 _ABSTRACT = sys.platform == "linux"
-_TOPIC = struct.Struct("<I")
-_WAKE_UP_BYTES = 4096
-_DATAGRAM_MARK = b"\xff" * _TOPIC.size  # no topic has this id
 _KEY_BYTES = 16
-_DATAGRAM = struct.Struct(f"<{_KEY_BYTES}sQI")  # key, version, topic; then the frame
-_DATAGRAM_BYTES = 60_000
+_HEADER = struct.Struct(f"<{_KEY_BYTES}sQI")  # key, version, topic; then the frame
+_FRAME_BYTES = 60_000
 _TARGETS = 1024
-REGISTRY_CHANGED = 0  # stands where a topic id would
 
 
 class Datagram(NamedTuple):
-    """A frame of records, as it was appended."""
+    """What was appended: the frame itself, or without one only where to look."""
 
     version: int  # of the registry the writer saw
     topic_id: int
     frame: bytes
+
+
+def registry_changed(version: int) -> Datagram:
+    """Says to look at topics and members again: no topic has this id."""
+    return Datagram(version, 0, b"")
 
 
 def _queue_length() -> int:
@@ -60,7 +61,7 @@ class WakeUpSocket:
     def __init__(self, listener_id: str) -> None:
         name = f"mercury-{secrets.token_hex(8)}"
         self._key = bytes.fromhex(listener_id)
-        self._buffer = memoryview(bytearray(_DATAGRAM_BYTES + _WAKE_UP_BYTES))
+        self._buffer = memoryview(bytearray(_HEADER.size + _FRAME_BYTES))
         self._file: Path | None = None
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
@@ -80,12 +81,8 @@ class WakeUpSocket:
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def drain(self) -> tuple[set[int] | None, list[Datagram]]:
-        """Topics woken since the last call, and what came with it.
-
-        Instead of topics None, if there may have been more than was heard.
-        """
-        topics: set[int] = set()
+    def drain(self) -> list[Datagram] | None:
+        """What came since the last call; None if there may have been more than was heard."""
         datagrams: list[Datagram] = []
         count = 0
         buffer, receive = self._buffer, self._socket.recv_into
@@ -95,21 +92,13 @@ class WakeUpSocket:
             except OSError:  # empty
                 break
             count += 1
-            if buffer[: _TOPIC.size] == _DATAGRAM_MARK:
-                datagram = self._open(buffer[_TOPIC.size : size])
-                if datagram is not None:
-                    datagrams.append(datagram)
-            elif size % _TOPIC.size == 0:
-                topics.update(one for (one,) in _TOPIC.iter_unpack(buffer[:size]))
+            if size < _HEADER.size or not hmac.compare_digest(buffer[:_KEY_BYTES], self._key):
+                continue  # a stranger, or somebody who only tries whether we are there
+            _, version, topic_id = _HEADER.unpack_from(buffer)
+            datagrams.append(Datagram(version, topic_id, bytes(buffer[_HEADER.size : size])))
         # A sender that finds the queue full drops its wake-up: the queue was full if we took out
         # as many as it holds.
-        return (None if count >= self._queue_length else topics), datagrams
-
-    def _open(self, data: memoryview) -> Datagram | None:
-        if len(data) < _DATAGRAM.size or not hmac.compare_digest(data[:_KEY_BYTES], self._key):
-            return None
-        _, version, topic_id = _DATAGRAM.unpack_from(data)
-        return Datagram(version, topic_id, bytes(data[_DATAGRAM.size :]))
+        return None if count >= self._queue_length else datagrams
 
     def close(self) -> None:
         self._socket.close()
@@ -126,45 +115,26 @@ class Waker:
         self._here = here()
         self._targets: dict[str, str] = {}  # address -> socket name
 
-    def wake_up(self, address: str, topics: Iterable[int]) -> bool:
-        """Wake one listener; False if it is certainly gone."""
-        # A list too long for the reader's buffer arrives cut short, hence the limit.
-        payload = b"".join(map(_TOPIC.pack, topics))
-        if len(payload) > _WAKE_UP_BYTES:
-            payload = _TOPIC.pack(REGISTRY_CHANGED)
-        return self._send(address, payload)
+    def wake_up(self, listener: Listener, datagram: Datagram) -> bool:
+        """Wake a listener, with the records themselves if few and small; False if it is gone."""
+        version, topic_id, frame = datagram
+        header = _HEADER.pack(bytes.fromhex(listener.id), version, topic_id)
+        return self._send(listener, header + frame if len(frame) <= _FRAME_BYTES else header)
 
-    def hand(self, address: str, listener_id: str, datagram: Datagram) -> bool:
-        """Wake one listener, with the records themselves if these are few and small."""
-        if len(datagram.frame) > _DATAGRAM_BYTES:
-            return self.wake_up(address, [datagram.topic_id])
-        label = _DATAGRAM.pack(bytes.fromhex(listener_id), datagram.version, datagram.topic_id)
-        return self._send(address, _DATAGRAM_MARK + label + datagram.frame)
+    def alive(self, listener: Listener) -> bool:
+        """Whether a listener may still be there: an empty datagram says nothing to it."""
+        return self._send(listener, b"")
 
-    def _send(self, address: str, payload: bytes) -> bool:
-        target = self._target(address)
+    def _send(self, listener: Listener, data: bytes) -> bool:
+        target = self._target(listener.address)
         if target is None:
             return True  # cannot be reached from here; it has its safety check
         try:
-            self._socket.sendto(payload, target)
+            self._socket.sendto(data, target)
         except (ConnectionRefusedError, FileNotFoundError):
             return False
         except OSError:
             pass  # its queue is full: it is awake, and will look everywhere
-        return True
-
-    def alive(self, address: str) -> bool:
-        """Whether a listener may still be there; does not wake it."""
-        target = self._target(address)
-        if target is None:
-            return True
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
-            try:
-                probe.connect(target)
-            except (ConnectionRefusedError, FileNotFoundError):
-                return False
-            except OSError:
-                pass
         return True
 
     def _target(self, address: str) -> str | None:

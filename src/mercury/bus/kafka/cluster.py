@@ -11,40 +11,17 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, NamedTuple, TypeVar
 
-from confluent_kafka import (
-    ConsumerGroupState,
-    KafkaError,
-    KafkaException,
-    TopicPartition,
-)
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from mercury.bus.api import Retention
 from mercury.bus.grouping import check_topic, rank_of
+from mercury.bus.kafka.outage import NoConnectionLines, Outage
 from mercury.model.errors import BusError, BusUnavailableError
 
-log = logging.getLogger("mercury.bus.kafka.bus")
-
-_COMPLAINT_S = 5.0
-
-
-class _FewComplaints(logging.Filter):
-    """Lets one failed connection through now and then: each client tries many times a second."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._next_at = 0.0
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if not record.getMessage().startswith("FAIL "):
-            return True
-        if record.created < self._next_at:
-            return False
-        self._next_at = record.created + _COMPLAINT_S
-        return True
-
-
-log.addFilter(_FewComplaints())
+log = logging.getLogger("mercury.bus.kafka")
+_client_log = logging.getLogger("mercury.bus.kafka.client")  # what librdkafka says
+_client_log.addFilter(NoConnectionLines())
 
 Result = TypeVar("Result")
 PartitionId = tuple[str, int]  # topic, without the namespace, and partition
@@ -55,7 +32,7 @@ OPEN_S = 4.0  # a broker that is there answers much sooner
 ANSWER_S = 10.0
 METADATA_S = 1.0  # topics that other processes make are noticed within this
 _RETRY_S = 0.02
-# A group is born with a mark in this topic: it may have no other to commit in yet.
+# A group is born with a commit in this topic: it may have no other to commit in yet.
 _GROUPS_TOPIC = "mercury-groups"
 _MIB, _GIB = 1024**2, 1024**3
 _MINUTE_MS, _WEEK_MS = 60_000, 7 * 24 * 3600 * 1000
@@ -82,8 +59,6 @@ _NOT_YET = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.NOT_COORDINATOR,
 }
-# Topics made by this process, by cluster, so that its own consumers need not wait to see them.
-_made: dict[str, int] = {}
 
 
 class KafkaAddress(NamedTuple):
@@ -151,22 +126,47 @@ class Cluster:
         self._lock = threading.Lock()  # held while topics are looked up or made
         self._known: dict[str, int] = {}  # topic -> partitions
         self._seen_at = 0.0
-        self._seen_made = 0
-        self._admin = AdminClient(self.config(log_level=0))
+        self._outage = Outage(self.name)
+        self._admin = AdminClient(self.config())
         self.look(OPEN_S)
 
-    def config(self, **more: Any) -> dict[str, Any]:
+    def config(self, **own: Any) -> dict[str, Any]:
         """Settings of every client of this cluster."""
-        own = {name.replace("_", "."): value for name, value in more.items() if name != "log_level"}
         return {
             "bootstrap.servers": self._servers,
             "client.id": "mercury",
             "socket.nagle.disable": True,
             "reconnect.backoff.ms": 50,
             "reconnect.backoff.max.ms": 500,
-            "log_level": more.get("log_level", 5),
-            **own,
+            "logger": _client_log,
+            "error_cb": self._on_error,
+            **{name.replace("_", "."): value for name, value in own.items()},
         }
+
+    # Whether it is there
+
+    def _on_error(self, error: KafkaError) -> None:
+        self.complain(trouble(error, self.name))
+
+    def complain(self, error: BusError) -> None:
+        """Log an error that nobody hears; an outage is told once, not by each who notices."""
+        if isinstance(error, BusUnavailableError):
+            self._outage.suspect()
+            log.debug("%s", error)
+        else:
+            log.warning("%s", error)
+
+    def probe_if_due(self) -> None:
+        """Find out whether an outage is one, and whether it is over; called all the time."""
+        if self._outage.probe_due(time.monotonic()):
+            try:
+                self.look(METADATA_S)
+                answered = True
+            except BusUnavailableError:
+                answered = False
+            said = self._outage.probed(answered, time.monotonic())
+            if said is not None:
+                log.log(said.level, said.text)
 
     # Names
 
@@ -174,7 +174,7 @@ class Cluster:
         return self.prefix + group
 
     def partition(self, partition_id: PartitionId, offset: int = -1001) -> TopicPartition:
-        """A place as the client names it."""
+        """A partition as the client names it."""
         return TopicPartition(self.prefix + partition_id[0], partition_id[1], offset)
 
     def partition_id(self, partition: TopicPartition) -> PartitionId:
@@ -193,17 +193,14 @@ class Cluster:
 
     def look_if_due(self) -> None:
         """Notice new topics, without asking the cluster all the time."""
-        made = _made.get(self._servers, 0)
-        if made != self._seen_made or time.monotonic() - self._seen_at > METADATA_S:
-            self._seen_made = made
+        if time.monotonic() - self._seen_at > METADATA_S:
             self.look(METADATA_S)
 
     def matching(self, patterns: tuple[str, ...]) -> dict[str, int]:
         """Known topics of a subscription, and their partitions."""
-        known = self._known
         return {
             topic: partitions
-            for topic, partitions in known.items()
+            for topic, partitions in self._known.items()
             if topic != _GROUPS_TOPIC and rank_of(patterns, topic) is not None
         }
 
@@ -223,7 +220,6 @@ class Cluster:
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise trouble(error.args[0], self.name) from error
-        _made[self._servers] = _made.get(self._servers, 0) + 1
         deadline = time.monotonic() + ANSWER_S
         while missing - set(self._known):
             if time.monotonic() > deadline:
@@ -288,9 +284,7 @@ class Cluster:
         """The first offset and the one after the last, of each partition."""
         lows = self.offsets(partition_ids, EARLIEST, timeout_s)
         ends = self.offsets(partition_ids, LATEST, timeout_s)
-        return {
-            partition_id: (lows[partition_id], ends[partition_id]) for partition_id in partition_ids
-        }
+        return {one: (lows[one], ends[one]) for one in partition_ids}
 
     def since(
         self, partition_ids: Sequence[PartitionId], timestamp_us: int
@@ -301,51 +295,12 @@ class Cluster:
         ends = self.offsets([one for one, at in found.items() if at < 0], LATEST)
         return {**found, **ends}
 
-    def drop_older(self, max_age_s: float) -> int:
-        """Delete records past an age at once, not when the cluster gets to it."""
-        horizon_us = time.time_ns() // 1000 - int(max_age_s * 1e6)
-        partition_ids = self.partition_ids({name: self._known[name] for name in self.topics()})
-        lows = self.offsets(partition_ids, EARLIEST)
-        found = {
-            partition_id: to
-            for partition_id, to in self.since(partition_ids, horizon_us).items()
-            if to > lows[partition_id]
-        }
-        if found:
-            cut = self._admin.delete_records([self.partition(*entry) for entry in found.items()])
-            try:
-                for future in cut.values():
-                    self._result(future)
-            except KafkaException as error:
-                raise trouble(error.args[0], self.name) from error
-        return sum(to - lows[partition_id] for partition_id, to in found.items())
-
     # Groups
 
-    def birth_mark(self) -> PartitionId:
+    def birth_partition(self) -> PartitionId:
         """Where a group commits that it exists."""
         self.ensure([_GROUPS_TOPIC])
         return _GROUPS_TOPIC, 0
-
-    def assignment(
-        self, group: str, member: str, topics: Mapping[str, int]
-    ) -> set[PartitionId] | None:
-        """A member's share, by its client id; None while the group is still sharing out."""
-        name = self.group_name(group)
-        try:
-            found = self._result(self._admin.describe_consumer_groups([name])[name])
-        except KafkaException:
-            return None
-        assignments = {
-            one.client_id: {self.partition_id(at) for at in one.assignment.topic_partitions}
-            for one in found.members
-        }
-        shared: set[PartitionId] = set().union(*assignments.values())
-        # While partitions move they are nobody's for a moment, although the group is stable.
-        wanted = self.partition_ids(topics)
-        if found.state != ConsumerGroupState.STABLE or not shared.issuperset(wanted):
-            return None
-        return assignments.get(member)
 
     def _result(self, future: Future[Result], timeout_s: float = ANSWER_S) -> Result:
         try:

@@ -25,7 +25,7 @@ class _Track:
     delivered: int  # the next offset to hand out; what lies before is done or not wanted
     stamp_us: int = 0
     uncommitted: bool = False
-    taken: int = 0  # which taking of partitions it came with
+    epoch: int = 0  # assignment epoch it came with
 
 
 @dataclass(slots=True)
@@ -39,26 +39,26 @@ class _TopicQueue:
 
 
 class FetchBuffer:
-    """What a consumer has at hand, and its position in every partition of its share."""
+    """What a consumer has at hand, and its position in each of its partitions."""
 
     def __init__(self, patterns: tuple[str, ...]) -> None:
         self._patterns = patterns
         self._tracks: dict[PartitionId, _Track] = {}
-        self._parked: dict[PartitionId, _Track] = {}  # while the group shares out anew
+        self._parked: dict[PartitionId, _Track] = {}  # while the group is rebalanced
         self._queues: dict[str, _TopicQueue] = {}  # in the order of serving
         self._waiting = 0
-        self._takes = 0
+        self._epoch = 0
 
     def __len__(self) -> int:
         return self._waiting
 
     def partition_ids(self) -> list[PartitionId]:
-        """The consumer's share."""
+        """The consumer's partitions."""
         return list(self._tracks)
 
     def assignments(self) -> dict[PartitionId, int]:
-        """The same, with a number that is another for a partition that was not ours between."""
-        return {partition_id: track.taken for partition_id, track in self._tracks.items()}
+        """The same, each with the assignment epoch it came with."""
+        return {partition_id: track.epoch for partition_id, track in self._tracks.items()}
 
     def committable(self) -> set[PartitionId]:
         """Partitions of which we may say how far they are done."""
@@ -66,21 +66,22 @@ class FetchBuffer:
 
     @property
     def in_hand(self) -> bool:
-        """Whether something that was handed out of parked partitions is not marked as done."""
+        """Whether something that was handed out of parked partitions is not committed."""
         return any(track.uncommitted for track in self._parked.values())
 
-    def assign(self, positions: Mapping[PartitionId, int], wanted_from: int = 0) -> None:
-        """Take partitions, to be fetched from here; lower offsets than wanted are not kept."""
-        self._takes += 1
+    def assign(self, positions: Mapping[PartitionId, int]) -> None:
+        """Take partitions, to be fetched from here; parked ones not among them are lost."""
+        self._epoch += 1
         for partition_id, offset in positions.items():
             was = self._parked.pop(partition_id, None)
             self._tracks[partition_id] = _Track(
                 offset,
-                max(offset, wanted_from),
+                offset,
                 uncommitted=was is not None and was.uncommitted,
-                taken=was.taken if was is not None and was.delivered == offset else self._takes,
+                epoch=was.epoch if was is not None and was.delivered == offset else self._epoch,
             )
             self._queues.setdefault(partition_id[0], _TopicQueue())
+        self._parked.clear()
         self._queues = dict(
             sorted(self._queues.items(), key=lambda one: (rank_of(self._patterns, one[0]), one[0]))
         )
@@ -88,7 +89,7 @@ class FetchBuffer:
     def park(self, partition_ids: Iterable[PartitionId]) -> None:
         """Hand out no more of partitions that may be somebody else's soon.
 
-        How far they were handed out is remembered until the new shares are known.
+        How far they were handed out is remembered until the new assignment is known.
         """
         partition_ids = list(partition_ids)
         parked = {
@@ -102,10 +103,6 @@ class FetchBuffer:
     def parked(self) -> dict[PartitionId, int]:
         """How far parked partitions were handed out."""
         return {partition_id: track.delivered for partition_id, track in self._parked.items()}
-
-    def forget_parked(self) -> None:
-        """Those that did not come back are somebody else's."""
-        self._parked.clear()
 
     def revoke(self, partition_ids: Iterable[PartitionId]) -> None:
         """Forget partitions that are somebody else's now."""
@@ -127,8 +124,6 @@ class FetchBuffer:
             if track is None or record.offset < track.fetched:
                 continue
             track.fetched = record.offset + 1
-            if record.offset < track.delivered:
-                continue
             # Times grow within a partition, whatever the broker's clock did.
             if record.timestamp_us < track.stamp_us:
                 record = record._replace(timestamp_us=track.stamp_us)
@@ -163,18 +158,6 @@ class FetchBuffer:
             track.uncommitted = True
         return found
 
-    def forget_below(self, spans: Mapping[PartitionId, tuple[int, int]]) -> None:
-        """Drop what the retention has taken meanwhile."""
-        for queue in self._queues.values():
-            kept = [
-                one
-                for one in queue.records
-                if one.offset >= spans.get((one.topic, one.partition), (0, 0))[0]
-            ]
-            if len(kept) < len(queue.records):
-                self._waiting -= len(queue.records) - len(kept)
-                queue.records, queue.size = kept, sum(len(one.value) for one in kept)
-
     def take_commits(self) -> dict[PartitionId, int]:
         """Positions to commit for everything handed out since the last call."""
         commits = {}
@@ -184,7 +167,7 @@ class FetchBuffer:
                 track.uncommitted = False
         return commits
 
-    def turned(self) -> tuple[list[PartitionId], list[PartitionId]]:
+    def pause_and_resume(self) -> tuple[list[PartitionId], list[PartitionId]]:
         """Partitions of topics that just became full, and of those that have room again."""
         full: list[PartitionId] = []
         roomy: list[PartitionId] = []
@@ -204,7 +187,7 @@ class FetchBuffer:
         return any(queue.full for queue in self._queues.values())
 
     def behind(self, spans: Mapping[PartitionId, tuple[int, int]]) -> bool:
-        """Whether something that stands in our share was not fetched yet, though there is room."""
+        """Whether something in our partitions was not fetched yet, though there is room."""
         for partition_id, (low, end) in spans.items():
             track = self._tracks.get(partition_id)
             if track is None or self._queues[partition_id[0]].full:
@@ -214,7 +197,7 @@ class FetchBuffer:
         return False
 
     def lag(self, spans: Mapping[PartitionId, tuple[int, int]]) -> int:
-        """How many records of our share were not handed out yet."""
+        """How many records of our partitions were not handed out yet."""
         total = 0
         for partition_id, (low, end) in spans.items():
             track = self._tracks.get(partition_id)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
@@ -14,22 +13,29 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from mercury.bus.api import FromOffset, FromTime, Record, Start
-from mercury.bus.kafka.cluster import ANSWER_S, Cluster, Commits, PartitionId, trouble
+from mercury.bus.api import FromTime, Record, Start
+from mercury.bus.kafka.cluster import (
+    ANSWER_S,
+    EARLIEST,
+    LATEST,
+    Cluster,
+    Commits,
+    PartitionId,
+    log,
+    trouble,
+)
 from mercury.bus.kafka.fetch_buffer import FetchBuffer
 from mercury.model.errors import BusError, BusUnavailableError
 
-log = logging.getLogger("mercury.bus.kafka.bus")
-
-TICK_S = 0.02  # the thread looks up from its fetching at least so often
+TICK_S = 0.02  # interval at which the thread looks up from its fetching
 _BUSY_TICK_S = 0.005
 _BATCH = 1024
 _COMMIT_S = 2.0
-HANDOVER_S = 2.0  # for readers to mark what they hold, before it is somebody else's
+HANDOVER_S = 2.0  # for readers to commit what they hold, before it is somebody else's
 _END_S = 10.0
 
-# Commits that fail because shares are moving; whoever still owns its share tries again.
-_MOVING = {
+# Commits that fail because partitions move; whoever still owns its partition tries again.
+_REBALANCING = {
     KafkaError.REBALANCE_IN_PROGRESS,
     KafkaError.ILLEGAL_GENERATION,
     KafkaError.UNKNOWN_MEMBER_ID,
@@ -79,13 +85,15 @@ class Fetcher:
         self._patterns = patterns
         self._group = group
         self._news = news  # called after records came
-        self._handover = handover  # makes what was marked durable, before partitions go
-        self._wanted_from = start.offset if isinstance(start, FromOffset) and group is None else 0
+        self._handover = handover  # makes commits durable, before partitions go
+        self._follows_patterns = any(pattern.endswith(".*") for pattern in patterns)
         self._following: dict[str, int] = {}  # topics, and their partitions
         self._followed_version = -1
+        self._assigned = False  # for the first time, by our group
+        self._ending = False
+        # A commit waits for ever if another thread polls meanwhile: only ours may ask for one.
         self._asked: deque[_Commit] = deque()  # for the thread to send
         self._sent: deque[_Commit] = deque()  # and to hear about, in this order
-        self._ending = False
         self._name = f"mercury-{os.getpid()}-{uuid.uuid4().hex[:8]}"  # among the group's members
         self._client = Consumer(self._config())
         try:
@@ -102,10 +110,10 @@ class Fetcher:
             group_id=self._cluster.group_name(self._group or self._name),
             enable_auto_commit=False,
             enable_auto_offset_store=False,
-            # A topic without a mark is younger than its group, and what lies below the retention
-            # is gone: both go on with the oldest record there is.
+            # A topic without a committed offset is younger than its group, and what lies below
+            # the retention is gone: both go on with the oldest record there is.
             auto_offset_reset="earliest",
-            # Shares out every topic. The sticky ones count partitions over all topics: of two
+            # Spreads every topic. The sticky ones count partitions over all topics: of two
             # members, one may get all requests and the other all content.
             partition_assignment_strategy="roundrobin",
             session_timeout_ms=6000,  # the least that brokers allow as they come
@@ -115,7 +123,7 @@ class Fetcher:
             fetch_error_backoff_ms=50,
             queued_min_messages=4096,
             queued_max_messages_kbytes=16 * 1024,
-        ) | {"logger": log, "on_commit": self._on_commit}
+        ) | {"on_commit": self._on_commit}
 
     # What the consumer calls
 
@@ -127,19 +135,22 @@ class Fetcher:
         """Whether the topics that are known now are followed."""
         return self._followed_version >= self._cluster.version
 
+    def look_if_due(self) -> None:
+        """Notice topics that others make, if new ones may be for us."""
+        if self._follows_patterns:
+            self._cluster.look_if_due()
+
     def settle(self, timeout_s: float) -> None:
-        """Wait until the group has shared out its partitions, and we have our share."""
-        assert self._group is not None
-        deadline = time.monotonic() + timeout_s
+        """Wait until the group has assigned its partitions, and we have ours."""
         with self.changed:
-            self.changed.wait_for(lambda: self._followed_version >= 0 or self.failure, timeout_s)
-        pause_s = 0.01
-        while self._following and self.failure is None and time.monotonic() < deadline:
-            assignment = self._cluster.assignment(self._group, self._name, self._following)
-            if assignment is not None and assignment <= set(self.fetch_buffer.partition_ids()):
-                return
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, 0.1)
+            self.changed.wait_for(
+                lambda: (
+                    self._assigned
+                    or self.failure
+                    or (self._followed_version >= 0 and not self._following)
+                ),
+                timeout_s,
+            )
 
     def commit(self, commits: Commits) -> None:
         """Commit positions, as far as they are still ours, and return when that is durable."""
@@ -158,7 +169,7 @@ class Fetcher:
                 error = KafkaError(KafkaError._TIMED_OUT)
             if error is None:
                 return
-            if error.code() not in _MOVING or time.monotonic() > deadline:
+            if error.code() not in _REBALANCING or time.monotonic() > deadline:
                 raise trouble(error, self._cluster.name)
             time.sleep(_BUSY_TICK_S)
 
@@ -183,9 +194,9 @@ class Fetcher:
             self._assign(self._positions(cluster.partition_ids(topics), start))
             self._following = topics
         else:
-            birth = cluster.birth_mark()
+            birth = cluster.birth_partition()
             if self._is_new([birth, *cluster.partition_ids(topics)]):
-                # Without a mark a topic is read from its beginning.
+                # Without a committed offset a topic is read from its beginning.
                 partition_ids = [] if start == "earliest" else cluster.partition_ids(topics)
                 self._give_birth({**self._positions(partition_ids, start), birth: 0})
 
@@ -203,45 +214,39 @@ class Fetcher:
         """Commit where our new group starts, unless somebody else was faster."""
 
         def commit() -> None:
-            try:
-                done = self._client.commit(offsets=self._offsets(commits), asynchronous=False)
-                for one in done:
-                    if one.error is not None:
-                        raise KafkaException(one.error)
-            except KafkaException as error:
-                if error.args[0].code() not in _HAS_MEMBERS:
-                    raise
+            error = self._commit(commits)
+            if error is not None and error.code() not in _HAS_MEMBERS:
+                raise KafkaException(error)
 
         self._cluster.with_retry(commit)
+
+    def _commit(self, commits: Commits) -> KafkaError | None:
+        try:
+            done = self._client.commit(offsets=self._offsets(commits), asynchronous=False)
+        except KafkaException as error:
+            cause: KafkaError = error.args[0]
+            return cause
+        return next((one.error for one in done if one.error is not None), None)
 
     def _positions(
         self, partition_ids: Sequence[PartitionId], start: Start
     ) -> dict[PartitionId, int]:
         if isinstance(start, FromTime):
             return self._cluster.since(partition_ids, start.timestamp_us)
-        spans = self._cluster.spans(partition_ids)
-        if isinstance(start, FromOffset):
-            return {
-                partition_id: min(max(start.offset, low), end)
-                for partition_id, (low, end) in spans.items()
-            }
-        return {
-            partition_id: end if start == "latest" else low
-            for partition_id, (low, end) in spans.items()
-        }
+        return self._cluster.offsets(partition_ids, LATEST if start == "latest" else EARLIEST)
 
     def _assign(self, positions: Mapping[PartitionId, int]) -> None:
         with self.changed:
-            self.fetch_buffer.assign(positions, self._wanted_from)
+            self.fetch_buffer.assign(positions)
             self.changed.notify_all()
         if positions:
             self._client.incremental_assign(self._offsets(positions))
 
-    def _assign_assignment(self, positions: Mapping[PartitionId, int]) -> None:
+    def _assign_all(self, positions: Mapping[PartitionId, int]) -> None:
         partitions = self._offsets(positions)
         with self.changed:
             self.fetch_buffer.assign(positions)
-            self.fetch_buffer.forget_parked()
+            self._assigned = True
             self.changed.notify_all()
         self._client.assign(partitions)
         self._client.resume(partitions)  # the fetch buffer is empty
@@ -281,8 +286,7 @@ class Fetcher:
     def _follow(self) -> None:
         """Take in topics that were made since."""
         try:
-            if any(pattern.endswith(".*") for pattern in self._patterns):
-                self._cluster.look_if_due()
+            self.look_if_due()
             version = self._cluster.version
             if version != self._followed_version:
                 topics = self._cluster.matching(self._patterns)
@@ -292,7 +296,7 @@ class Fetcher:
                     self._followed_version = version
                     self.changed.notify_all()
         except BusUnavailableError as error:
-            log.debug("%s", error)  # the client says so, too; next time then
+            self._cluster.complain(error)  # next time then
 
     def _take_topics(self, topics: Mapping[str, int]) -> None:
         if self._group is None:
@@ -300,7 +304,7 @@ class Fetcher:
             new = set(self._cluster.partition_ids(topics)).difference(
                 self.fetch_buffer.partition_ids()
             )
-            self._assign(self._positions(sorted(new), FromOffset(self._wanted_from)))
+            self._assign(self._positions(sorted(new), "earliest"))
         elif not topics.keys() <= self._following.keys():
             self._client.subscribe(
                 [self._cluster.prefix + topic for topic in {**self._following, **topics}],
@@ -319,7 +323,7 @@ class Fetcher:
             elif error.fatal():
                 raise KafkaException(error)
             else:
-                log.warning("%s: %s", self._cluster.name, error.str())
+                self._cluster.complain(trouble(error, self._cluster.name))
         with self.changed:
             self.fetch_buffer.put(records)
             self.changed.notify_all()
@@ -327,13 +331,13 @@ class Fetcher:
 
     def _hold_back(self) -> None:
         with self.changed:
-            full, roomy = self.fetch_buffer.turned()
+            full, roomy = self.fetch_buffer.pause_and_resume()
         if full:
             self._client.pause([self._cluster.partition(partition_id) for partition_id in full])
         if roomy:
             self._client.resume([self._cluster.partition(partition_id) for partition_id in roomy])
 
-    # Shares of a group
+    # The assignment of a group
 
     def _on_assign(self, client: Consumer, partitions: list[TopicPartition]) -> None:
         partition_ids = [self._cluster.partition_id(one) for one in partitions]
@@ -345,17 +349,18 @@ class Fetcher:
                 # What stayed ours goes on where we are: what was handed out is in good hands.
                 ours = self.fetch_buffer.parked()
             positions = {
-                # Without a mark the offset is negative.
+                # Without a committed offset it is negative.
                 at: min(max(commits[at], ours.get(at, 0), low), end)
                 for at, (low, end) in spans.items()
             }
-            self._assign_assignment(positions)
+            self._assign_all(positions)
         except (BusError, KafkaException) as error:
             # The client finds the committed offsets itself, later.
-            log.warning("%s: where to go on is not known yet: %s", self._cluster.name, error)
+            log.debug("%s: where to go on is not known yet: %s", self._cluster.name, error)
             with self.changed:
                 self.fetch_buffer.assign(dict.fromkeys(partition_ids, 0))
-                self.fetch_buffer.forget_parked()
+                self._assigned = True
+                self.changed.notify_all()
             client.assign(partitions)
 
     def _on_revoke(self, client: Consumer, partitions: list[TopicPartition]) -> None:
@@ -364,20 +369,15 @@ class Fetcher:
             self.changed.notify_all()
         deadline = time.monotonic() + HANDOVER_S
         done: Future[None] | None = None
-        try:
-            while not self._ending and time.monotonic() < deadline:
-                # The marks come back to this thread to be committed.
-                self._finish_commits()
-                if done is not None:
-                    if done.done():
-                        break
-                elif not self.fetch_buffer.in_hand:  # else the reader is still at work with it
-                    done = self._handover()
-                    if done is None:
-                        break
-                time.sleep(0.001)
-        except BusError as error:
-            log.warning("%s", error)
+        while not self._ending and time.monotonic() < deadline:
+            self._finish_commits()
+            if done is None and not self.fetch_buffer.in_hand:  # else the reader is at work with it
+                done = self._handover()  # its commits come back to this thread
+                if done is None:
+                    break
+            if done is not None and done.done():
+                break
+            time.sleep(0.001)
 
     def _on_lost(self, client: Consumer, partitions: list[TopicPartition]) -> None:
         with self.changed:
@@ -406,18 +406,10 @@ class Fetcher:
             asked.append(self._asked.popleft())
         for commit in asked:
             if not commit.answer.done():
-                try:
-                    offsets = self._offsets(commit.commits)
-                    self._client.commit(offsets=offsets, asynchronous=False)
-                    commit.answered(None)
-                except KafkaException as error:
-                    commit.answered(error.args[0])
+                commit.answered(self._commit(commit.commits))
 
     def _offsets(self, positions: Mapping[PartitionId, int]) -> list[TopicPartition]:
-        return [
-            self._cluster.partition(partition_id, offset)
-            for partition_id, offset in positions.items()
-        ]
+        return [self._cluster.partition(*entry) for entry in positions.items()]
 
 
 def _record(message: Any, skip: int) -> Record:  # no error, hence nothing is missing

@@ -1,75 +1,57 @@
-"""Records on their way to Kafka, and the marks that may only follow when those arrived.
+"""Records on their way to Kafka, and the offsets that may only be committed when those arrived.
 
 What is appended within one event-loop iteration is a batch. Batches are settled in order: when
-all records of a batch and of those before it are acknowledged, its marks are committed, and then
-whoever waits for it hears.
+all records of a batch and of those before it are acknowledged, its offsets are committed, and
+then whoever waits for it hears.
 """
 
 from __future__ import annotations
 
-import asyncio
 import itertools
-import logging
 import threading
 import time
 from collections import deque
 from concurrent.futures import Future
-from typing import Protocol
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from mercury.bus.api import Headers
-from mercury.bus.kafka.cluster import Cluster, Commits, trouble
-from mercury.model.errors import BusError, BusFullError, BusUnavailableError
+from mercury.bus.buffering import BUFFER_BYTES, RETRY_S, Batch, RecordBuffer
+from mercury.bus.grouping import check_topic
+from mercury.bus.headers import check_headers
+from mercury.bus.kafka.cluster import Cluster, Commits, log, trouble
+from mercury.model.errors import BusError, BusUnavailableError
 
-log = logging.getLogger("mercury.bus.kafka.bus")
+if TYPE_CHECKING:
+    from mercury.bus.kafka.consumer import KafkaConsumer
 
 # The client sends one request for each partition. Measured at 1,000 round trips a second through
 # one broker with 4 partitions: without a wait the requests keep the broker busy (18 ms), with 2 ms
 # it is 8; with 16 partitions hardly any record finds company, whatever the wait (17 to 27 ms).
 LINGER_MS = 2
-BATCH_RECORDS = 8192
-# What may wait in memory while the cluster cannot be reached, before append refuses.
-BUFFER_BYTES = 64 * 1024**2
-RECORD_OVERHEAD_BYTES = 64
-MARK_DELAY_S = 0.1  # what a crash may have done again
-RETRY_S = 0.25
+COMMIT_DELAY_S = 0.1  # what a crash may have done again
 
 
-class Committer(Protocol):
-    """A consumer whose positions are to be committed."""
-
-    def take_pending(self) -> Commits:
-        """What `commit` was called for."""
-
-    def commit_now(self, commits: Commits) -> None:
-        """Commit, and return when it is durable."""
-
-    def enqueue_commit_again(self, commits: Commits) -> None:
-        """That failed: have it tried again, later."""
-
-
-class Batch:
+class SentBatch:
     """Records that were appended together, and what is to happen once they are acknowledged."""
 
     __slots__ = ("commits", "failure", "outstanding", "records", "size", "waiting")
 
-    def __init__(self) -> None:
-        self.records: list[tuple[str, bytes, bytes, Headers]] = []
-        self.size = 0
-        self.outstanding = 0  # records without an answer yet
+    def __init__(self, records: Batch, count: int, size: int) -> None:
+        self.records = records
+        self.outstanding = count  # records without an answer yet
+        self.size = size
         self.failure: BusError | None = None
-        self.commits: list[tuple[Committer, Commits]] = []
-        self.waiting: list[Future[None]] = []
-
-    def __bool__(self) -> bool:
-        return bool(self.records or self.commits or self.waiting)
+        self.commits: list[tuple[KafkaConsumer, Commits]] = []
+        self.waiting: Future[None] | None = None
 
 
-class Outbox:
+class Outbox(RecordBuffer):
     """Hands records to the producer, in order, and keeps account of what was acknowledged."""
 
     def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster.name)
         self._cluster = cluster
         self._producer = Producer(
             cluster.config(
@@ -83,18 +65,13 @@ class Outbox:
                 queue_buffering_max_messages=0,
                 queue_buffering_max_kbytes=2 * BUFFER_BYTES // 1024,
             )
-            | {"logger": log}
         )
-        self._lock = threading.Condition(threading.RLock())
-        self._open = Batch()  # takes what is appended now
-        self._posted: deque[Batch] = deque()  # not yet settled
-        self._unsent: deque[Batch] = deque()  # of those, whose topics have to be made first
-        self._size = 0  # of all records that are not acknowledged
+        self._changed = threading.Condition(self.mutex)
+        self._sent: deque[SentBatch] = deque()  # not yet settled
+        self._unsent: deque[SentBatch] = deque()  # of those, whose topics have to be made first
         self._spread = itertools.count()
-        self._committing: dict[Committer, None] = {}
+        self._committing: dict[KafkaConsumer, None] = {}
         self._commits_due = 0.0
-        self._scheduled_in: asyncio.AbstractEventLoop | None = None
-        self._failure: BusError | None = None  # that nobody waited for
         self._ending = False
         self._threads = [
             threading.Thread(target=work, name=f"kafka-{name}", daemon=True)
@@ -105,54 +82,31 @@ class Outbox:
 
     # What the bus calls
 
-    def append(self, topic: str, value: bytes, key: bytes, headers: Headers) -> None:
-        """Put a record into the open batch."""
-        size = len(value) + len(key) + RECORD_OVERHEAD_BYTES
-        for name, data in headers:
-            size += len(name) + len(data)
-        with self._lock:
-            if self._failure is not None:
-                self._raise_failure()
-            if self._size + size > BUFFER_BYTES:
-                raise BusFullError(
-                    f"{self._size >> 20} MiB of records wait because {self._cluster.name} does not "
-                    "acknowledge them; no more are accepted until it does"
-                )
-            self._size += size
-            batch = self._open
-            batch.records.append((topic, value, key, headers))
-            batch.size += size
-            if len(batch.records) >= BATCH_RECORDS:
-                self._post()
-            elif self._scheduled_in is None or self._scheduled_in.is_closed():
-                self._schedule()
-
-    def enqueue_commit(self, committer: Committer) -> None:
+    def enqueue_commit(self, consumer: KafkaConsumer) -> None:
         """Commit a consumer's positions with the next flush, or a little later."""
-        with self._lock:
+        with self.mutex:
             if not self._committing:
-                self._commits_due = time.monotonic() + MARK_DELAY_S
-                self._lock.notify_all()
-            self._committing[committer] = None
+                self._commits_due = time.monotonic() + COMMIT_DELAY_S
+                self._changed.notify_all()
+            self._committing[consumer] = None
 
     def flush(self) -> Future[None] | None:
         """Send everything; what went wrong unheard is raised here."""
-        with self._lock:
+        with self.mutex:
             self._raise_failure()
             return self.send()
 
     def send(self) -> Future[None] | None:
         """Send everything; the future is done when all of it is durable. None: it is already."""
-        with self._lock:
-            if not (self._open or self._posted or self._committing):
+        with self.mutex:
+            if not (self._batch or self._sent or self._committing):
                 return None
             done: Future[None] = Future()
-            self._open.waiting.append(done)
-            self._post(commits=True)
+            self._post(commits=True, waiting=done)
             return done
 
     def flush_now(self, timeout_s: float) -> None:
-        """The same, waiting here."""
+        """The same as `flush`, waiting here."""
         done = self.flush()
         if done is None:
             return
@@ -164,125 +118,124 @@ class Outbox:
     @property
     def outstanding(self) -> int:
         """How many records are not acknowledged."""
-        with self._lock:
-            return sum(batch.outstanding for batch in self._posted) + len(self._open.records)
+        with self.mutex:
+            return sum(batch.outstanding for batch in self._sent) + self._batch_records
 
     def late(self, timeout_s: float) -> BusError:
         """What to say when a flush takes too long."""
         return BusUnavailableError(
-            f"{self._cluster.name} has not acknowledged {self.outstanding} records within "
+            f"{self.name} has not acknowledged {self.outstanding} records within "
             f"{timeout_s:g} s; they are kept and sent when it can be reached"
         )
 
     def close(self) -> None:
         """End the threads; what was not flushed is lost."""
-        with self._lock:
+        with self.mutex:
             self._ending = True
-            self._lock.notify_all()
+            self._changed.notify_all()
         for thread in self._threads:
             thread.join()
         # Delivery reports of what is given up must not find us gone.
         self._producer.purge()
         self._producer.poll(0)
-        failure = BusUnavailableError(f"{self._cluster.name} was closed")
-        for batch in (*self._posted, self._open):
-            for done in batch.waiting:
-                _settle(done, failure)
+        for batch in self._sent:
+            _settle(batch.waiting, BusUnavailableError(f"{self.name} was closed"))
 
-    # Turns of the event loop
+    # Batches
 
-    def _schedule(self) -> None:
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            return  # no loop: the caller flushes, or the batch grows full
-        self._scheduled_in = loop
-        loop.call_soon(self._tick)
+    def _pack_headers(self, headers: Headers) -> Headers:
+        return check_headers(headers)
+
+    def _check_topic(self, topic: str) -> None:
+        check_topic(self._cluster.prefix + topic)
 
     def _tick(self) -> None:
-        with self._lock:
+        with self.mutex:
             self._scheduled_in = None
             self._post()
 
-    def _post(self, *, commits: bool = False) -> None:
+    def _write_full_batch(self) -> None:
+        self._post()
+
+    def _post(self, *, commits: bool = False, waiting: Future[None] | None = None) -> None:
         """Close the open batch and send it."""
-        batch = self._open
+        batch = SentBatch(self._batch, self._batch_records, self._batch_bytes)
+        batch.waiting = waiting
         if commits:
-            batch.commits = [
-                (committer, committer.take_pending()) for committer in self._committing
-            ]
+            batch.commits = [(one, one.take_pending()) for one in self._committing]
             self._committing.clear()
-        if not batch:
+        if not (batch.records or batch.commits or waiting):
             return
-        self._open = Batch()
-        batch.outstanding = len(batch.records)
-        self._posted.append(batch)
+        self._batch, self._batch_records, self._batch_bytes = {}, 0, 0
+        self._unacknowledged_bytes += batch.size
+        self._sent.append(batch)
         known = self._cluster.partitions_of
-        if self._unsent or any(known(record[0]) is None for record in batch.records):
+        if self._unsent or any(known(topic) is None for topic in batch.records):
             self._unsent.append(batch)
         else:
             self._send(batch)
         if self._unsent or not batch.outstanding:
-            self._lock.notify_all()
+            self._changed.notify_all()
 
-    def _send(self, batch: Batch) -> None:
-        produce, prefix, known = (
-            self._producer.produce,
-            self._cluster.prefix,
-            self._cluster.partitions_of,
-        )
+    def _send(self, batch: SentBatch) -> None:
+        produce, spread = self._producer.produce, self._spread
 
         def answered(error: KafkaError | None, message: Message) -> None:
             self._on_answer(batch, error)
 
-        for topic, value, key, headers in batch.records:
-            partition = -1 if key else next(self._spread) % (known(topic) or 1)
-            try:
-                produce(
-                    prefix + topic,
-                    value,
-                    key or None,
-                    partition,
-                    on_delivery=answered,
-                    headers=list(headers) if headers else None,
-                )
-            except (KafkaException, BufferError) as error:
-                cause = error.args[0] if isinstance(error, KafkaException) else None
-                self._on_answer(batch, cause or KafkaError(KafkaError._QUEUE_FULL))
-        batch.records = []
+        for topic, records in batch.records.items():
+            name = self._cluster.prefix + topic
+            partitions = self._cluster.partitions_of(topic) or 1
+            headers: Any
+            for key, headers, value in records:
+                partition = -1 if key else next(spread) % partitions
+                try:
+                    produce(
+                        name,
+                        value,
+                        key or None,
+                        partition,
+                        on_delivery=answered,
+                        headers=list(headers) if headers else None,
+                    )
+                except (KafkaException, BufferError) as error:
+                    cause = error.args[0] if isinstance(error, KafkaException) else None
+                    self._on_answer(batch, cause or KafkaError(KafkaError._QUEUE_FULL))
+        batch.records = {}
 
-    def _on_answer(self, batch: Batch, error: KafkaError | None) -> None:
-        with self._lock:
+    def _on_answer(self, batch: SentBatch, error: KafkaError | None) -> None:
+        with self.mutex:
             batch.outstanding -= 1
             if error is not None and batch.failure is None:
-                batch.failure = trouble(error, self._cluster.name)
+                batch.failure = trouble(error, self.name)
             if not batch.outstanding:
-                self._size -= batch.size
+                self._unacknowledged_bytes -= batch.size
                 self._drop_plain()
                 if self._has_work():
-                    self._lock.notify_all()
+                    self._changed.notify_all()
 
     def _drop_plain(self) -> None:
         """Let go of the first batches if all is well and nobody waits: most are such."""
-        while self._posted and self._failure is None:
-            batch = self._posted[0]
+        while self._sent and self._failure is None:
+            batch = self._sent[0]
             if batch.outstanding or batch.failure or batch.commits or batch.waiting:
                 return
-            self._posted.popleft()
+            self._sent.popleft()
 
     # Threads
 
     def _serve_reports(self) -> None:
         while not self._ending:
             self._producer.poll(0.1)
+            self._cluster.probe_if_due()
 
     def _work(self) -> None:
-        """Make topics, commit marks and tell who waits: whatever must not keep a loop waiting."""
+        """Make topics, commit offsets, tell who waits: whatever must not keep a loop waiting."""
         while True:
-            with self._lock:
+            with self.mutex:
                 while not self._ending and not self._has_work():
                     due = self._commits_due - time.monotonic() if self._committing else None
-                    self._lock.wait(due if due is None else max(due, 0.001))
+                    self._changed.wait(due if due is None else max(due, 0.001))
                 if self._ending:
                     return
                 if self._committing and time.monotonic() >= self._commits_due:
@@ -293,68 +246,62 @@ class Outbox:
             self._settle_answered()
 
     def _has_work(self) -> bool:
-        answered = bool(self._posted) and not self._posted[0].outstanding
+        answered = bool(self._sent) and not self._sent[0].outstanding
         commits_due = bool(self._committing) and time.monotonic() >= self._commits_due
         return answered or commits_due or bool(self._unsent)
 
-    def _make_topics_and_send(self, batch: Batch) -> None:
+    def _make_topics_and_send(self, batch: SentBatch) -> None:
         try:
-            self._cluster.ensure({record[0] for record in batch.records})
+            self._cluster.ensure(batch.records)
         except BusUnavailableError:
-            with self._lock:
-                self._lock.wait(RETRY_S)
+            with self.mutex:
+                self._changed.wait(RETRY_S)
             return
         except BusError as error:
-            with self._lock:
+            with self.mutex:
                 self._unsent.popleft()
-                batch.failure, batch.records, batch.outstanding = error, [], 0
-                self._size -= batch.size
+                batch.failure, batch.records, batch.outstanding = error, {}, 0
+                self._unacknowledged_bytes -= batch.size
             return
-        with self._lock:
+        with self.mutex:
             self._unsent.popleft()
             self._send(batch)
 
     def _settle_answered(self) -> None:
         while True:
-            with self._lock:
+            with self.mutex:
                 self._drop_plain()
-                if not self._posted or self._posted[0].outstanding:
+                if not self._sent or self._sent[0].outstanding:
                     return
-                batch = self._posted[0]
-                if batch.failure is not None and not batch.waiting:
+                batch = self._sent[0]
+                if batch.failure is not None and batch.waiting is None:
                     self._failure = batch.failure
                     log.warning("%s", batch.failure)
                 # Until somebody heard that records were lost, what they came from is not done.
                 failure = batch.failure or self._failure
             if failure is None:
                 failure = self._commit(batch)
-            with self._lock:
-                self._posted.popleft()
-            for done in batch.waiting:
-                _settle(done, failure)
+            with self.mutex:
+                self._sent.popleft()
+            _settle(batch.waiting, failure)
 
-    def _commit(self, batch: Batch) -> BusError | None:
+    def _commit(self, batch: SentBatch) -> BusError | None:
         failure = None
-        for committer, commits in batch.commits:
+        for consumer, commits in batch.commits:
             try:
-                committer.commit_now(commits)
+                consumer.commit_now(commits)
             except BusError as error:
                 # No record is lost with it: only who waits hears of it, and it is tried again.
-                log.warning("%s", error)
-                committer.enqueue_commit_again(commits)
+                self._cluster.complain(error)
+                consumer.enqueue_commit_again(commits)
                 failure = error
         return failure
 
-    def _raise_failure(self) -> None:
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
 
-
-def _settle(done: Future[None], failure: BusError | None) -> None:
-    if not done.set_running_or_notify_cancel():
+def _settle(waiting: Future[None] | None, failure: BusError | None) -> None:
+    if waiting is None or not waiting.set_running_or_notify_cancel():
         return
     if failure is None:
-        done.set_result(None)
+        waiting.set_result(None)
     else:
-        done.set_exception(failure)
+        waiting.set_exception(failure)

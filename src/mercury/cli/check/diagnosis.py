@@ -9,6 +9,7 @@ from typing import Literal
 from mercury.service.status import Status
 
 Verdict = Literal["ok", "warning", "failed"]
+StateName = Literal["running", "starting", "failing", "stopped", "hung", "silent", "died"]
 Trouble = Literal["", "missing", "full", "corrupt", "unavailable"]
 
 SILENT_INTERVALS = 2.5  # a part that has missed two reports is silent
@@ -76,13 +77,23 @@ class Facts:
     clock_synchronised: bool | None = None  # as the kernel says
     options: str = ""  # for commands that are to work with the same bus and settings
 
+    @property
+    def look(self) -> str:
+        """The command that shows more."""
+        return f"mercury tail status --since 1m{self.options}"
+
+    @property
+    def bus_fails(self) -> bool:
+        """Whether it is there and cannot be used."""
+        return self.bus.trouble not in ("", "missing")
+
 
 @dataclass(frozen=True, slots=True)
 class PartState:
     """What is known of one part, by its address."""
 
     report: Status
-    state: Literal["running", "starting", "failing", "stopped", "hung", "silent", "died"]
+    state: StateName
     age_s: float  # of its last report
     meaning: str
     hint: str = ""
@@ -99,6 +110,8 @@ def diagnose(facts: Facts, now_us: int) -> list[Finding]:
     if any(one.state in ("hung", "silent") or one.lives for one in states):
         findings += _parts(facts, states)
         findings += _same_id(facts, now_us)
+    elif facts.bus_fails and not states:
+        findings.append(Finding("parts", "warning", "nothing is known of them without the bus"))
     else:
         seen = "; ".join(f"{one.report.address} {one.meaning}" for one in states)
         found = f"nothing runs here ({seen})" if seen else "nothing runs here"
@@ -133,50 +146,47 @@ def part_states(facts: Facts, now_us: int) -> list[PartState]:
 def _judge(part: PartFacts, facts: Facts, now_us: int) -> PartState:
     report = part.report
     age_s = max(0.0, (now_us - report.at_us) / 1e6)
+    up_s = age_s + max(0.0, (report.at_us - report.started_us) / 1e6)
     start = _start_command(report, facts.options)
-    ago = f"{age_text(age_s)} ago"
-    state: Literal["silent", "died", "failing", "starting"]
+    silent = f"has said nothing for {age_text(age_s)}"
+    last = f"its last report came {age_text(age_s)} ago"
+
+    def state(name: StateName, meaning: str, hint: str = "") -> PartState:
+        return PartState(report, name, age_s, meaning, hint)
+
     if report.state == "stopped":
-        if not report.problem:
-            return PartState(report, "stopped", age_s, f"was stopped {ago}", start)
-        return PartState(report, "died", age_s, f"ended {ago}: {report.problem}", start)
+        if report.problem:
+            return state("died", f"ended {age_text(age_s)} ago: {report.problem}", start)
+        return state("stopped", f"was stopped {age_text(age_s)} ago", start)
     if part.process == "gone":
-        meaning = f"died: process {report.pid} is gone, its last report came {ago}"
-        return PartState(report, "died", age_s, meaning, start)
+        return state("died", f"died: process {report.pid} is gone, {last}", start)
     if part.process == "stopped":
-        meaning = f"hangs: process {report.pid} was stopped by a signal, its last report came {ago}"
-        return PartState(report, "hung", age_s, meaning, f"kill -CONT {report.pid}")
+        meaning = f"hangs: process {report.pid} was stopped by a signal, {last}"
+        return state("hung", meaning, f"kill -CONT {report.pid}")
+    kill = f"kill -KILL {report.pid} && {start}"
     if part.health:
-        return PartState(report, "failing", age_s, part.health, _look(report, facts))
+        hangs = part.health.startswith("hangs")
+        return state("hung" if hangs else "failing", part.health, kill if hangs else facts.look)
     if age_s > SILENT_INTERVALS * report.interval_s:
-        silent = f"has said nothing for {age_text(age_s)}"
         if facts.bus.trouble:
-            return PartState(report, "silent", age_s, f"{silent}: the bus takes nothing")
+            return state("silent", f"{silent}: the bus is in trouble", facts.look)
         if part.process == "there":
             meaning = f"hangs: process {report.pid} runs, but {silent}"
-            return PartState(report, "hung", age_s, meaning, f"kill -KILL {report.pid} && {start}")
+            return state("hung", meaning, kill)
         meaning = f"{silent}: it died, hangs or does not reach the bus, on {report.host}"
-        state = "silent" if age_s < GIVEN_UP_S else "died"
-        return PartState(report, state, age_s, meaning, start)
+        return state("silent" if age_s < GIVEN_UP_S else "died", meaning, start)
     if report.problem:
-        meaning = f"fails: {report.problem}"
-        return PartState(report, "failing", age_s, meaning, _look(report, facts))
-    up_s = max(0.0, (report.at_us - report.started_us) / 1e6) + age_s
+        return state("failing", f"fails: {report.problem}", facts.look)
     if report.state == "starting":
         meaning = f"has been starting for {age_text(up_s)}"
-        state = "failing" if up_s > STARTING_S else "starting"
-        return PartState(report, state, age_s, meaning, _look(report, facts))
-    return PartState(report, "running", age_s, f"runs for {age_text(up_s)}, reported {ago}")
+        return state("failing" if up_s > STARTING_S else "starting", meaning, facts.look)
+    return state("running", f"runs for {age_text(up_s)}, {last}")
 
 
 def _start_command(report: Status, options: str) -> str:
     name = report.address.partition(":")[2]
     own = "" if name in (f"{report.part}-1", "pipeline") else f" --id {name}"
     return f"mercury {report.part}{options}{own}"
-
-
-def _look(report: Status, facts: Facts) -> str:
-    return f"mercury tail status --since 1m{facts.options}"
 
 
 def _parts(facts: Facts, states: Sequence[PartState]) -> Iterator[Finding]:
@@ -237,13 +247,12 @@ def _bus(bus: BusFacts) -> Finding:
     hints = {
         "full": f"df -h {bus.path}",
         "corrupt": f"mkdir damaged && mv {bus.path}* damaged/ && mercury up",
-        "unavailable": f"ls -ld {bus.path}*",
+        "unavailable": f"fuser -v {bus.path}*; ls -ld {bus.path}*; findmnt -T {bus.path}",
     }
     hint = hints[bus.trouble]
     if not bus.path:
-        host, _, port = (
-            bus.uri.partition("//")[2].partition("/")[0].partition(",")[0].partition(":")
-        )
+        server = bus.uri.partition("//")[2].partition("/")[0].partition(",")[0]
+        host, _, port = server.rpartition(":")
         hint = f"nc -vz {host} {port}" if port else "mercury config"
     return Finding("bus", "failed", bus.found, hint)
 
@@ -262,10 +271,12 @@ def _disk(bus: BusFacts) -> Iterator[Finding]:
 
 def _clock(facts: Facts, now_us: int) -> Iterator[Finding]:
     check = "timedatectl status"
-    ahead_s = (facts.bus.newest_us - now_us) / 1e6
+    newest_us = max([facts.bus.newest_us, *(part.report.at_us for part in facts.parts)])
+    ahead_s = (newest_us - now_us) / 1e6
     for part in facts.parts:
         report = part.report
-        ahead_s = max(ahead_s, (report.at_us - now_us) / 1e6)
+        if report.state == "stopped" or part.process == "gone":
+            continue
         off_s = (report.sent_us - report.at_us) / 1e6
         if off_s > CLOCK_S or -off_s > CLOCK_S + LATE_S:
             word = "ahead of" if off_s > 0 else "behind"
@@ -293,27 +304,23 @@ def _round_trip(facts: Facts, states: Sequence[PartState]) -> Finding:
         return Finding("round trip", verdict, found)
     kind = "broker" if trip.connected else "adapter"
     doing = [one for one in states if one.report.part == kind]
-    sick = [one for one in doing if one.state != "running"]
-    first = "the adapter answers, but the echo does not come back" if trip.connected else (
-        f"no adapter answers at {trip.uri}"
-    )  # fmt: skip
-    start = f"mercury {kind}{facts.options}"
-    if facts.bus.trouble and trip.connected:
-        return Finding("round trip", "failed", f"{first}: {facts.bus.found}", _bus(facts.bus).hint)
-    if not any(one.state == "running" for one in doing):
-        why = f"{sick[0].report.address} {sick[0].meaning}" if sick else f"no {kind} runs"
-        hint = sick[0].hint if sick else start
-        if not any(one.lives for one in states):
-            hint = f"mercury up{facts.options}"
-        return Finding("round trip", "failed", f"{first}: {why}", hint)
-    if not trip.connected:
-        listens = sorted({one.report.listens for one in doing if one.lives and one.report.listens})
-        if listens and trip.uri not in listens:
-            found = f"{first}, but one listens at {listens[0]}"
-            hint = f"MERCURY_CLIENT__ADAPTER={listens[0]} mercury doctor{facts.options}"
-            return Finding("round trip", "failed", found, hint)
-    hint = _look(doing[0].report, facts)
-    return Finding("round trip", "failed", f"{first}: {trip.error}", hint)
+    listens = sorted(one.report.listens for one in doing if one.lives and one.report.listens)
+    why, hint = trip.error, facts.look
+    if facts.bus_fails:
+        why, hint = facts.bus.found, _bus(facts.bus).hint
+    elif not any(one.lives for one in states):
+        why, hint = "nothing runs", f"mercury up{facts.options}"
+    elif not doing:
+        why, hint = f"no {kind} runs", f"mercury {kind}{facts.options}"
+    elif all(one.state != "running" for one in doing):
+        why, hint = f"{doing[0].report.address} {doing[0].meaning}", doing[0].hint
+    elif listens and trip.uri not in listens:
+        why = f"one listens at {listens[0]}"
+        hint = f"MERCURY_CLIENT__ADAPTER={listens[0]} mercury doctor{facts.options}"
+    first = f"no adapter answers at {trip.uri}"
+    if trip.connected:
+        first = "the adapter answers, but the echo does not come back"
+    return Finding("round trip", "failed", f"{first}: {why}", hint)
 
 
 def _java(facts: Facts, states: Sequence[PartState]) -> Finding:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,11 +13,13 @@ from mercury.cli.common import command, positions, times
 from mercury.cli.data import history_folder
 from mercury.cli.data.history_encounters import encounters
 from mercury.cli.data.history_folder import FolderOption, FromOption, MasterOption, ToOption
-from mercury.cli.data.history_view import rounded, show
+from mercury.cli.data.history_view import counted, rounded, show
 from mercury.cli.messages.describe import iso_time
 from mercury.config import Settings
-from mercury.model.area import Area, Circle, Position
-from mercury.model.errors import AreaError, ConfigurationError, PipelineError
+from mercury.model.area import Area
+from mercury.model.errors import ConfigurationError, PipelineError
+from mercury.pipeline.history.days import day_of, days_of
+from mercury.pipeline.history.journal import with_retry
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
@@ -43,7 +44,7 @@ def where(
     at: Annotated[str | None, typer.Option(help=times.TIME_HELP, metavar="TIME")] = None,
     begin: FromOption = None,
     end: ToOption = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many of a track")] = 1000,
+    limit: Annotated[int, typer.Option(min=1, help="At most this many of a track")] = 1000,
     config: command.ConfigOption = None,
     folder: FolderOption = None,
     spark_master: MasterOption = None,
@@ -57,31 +58,25 @@ def where(
     settings = history_folder.load(config, folder, spark_master)
     stored = history_folder.opened(settings)
     from mercury.pipeline.history import queries
-    from mercury.pipeline.history.tables import day_of
 
-    found: list[Row] = []
     with history_folder.session(settings) as spark:
-        if begin is not None or end is not None:
-            days = _days(from_us, to_us)
 
-            def way() -> list[Row]:
-                rows = queries.within(stored.read(spark, "reports", *days), from_us, to_us)
-                return queries.track(rows, vehicle).limit(limit).collect()
+        def way() -> list[Row]:
+            rows = stored.read(spark, "reports", *days_of(from_us, to_us))
+            rows = queries.track(queries.within(rows, from_us, to_us), vehicle)
+            return rows.limit(limit).collect()
 
-            found = queries.steady(way)
-        else:
-
-            def last(day: str) -> list[Row]:
-                rows = stored.read(spark, "reports", day, day)
-                rows = queries.within(rows, None, None if at_us is None else at_us + 1)
-                return queries.last_known(rows, vehicle).collect()
-
-            # The last report is most likely on the last day.
+        def last() -> list[Row]:
+            # Most likely it is on the last day.
             for day in reversed(stored.days("reports")):
                 if at_us is None or day <= day_of(at_us):
-                    found = queries.steady(partial(last, day))
-                if found:
-                    break
+                    rows = stored.read(spark, "reports", day, day)
+                    rows = queries.within(rows, None, None if at_us is None else at_us + 1)
+                    if found := queries.last_known(rows, vehicle).collect():
+                        return found
+            return []
+
+        found = with_retry(last if begin is None and end is None else way)
     track = [_timed(row) for row in found]
     show({"vehicle": vehicle, "track": track}, track, as_json, f"no report of {vehicle}")
 
@@ -95,7 +90,7 @@ def area(
     begin: FromOption = None,
     end: ToOption = None,
     kind: Annotated[str | None, typer.Option(help="Only this kind of event")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many, the oldest first")] = 1000,
+    limit: Annotated[int, typer.Option(min=1, help="At most this many, the oldest first")] = 1000,
     config: command.ConfigOption = None,
     folder: FolderOption = None,
     spark_master: MasterOption = None,
@@ -109,7 +104,7 @@ def area(
     from mercury.pipeline.history import queries
 
     with history_folder.session(settings) as spark:
-        days = _days(from_us, to_us)
+        days = days_of(from_us, to_us)
 
         def ask() -> tuple[list[Row], Row]:
             events, alerts, reports = (
@@ -124,12 +119,12 @@ def area(
                 queries.traffic(queries.inside(reports, asked)).collect()[0],
             )
 
-        found, seen = queries.steady(ask)
+        found, seen = with_retry(ask)
     happened = [_timed(row) for row in found]
     result = {"happened": happened, **rounded(seen.asDict())}
     show(result, happened, as_json, "no event and no alert")
     if not as_json:
-        print(f"{seen.reports:,} reports of {seen.vehicles:,} vehicles")
+        print(f"{counted(seen.reports, 'report')} of {counted(seen.vehicles, 'vehicle')}")
 
 
 @app.command()
@@ -153,7 +148,7 @@ def busiest(
         raise ConfigurationError(f"no reports of {day or 'any day'}: {known}")
     chosen = day or days[-1]
     with history_folder.session(settings) as spark:
-        found = queries.steady(
+        found = with_retry(
             lambda: queries.busiest(stored.read(spark, "reports", chosen, chosen), top).collect()
         )
     tiles = []
@@ -172,7 +167,7 @@ def compact(
 ) -> None:
     """Make few large files of many small ones; others may read and the job may add meanwhile."""
     settings = history_folder.load(config, folder, spark_master)
-    stored = history_folder.opened(settings)
+    stored = history_folder.opened(settings, to_write=True)
     from mercury.pipeline.history.compaction import compact as compact_folder
 
     with (
@@ -198,7 +193,7 @@ def compact(
 def ledger(
     begin: FromOption = None,
     end: ToOption = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many, the newest")] = 1000,
+    limit: Annotated[int, typer.Option(min=1, help="At most this many, the newest")] = 1000,
     config: command.ConfigOption = None,
     folder: FolderOption = None,
     spark_master: MasterOption = None,
@@ -207,7 +202,7 @@ def ledger(
     """Who heard what, message by message; what is over and stored is added up first."""
     from_us, to_us = times.span(begin, end)
     settings = history_folder.load(config, folder, spark_master)
-    stored = history_folder.opened(settings)
+    stored = history_folder.opened(settings, to_write=True)
     waiting = _bring_up(settings, stored)
     from mercury.pipeline.ledger.reading import stored_outcomes
 
@@ -244,7 +239,7 @@ def _bring_up(settings: Settings, stored: HistoryFolder) -> int | None:
         with history_folder.session(settings) as spark:
             # More may come of what is stored: no line is drawn under it.
             while (entered := job.run(spark, until_us, final=False)).messages:
-                command.progress.print(f"{entered.messages:,} messages entered the ledger")
+                command.progress.print(f"{counted(entered.messages, 'message')} entered the ledger")
         return entered.waiting
     finally:
         job.stop()
@@ -273,16 +268,7 @@ def _asked_area(lat: float | None, lon: float | None, radius_m: float, file: Pat
         return positions.geojson_area(str(file), "--geojson")
     if lat is None or lon is None:
         raise ConfigurationError("say where: --lat and --lon, or --geojson")
-    try:
-        return Area(Circle(Position(lat, lon), radius_m))
-    except AreaError as error:
-        raise ConfigurationError(str(error)) from None
-
-
-def _days(from_us: int | None, to_us: int | None) -> tuple[str, str]:
-    from mercury.pipeline.history.tables import day_of
-
-    return "" if from_us is None else day_of(from_us), "~" if to_us is None else day_of(to_us)
+    return positions.circle(f"{lat},{lon},{radius_m}")
 
 
 def _timed(row: Row) -> dict[str, Any]:

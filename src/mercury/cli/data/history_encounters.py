@@ -10,7 +10,7 @@ import typer
 from mercury.cli.common import command, positions, times
 from mercury.cli.data import history_folder
 from mercury.cli.data.history_folder import FolderOption, FromOption, MasterOption, ToOption
-from mercury.cli.data.history_view import rounded, show
+from mercury.cli.data.history_view import counted, rounded, show
 from mercury.cli.messages.describe import iso_time
 from mercury.model.area import Area
 from mercury.model.errors import ConfigurationError, MatchingError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def encounters(
-    radius: Annotated[float, typer.Option(help="How near is a meeting, in metres")] = 50.0,
+    radius: Annotated[float, typer.Option(help="How near is an encounter, in metres")] = 50.0,
     of: Annotated[str | None, typer.Option(help="Whom this client met", metavar="CLIENT")] = None,
     between: Annotated[
         tuple[str, str] | None, typer.Option(help="Only these two", metavar="CLIENT CLIENT")
@@ -31,10 +31,10 @@ def encounters(
         str, typer.Option(help="Leave out what was shorter", metavar="LENGTH")
     ] = "10s",
     hysteresis: Annotated[
-        float, typer.Option(help="A meeting ends so many metres outside the radius")
+        float, typer.Option(help="An encounter ends this many metres outside the radius")
     ] = 10.0,
     gap: Annotated[
-        str, typer.Option(help="Who is silent for so long is nowhere", metavar="LENGTH")
+        str, typer.Option(help="After this silence a client is nowhere", metavar="LENGTH")
     ] = "60s",
     begin: FromOption = None,
     end: ToOption = None,
@@ -42,7 +42,7 @@ def encounters(
         str | None,
         typer.Option(help="While both are inside", metavar="LAT,LON,RADIUS|GEOJSON"),
     ] = None,
-    limit: Annotated[int, typer.Option(min=0, help="List so many, the oldest first")] = 1000,
+    limit: Annotated[int, typer.Option(min=0, help="List at most this many, oldest first")] = 1000,
     out: Annotated[
         Path | None, typer.Option(help="Write all of them as Parquet, by day", metavar="DIR")
     ] = None,
@@ -97,11 +97,12 @@ def encounters(
         {**_asked(asked), **totals, "listed": [rounded(row.asDict()) for row in found.listed]},
         listed,
         as_json,
-        "no meeting" if not found.encounters else "",
+        "no encounter" if not found.encounters else "",
     )
     if not as_json and found.encounters:
         print(
-            f"{found.encounters:,} encounters of {found.pairs:,} pairs among {found.clients:,} clients"
+            f"{counted(found.encounters, 'encounter')} of {counted(found.pairs, 'pair')}"
+            f" among {counted(found.clients, 'client')}"
             + (f", {len(listed):,} listed" if len(listed) < found.encounters else "")
         )
 
@@ -123,7 +124,7 @@ def _asked(asked: EncounterQuery) -> dict[str, Any]:
 
 
 def _describe(row: Row) -> dict[str, Any]:
-    """What people see of a meeting; its place to a metre."""
+    """What people see of an encounter; its position to a metre."""
     return {
         "time": iso_time(row.from_us),
         "client": row.client,

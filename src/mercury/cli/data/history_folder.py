@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mercury.cli.common import command, times
+from mercury.cli.common.spinner import waiting
 from mercury.config import Settings
-from mercury.model.errors import ConfigurationError, PipelineError
+from mercury.model.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,34 +49,39 @@ def folder_of(settings: Settings) -> Path:
     return Path(f"{path}-history")
 
 
-def opened(settings: Settings) -> HistoryFolder:
+def opened(settings: Settings, *, to_write: bool = False) -> HistoryFolder:
     """The folder, if anything was ever stored in it."""
     folder = folder_of(settings)
-    try:
-        from mercury.pipeline.history.files import HistoryFolder
-    except ModuleNotFoundError as error:
-        raise _missing(error) from None
+    from mercury.pipeline.folders import check_writable
+    from mercury.pipeline.history.files import HistoryFolder
+
     if not folder.is_dir():
         raise ConfigurationError(f"nothing was stored in {folder}: there is no such folder")
+    if to_write:
+        check_writable(folder)
     return HistoryFolder(folder)
 
 
 @contextmanager
 def session(settings: Settings) -> Iterator[SparkSession]:
     """Spark, for as long as it takes."""
-    try:
-        from mercury.pipeline.spark.session import start_session
-    except ModuleNotFoundError as error:
-        raise _missing(error) from None
-    master = settings.pipeline.spark_master
-    command.progress.print(f"waiting for Spark to start ({master})", markup=False)
-    spark = start_session(master, name="mercury-history")
-    try:
-        command.progress.print("Spark is up; reading what is stored")
+    from mercury.pipeline.spark.session import spark_session
+
+    with waiting("Spark is starting"), ExitStack() as started:
+        spark = started.enter_context(
+            spark_session(settings.pipeline.spark_master, name="mercury-history")
+        )
+        left = started.pop_all()
+    with left:
         yield spark
-    finally:
-        spark.stop()
 
 
-def _missing(error: ModuleNotFoundError) -> PipelineError:
-    return PipelineError(f"history needs {error.name}: pip install 'mercury-messaging[pipeline]'")
+def pace(text: str) -> float:
+    """Read `--speed`: how many times as fast as it was; `max` is infinity."""
+    try:
+        found = math.inf if text == "max" else float(text)
+    except ValueError:
+        found = math.nan
+    if not found > 0.0 or (found == math.inf and text != "max"):
+        raise ConfigurationError(f"--speed takes max or a positive number, not {text!r}")
+    return found

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from mercury.cli.common import command
 
 
@@ -20,20 +17,29 @@ def rounded(values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things, of one as well."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def show(result: dict[str, Any], rows: list[dict[str, Any]], as_json: bool, none: str) -> None:
+    """Print the result for programs, or a line for each row."""
     if as_json:
         command.print_json(result)
         return
     if not rows:
         print(none)
         return
-    table = Table(box=None, pad_edge=False)
-    for name, value in rows[0].items():
-        number = isinstance(value, int | float)
-        table.add_column(name, justify="right" if number else "left", no_wrap=name == "time")
-    for row in rows:
-        table.add_row(*(_cell(name, value) for name, value in row.items()))
-    Console(highlight=False, markup=False).print(table)
+    # As wide as it is: an id that is cut or broken cannot be pasted.
+    cells = [list(rows[0]), *([_cell(*item) for item in row.items()] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    numeric = [any(isinstance(row[name], int | float) for row in rows) for name in rows[0]]
+    for line in cells:
+        aligned = zip(line, widths, numeric, strict=True)
+        parts = (
+            text.rjust(width) if right else text.ljust(width) for text, width, right in aligned
+        )
+        print("  ".join(parts).rstrip())
 
 
 def _cell(name: str, value: object) -> str:
@@ -41,4 +47,5 @@ def _cell(name: str, value: object) -> str:
         return ""
     if name == "time":
         return str(value)[:23].replace("T", " ")  # UTC, to the millisecond
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    text = f"{value:,}" if isinstance(value, int) else str(value)
+    return " ".join(text.split())  # a message's text may have several lines

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from mercury.cli.common import command
+from mercury.cli.common import command, times
 from mercury.cli.common.spinner import waiting
-from mercury.model.errors import ConfigurationError, PipelineError
+from mercury.cli.data import history_folder
+from mercury.cli.data.history_view import counted
+from mercury.model.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from mercury.pipeline.traces.inputs import Alike
     from mercury.pipeline.traces.job import Import, Summary
 
 _REJECTS = Path("mercury-import-rejects")
@@ -34,7 +35,7 @@ def import_(
         str | None, typer.Option(help="Append to the topic reports of this bus", metavar="URI")
     ] = None,
     speed: Annotated[
-        str, typer.Option(help="Pace on the bus: max, or so many times as it was", metavar="max|N")
+        str, typer.Option(help="Pace on the bus: max, or N times the original", metavar="max|N")
     ] = "max",
     rejects: Annotated[
         Path | None, typer.Option(help="Folder for rows that are not good; default beside --to")
@@ -45,7 +46,7 @@ def import_(
     ] = False,
     file_format: Annotated[
         Literal["auto", "csv", "parquet", "gtfs-realtime", "sumo-fcd"],
-        typer.Option("--format", help="Of the files; auto tells by their ending"),
+        typer.Option("--format", help="Of the files; auto goes by their ending"),
     ] = "auto",
     vehicle_column: Annotated[str, typer.Option(metavar="NAME")] = "",
     time_column: Annotated[
@@ -71,8 +72,8 @@ def import_(
         typer.Option(metavar="ISO", help="When a simulation's clock stood at 0; default 1970"),
     ] = None,
     speed_unit: Annotated[
-        Literal["auto", "mps", "kmh", "mph", "knots"],
-        typer.Option(help="auto tells by the column's name, and takes m/s"),
+        Literal["auto", "m/s", "km/h", "mph", "kn"],
+        typer.Option(help="auto goes by the column's name, else takes m/s"),
     ] = "auto",
     separator: Annotated[
         str, typer.Option(help="Of CSV; default what the header suggests", metavar="CHARACTER")
@@ -96,16 +97,11 @@ def import_(
         raise ConfigurationError("say where to: --to parquet FOLDER, --bus URI, or both")
     if bus is not None and bus.startswith("memory:"):
         raise ConfigurationError("a memory: bus ends with this command: use another --bus")
-    pace = _pace(speed)
-    origin_us = _origin_us(time_origin)
-    try:
-        from mercury.pipeline.spark.session import start_session
-        from mercury.pipeline.traces.columns import Columns, Reading
-        from mercury.pipeline.traces.job import Import, find_files
-    except ModuleNotFoundError as error:
-        raise PipelineError(
-            f"importing needs {error.name}: pip install 'mercury-messaging[pipeline]'"
-        ) from None
+    pace = history_folder.pace(speed)
+    origin_us = times.instant(time_origin, "--time-origin") or 0
+    from mercury.pipeline.traces.columns import Columns, Reading
+    from mercury.pipeline.traces.job import Import, columns_taken
+
     reading = Reading(
         columns=Columns(
             vehicle_column, tuple(time_column or ()), lat_column, lon_column, speed_column,
@@ -131,10 +127,11 @@ def import_(
             rejects_format=rejects_format,
             overwrite=overwrite,
         )
-        find_files(wanted)  # what is wrong is said before Spark is waited for
-        with waiting("Spark is starting"):
-            spark = start_session(settings.pipeline.spark_master, name="mercury import")
-        summary = _run(spark, wanted)
+        taken = columns_taken(wanted)  # what is wrong is said before Spark is waited for
+        if not as_json:
+            print(_columns(taken), flush=True)
+        with history_folder.session(settings) as spark:
+            summary = _run(spark, wanted)
     except KeyboardInterrupt:
         sys.exit(130)
     finally:
@@ -142,7 +139,8 @@ def import_(
             opened.close()
     if as_json:
         outputs = {"parquet": parquet and str(parquet), "bus": bus, "rejects": str(wanted.rejects)}
-        command.print_json({**summary.to_json(), **outputs})
+        columns = [{"files": len(one.paths), **one.reading.describe()} for one in taken]
+        command.print_json({**summary.to_json(), **outputs, "columns": columns})
     else:
         print(_sentences(summary, wanted), flush=True)
     if summary.rows and not summary.kept:
@@ -150,8 +148,6 @@ def import_(
 
 
 def _run(spark: SparkSession, wanted: Import) -> Summary:
-    from pyspark.errors import PySparkException
-
     from mercury.pipeline.traces import job
 
     tracker = spark.sparkContext.statusTracker()
@@ -175,12 +171,7 @@ def _run(spark: SparkSession, wanted: Import) -> Summary:
         with waiting(title, progress):
             yield note
 
-    try:
-        return job.run(spark, wanted, stage)
-    except PySparkException as error:
-        raise PipelineError(f"Spark gave up: {str(error).partition(chr(10))[0]}") from None
-    finally:
-        spark.stop()
+    return job.run(spark, wanted, stage)
 
 
 def _folder(to: tuple[str, Path] | None) -> Path | None:
@@ -192,36 +183,23 @@ def _folder(to: tuple[str, Path] | None) -> Path | None:
     return folder
 
 
-def _pace(text: str) -> float | None:
-    if text == "max":
-        return None
-    try:
-        pace = float(text)
-    except ValueError:
-        pace = math.nan
-    if not 0.0 < pace < math.inf:
-        raise ConfigurationError(f"--speed takes max or a positive number, not {text!r}")
-    return pace
-
-
-def _origin_us(text: str | None) -> int:
-    if text is None:
-        return 0
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ConfigurationError(
-            f"--time-origin takes a time as 2024-05-01T08:00:00Z, not {text!r}"
-        ) from None
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1e6)
+def _columns(taken: list[Alike]) -> str:
+    """Which columns were taken, in which units."""
+    lines = []
+    for one in taken:
+        others = len(one.paths) - 1
+        lines.append(f"columns of {one.paths[0]}{f' and {others:,} more' if others else ''}:")
+        lines += [f"  {name:<7} ← {said}" for name, said in one.reading.describe().items()]
+    return "\n".join(lines)
 
 
 def _sentences(summary: Summary, wanted: Import) -> str:
     rejected = sum(summary.rejected.values())
     lines = [
-        f"{summary.rows:,} rows of {summary.files:,} files in {summary.seconds:,.1f} s"
+        f"{counted(summary.rows, 'row')} of {counted(summary.files, 'file')}"
+        f" in {summary.seconds:,.1f} s"
         f" ({summary.rows_per_s:,} rows/s)",
-        f"  kept       {summary.kept:>12,}  of {summary.vehicles:,} vehicles"
+        f"  kept       {summary.kept:>12,}  of {counted(summary.vehicles, 'vehicle')}"
         + (f", {summary.first} to {summary.last}" if summary.kept else ""),
         f"  rejected   {rejected:>12,}" + (f"  in {wanted.rejects}" if rejected else ""),
         *(f"    {reason:<15} {count:>6,}" for reason, count in summary.rejected.items()),

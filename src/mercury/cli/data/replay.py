@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from typing import Annotated
 
@@ -13,7 +12,6 @@ from mercury.cli.common import command, times
 from mercury.cli.data import history_folder
 from mercury.cli.data.history_folder import FolderOption, MasterOption
 from mercury.cli.messages.describe import iso_time
-from mercury.model.errors import ConfigurationError
 
 
 def replay(
@@ -33,7 +31,7 @@ def replay(
     from_us, to_us = times.span(begin, end)
     assert from_us is not None
     assert to_us is not None
-    factor = _speed(speed)
+    factor = history_folder.pace(speed)
     names = tuple(name for name in topics.split(",") if name)
     settings = command.settings_for(
         config,
@@ -76,15 +74,3 @@ def replay(
         print(f"{work.count:,} records are on {settings.bus.uri}")
     if interrupted:
         sys.exit(130)
-
-
-def _speed(text: str) -> float:
-    if text == "max":
-        return math.inf
-    try:
-        speed = float(text)
-    except ValueError:
-        speed = math.nan
-    if not (0.0 < speed < math.inf):
-        raise ConfigurationError(f"--speed takes a positive number or max, not {text!r}")
-    return speed

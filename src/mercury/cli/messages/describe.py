@@ -3,37 +3,22 @@
 from __future__ import annotations
 
 import base64
-import uuid
 from collections import Counter
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from mercury.mediator.explain import address_text
 from mercury.model.area import Area, Position
 from mercury.model.delivery import Deliveries
 from mercury.model.geojson import area_to_geojson
-from mercury.model.message import Address, Event, Message, Subscription, Telemetry
-
-
-def clock_time(time_us: int) -> str:
-    """A time of day for people, in local time."""
-    return datetime.fromtimestamp(time_us / 1e6).strftime("%H:%M:%S.%f")[:-3]
+from mercury.model.message import Event, Message, Subscription, Telemetry
+from mercury.service.clock import clock_time
 
 
 def iso_time(time_us: int) -> str:
     """A time for programs."""
     return datetime.fromtimestamp(time_us / 1e6, UTC).isoformat(timespec="microseconds")
-
-
-def address_text(address: Address) -> str:
-    """An address in a few words."""
-    if address.area is None:
-        return str(address)
-    shape = address.area.shape
-    center = getattr(shape, "center", None)
-    if center is not None and hasattr(shape, "radius_m"):
-        return f"within {shape.radius_m:g} m of {center.lat:.5f},{center.lon:.5f}"
-    return f"a {type(shape).__name__.lower()}"
 
 
 def message_line(message: Message) -> str:
@@ -51,7 +36,7 @@ def message_line(message: Message) -> str:
     elif isinstance(payload, Deliveries):
         states = Counter(row.state.label for row in payload.rows)
         counts = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
-        said = f"{uuid.UUID(bytes=payload.message)}: {counts}"
+        said = f"{payload.message}: {counts}"
     elif isinstance(payload, Subscription):
         said = f"{payload.topic} where {payload.filter or 'anything'}"
     if message.values:
@@ -66,7 +51,7 @@ def message_line(message: Message) -> str:
 def message_json(message: Message) -> dict[str, Any]:
     """A message as plain values."""
     return {
-        "id": str(uuid.UUID(bytes=message.id)),
+        "id": str(message.id),
         "kind": message.kind.name.lower(),
         "source": str(message.source),
         "destination": plain(message.destination.area) or str(message.destination),
@@ -74,9 +59,7 @@ def message_json(message: Message) -> dict[str, Any]:
         "priority": message.priority,
         "sent": iso_time(message.sent_us),
         "expires": iso_time(message.expires_us) if message.expires_us else None,
-        "correlation": str(uuid.UUID(bytes=message.correlation))
-        if len(message.correlation) == 16
-        else None,
+        "correlation": str(message.correlation) if message.correlation else None,
         "payload": plain(message.payload),
     }
 

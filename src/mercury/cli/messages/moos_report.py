@@ -14,6 +14,10 @@ from mercury.moos import MoosGateway
 from mercury.moos.settings import ANY
 
 _SHOWN = 20  # rows of a table that people can take in
+_TEXTS = ("Mate", "Var", "Dest(s)")
+_MATE_COLUMNS = (
+    "Mate, Msgs Sent, Msgs Re-Sent, Avg Msgs Re-Sent, Avg First Interval, Msgs Dropped, Waiting"
+)
 
 
 def report_json(gateway: MoosGateway) -> dict[str, Any]:
@@ -86,9 +90,17 @@ def report_view(gateway: MoosGateway) -> RenderableType:
                 "Passed over": f"{sum(report.dropped.values())}{_reasons(report.dropped)}",
             },
         ),
-        *_mates(mediator.mates),
-        *_variables(mediator.topics),
-        *_acks(mediator.acks),
+        *_table("Outgoing stats:", _MATE_COLUMNS, list(map(_mate, mediator.mates))),
+        *_table(
+            "Outgoing stats: (Per Variable)",
+            "Snds, ReSnds, Freq, Var, Dest(s)",
+            list(map(_variable, mediator.topics)),
+        ),
+        *_table(
+            "Incoming stats:",
+            "Mate, Acks Sent, Acks Re-sent, Avg Acks Re-sent",
+            list(map(_ack, mediator.acks)),
+        ),
         *_events(mediator.events),
     ]
     if gateway.uplink is not None:
@@ -110,58 +122,32 @@ def _reasons(counts: dict[str, int]) -> str:
     return " (" + ", ".join(f"{reason} {count}" for reason, count in sorted(counts.items())) + ")"
 
 
-def _table(title: str, *columns: str, texts: tuple[str, ...] = ("Mate",)) -> Table:
+def _table(title: str, columns: str, rows: list[tuple[str, ...]]) -> list[RenderableType]:
+    """A table of as many rows as people can take in, if it has any."""
     table = Table(title=title, title_justify="left", title_style="", box=None, pad_edge=False)
-    for column in columns:
-        justify: Literal["left", "right"] = "left" if column in texts else "right"
+    for column in columns.split(", "):
+        justify: Literal["left", "right"] = "left" if column in _TEXTS else "right"
         table.add_column(column, justify=justify, overflow="fold")
-    return table
-
-
-def _mates(rows: list[MateRow]) -> list[RenderableType]:
-    table = _table(
-        "Outgoing stats:",
-        *("Mate", "Msgs Sent", "Msgs Re-Sent", "Avg Msgs Re-Sent", "Avg First Interval"),
-        *("Msgs Dropped", "Waiting"),
-    )
     for row in rows[:_SHOWN]:
-        table.add_row(
-            Text(row.mate),
-            str(row.sent),
-            str(row.resent),
-            f"{row.resent_per_message:.3f}",
-            "" if row.first_try_s is None else f"{row.first_try_s:.3f}",
-            str(row.dropped),
-            str(row.waiting),
-        )
-    return _shown(table, len(rows))
+        table.add_row(*map(Text, row))
+    more = [Text(f"and {len(rows) - _SHOWN} more")] if len(rows) > _SHOWN else []
+    return [table, *more, Text("")] if rows else []
 
 
-def _variables(rows: list[TopicRow]) -> list[RenderableType]:
-    columns = ("Snds", "ReSnds", "Freq", "Var", "Dest(s)")
-    table = _table("Outgoing stats: (Per Variable)", *columns, texts=("Var", "Dest(s)"))
-    for row in rows[:_SHOWN]:
-        table.add_row(
-            str(row.sent),
-            f"{row.resent}{'' if row.acknowledge else '*'}",
-            f"{row.per_minute:.2f}",
-            Text(row.topic),
-            Text(", ".join(row.mates)),
-        )
-    return _shown(table, len(rows))
+def _mate(row: MateRow) -> tuple[str, ...]:
+    first_try = "" if row.first_try_s is None else f"{row.first_try_s:.3f}"
+    again = f"{row.resent_per_message:.3f}"
+    counts = (str(row.dropped), str(row.waiting))
+    return (row.mate, str(row.sent), str(row.resent), again, first_try, *counts)
 
 
-def _acks(rows: list[AckRow]) -> list[RenderableType]:
-    table = _table("Incoming stats:", "Mate", "Acks Sent", "Acks Re-sent", "Avg Acks Re-sent")
-    for row in rows[:_SHOWN]:
-        average = f"{row.resent_per_ack:.3f}"
-        table.add_row(Text(row.mate), str(row.acks_sent), str(row.acks_resent), average)
-    return _shown(table, len(rows))
+def _variable(row: TopicRow) -> tuple[str, ...]:
+    resent = f"{row.resent}{'' if row.acknowledge else '*'}"
+    return (str(row.sent), resent, f"{row.per_minute:.2f}", row.topic, ", ".join(row.mates))
 
 
-def _shown(table: Table, count: int) -> list[RenderableType]:
-    more = [Text(f"and {count - _SHOWN} more")] if count > _SHOWN else []
-    return [table, *more, Text("")] if count else []
+def _ack(row: AckRow) -> tuple[str, ...]:
+    return (row.mate, str(row.acks_sent), str(row.acks_resent), f"{row.resent_per_ack:.3f}")
 
 
 def _events(rows: list[EventRow]) -> list[RenderableType]:

@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.live import Live
 
 from mercury.cli.common import command, times
-from mercury.cli.messages.describe import clock_time
 from mercury.cli.messages.live_ledger import LedgerReader
 from mercury.cli.messages.report_view import report_view
 from mercury.config import Settings
@@ -21,6 +20,7 @@ from mercury.mediator import Report
 from mercury.mediator.ledger_report import report_of
 from mercury.model.errors import ConfigurationError
 from mercury.service import Statistics, now_us
+from mercury.service.clock import clock_time
 from mercury.service.metrics import MetricsServer
 from mercury.service.report_metrics import report_metrics
 

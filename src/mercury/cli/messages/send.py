@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Annotated
 
 import typer
@@ -10,9 +9,9 @@ import typer
 from mercury.cli.common import command
 from mercury.cli.common.positions import circle as read_circle
 from mercury.cli.common.positions import geojson_area, numbers
-from mercury.cli.messages.describe import address_text
 from mercury.client import ServiceEndpoint
 from mercury.config import Settings
+from mercury.mediator.explain import address_text
 from mercury.model.area import Area, HeadingSector
 from mercury.model.errors import ConfigurationError
 from mercury.model.message import Address, Message, Priority
@@ -69,18 +68,19 @@ def send(
         )
     message = command.run(_send(settings, destination, text, kind, priority, validity))
     if as_json:
-        command.print_json({"id": str(uuid.UUID(bytes=message.id)), "sent_us": message.sent_us,
+        command.print_json({"id": str(message.id), "sent_us": message.sent_us,
                           "expires_us": message.expires_us})  # fmt: skip
     else:
         until = f", valid for {validity:g} s" if validity else ""
         command.progress.print(f"sent to {address_text(message.destination)}{until}", markup=False)
-        print(uuid.UUID(bytes=message.id))
+        print(message.id)
 
 
 async def _send(
     settings: Settings, to: Area | Address, text: str, kind: str, priority: int, validity: float
 ) -> Message:
     async with ServiceEndpoint(settings.bus.uri, "command-line") as endpoint:
-        return await endpoint.alert(
+        alert = endpoint.alert(
             to, kind=kind, text=text, priority=priority, validity_s=validity or None
         )
+        return (await alert).message

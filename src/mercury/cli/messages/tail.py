@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
 from mercury.bus import FromTime, Start
-from mercury.cli.common import command
+from mercury.cli.common import command, times
 from mercury.cli.messages.describe import iso_time, message_json, message_line
 from mercury.config import Settings
 from mercury.model.errors import ConfigurationError, PacketError
 from mercury.service import now_us
 from mercury.wire import decode
-
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def tail(
@@ -39,14 +36,14 @@ def tail(
 
 
 def _start(since: str) -> Start:
-    if since == "latest":
-        return "latest"
-    if since == "earliest":
-        return "earliest"
-    age = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", since)
-    if age is None:
-        raise ConfigurationError(f"--since takes latest, earliest or an age as 5m, not {since!r}")
-    return FromTime(now_us() - int(float(age[1]) * _UNITS[age[2]] * 1e6))
+    if since in ("latest", "earliest"):
+        return cast("Start", since)
+    try:
+        return FromTime(now_us() - int(times.length_s(since, "--since") * 1e6))
+    except ConfigurationError:
+        raise ConfigurationError(
+            f"--since takes latest, earliest or an age as 5m, not {since!r}"
+        ) from None
 
 
 async def _run(

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
+import textwrap
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,8 +73,10 @@ def demo(
         environment["MERCURY_LOG__LEVEL"] = "warning"
     with claimed_parts(settings, config) as parts:
         story = command.run(_run(settings, parts, environment))
-    for line in _sum_up(settings, story):
+    for line in command.run(_sum_up(settings, story)):
         _say(line)
+    for line in _try_next(settings, story):
+        print(line)  # whole, to be copied
     if story.not_found:
         sys.exit(1)
 
@@ -121,8 +124,9 @@ async def _tell(story: _Story, machine: Machine, fleet: Fleet) -> None:
     _say(
         f"Mercury is up, and {len(fleet.clients):,} vehicles drive in a city of"
         f" {plane.width_m / 1e3:g} × {plane.height_m / 1e3:g} km."
-        f"{'' if pipeline is None else ' Spark is starting meanwhile.'}\n"
+        f"{'' if pipeline is None else ' Spark is starting meanwhile.'}"
     )
+    _say("")
     emergency = await _witnessed(fleet, EventKind.EMERGENCY, _EMERGENCY)
     story.incidents.append(emergency)
     if await _found(story, emergency):
@@ -132,6 +136,7 @@ async def _tell(story: _Story, machine: Machine, fleet: Fleet) -> None:
             emergency,
         )
     if pipeline is None:
+        _say("Spark, which is missing here, would now find a collision and a jam.")
         return
     with waiting("Spark is starting"):
         if not await machine.ready(pipeline):
@@ -144,8 +149,9 @@ async def _tell(story: _Story, machine: Machine, fleet: Fleet) -> None:
     story.incidents += [collision, jam]
     _say(
         f"  A collision: {len(collision.sensed)} vehicles sense it."
-        f" A jam: traffic within {_JAM_RADIUS_M:g} m comes nearly to a stand, nobody reports it.\n"
+        f" A jam: traffic within {_JAM_RADIUS_M:g} m comes nearly to a stand, nobody reports it."
     )
+    _say("")
 
     async def tell_of(incident: Incident, name: str) -> None:
         if await _found(story, incident):
@@ -177,7 +183,7 @@ async def _found(story: _Story, incident: Incident) -> bool:
     return True
 
 
-def _sum_up(settings: Settings, story: _Story) -> list[str]:
+async def _sum_up(settings: Settings, story: _Story) -> list[str]:
     if not story.incidents:
         return []
     lines = [f"After {story.lasted_s:.0f} s. {ledger_sentence(story.ledger)}"]
@@ -185,25 +191,26 @@ def _sum_up(settings: Settings, story: _Story) -> list[str]:
         missed = [incident.identities[vehicle] for vehicle in incident.missed]
         lines += [
             f"  {incident.kind}: {sentence}"
-            for sentence in why_missed(settings, incident.alert, missed)
+            for sentence in await why_missed(settings, incident.alert, missed)
         ]
-    told = [incident for incident in story.incidents if incident.alert is not None]
-    if told:
-        car = told[0].identities[told[0].inside[0]]
-        lines += ["", "Try next:", *_commands(settings, str(told[0].alert), car)]
     return lines
 
 
-def _commands(settings: Settings, alert: str, vehicle: str) -> list[str]:
+def _try_next(settings: Settings, story: _Story) -> list[str]:
     """What to type after this, as it works from here."""
-    program, uri = _program(), settings.bus.uri
-    commands = [(f"why {alert} --bus {uri}", "what became of the first alert")]
-    history = settings.pipeline.history_folder or Path(f"{uri.partition(':')[2]}-history")
-    if history.is_dir():
-        commands.append((f"history where {vehicle} --folder {history}", "where a vehicle was"))
+    uri = settings.bus.uri
+    commands = []
+    for incident in story.incidents[:1]:
+        if incident.alert is not None:
+            commands.append((f"why {incident.alert} --bus {uri}", "what became of the first alert"))
+        vehicle = incident.identities[incident.sensed[0]]
+        history = settings.pipeline.history_folder or Path(f"{uri.partition(':')[2]}-history")
+        if history.is_dir():
+            commands.append((f"history where {vehicle} --folder {history}", "where a vehicle was"))
     commands.append(("up", "Mercury for your own vehicles"))
     width = max(len(command) for command, _ in commands)
-    return [f"  {program} {command:<{width}}  # {what}" for command, what in commands]
+    lines = [f"  {_program()} {command:<{width}}  # {what}" for command, what in commands]
+    return ["", "Try next:", *lines]
 
 
 def _program() -> str:
@@ -216,8 +223,13 @@ def _program() -> str:
 
 
 def _say_all(headline: str, incident: Incident) -> None:
-    _say("\n  ".join([headline, *incident.lines()]) + "\n")
+    for line in (headline, *(f"  {sentence}" for sentence in incident.lines()), ""):
+        _say(line)
 
 
-def _say(text: str) -> None:
-    print(text, flush=True)
+def _say(line: str) -> None:
+    """Tell it: on a terminal broken between words, elsewhere as it is."""
+    if sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns
+        line = textwrap.fill(line, width, subsequent_indent="  ", break_on_hyphens=False)
+    print(line, flush=True)

@@ -20,7 +20,7 @@ def down(config: command.ConfigOption = None, bus: command.BusOption = None) -> 
     uri = command.settings_for(config, bus__uri=bus).bus.uri
     holder = holder_of(uri)
     if holder is None:
-        command.fail(f"no mercury up runs on {uri} on this machine")
+        command.fail(f"no mercury up runs on {uri} here; --bus names another bus")
     parts = ", ".join(holder.parts) or "no parts yet"
     how = "ended"
     with contextlib.suppress(ProcessLookupError):  # it has just ended by itself

@@ -11,20 +11,21 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any
 
-from mercury.bus import Bus, Record
+from mercury.bus import Bus, FromTime, catch_up
 from mercury.cli.common import command
 from mercury.cli.messages.live_ledger import LedgerReader
 from mercury.cli.run.parts import Parts
 from mercury.config import Settings
 from mercury.model import topics
-from mercury.model.errors import MercuryError, PacketError
+from mercury.model.errors import MercuryError
 from mercury.service.clock import now_us
+from mercury.service.status import read_status
 from mercury.service.stop_signals import on_stop_signal
 from mercury.service.supervisor import Part, Supervisor, raise_if_failed
-from mercury.wire import decode
 
 _READY_S = 90.0  # a busy machine may be slow
 _LOOK_EVERY_S = 0.5
+_LAST_REPORTS_US = 120_000_000  # each part has said something in this time, also while all stop
 
 
 class Machine:
@@ -34,11 +35,12 @@ class Machine:
         self.parts = parts
         self.supervisor = supervisor
         self.stop = asyncio.Event()  # asked for by a person, or because something went wrong
-        self.ledger = LedgerReader(bus, now_us())
-        self._status = bus.subscribe((topics.STATUS,))
-        self._numbers: dict[str, dict[str, float]] = {}
-        self._begun = time.monotonic()
+        self.begun = time.monotonic()
+        self.ended: float | None = None
         self.last: dict[str, Any] = {}  # what they said when they stopped
+        self._bus = bus
+        self._since_us = now_us()
+        self._ledger = LedgerReader(bus, self._since_us)
 
     async def ready(self, *parts: Part, timeout_s: float | None = None) -> bool:
         """Wait until parts that were started here serve; False if all is to stop before."""
@@ -65,21 +67,24 @@ class Machine:
 
     def result(self) -> dict[str, Any]:
         """What the parts and the ledger say, up to now."""
-        for record in self._status.poll(10_000):
-            with contextlib.suppress(PacketError):
-                self._numbers[record.key.decode()] = _numbers(record)
+        numbers = {}
+        since_us = max(self._since_us, now_us() - _LAST_REPORTS_US)
+        status = self._bus.subscribe((topics.STATUS,), start=FromTime(since_us))
+        for records in catch_up(status):
+            for report in filter(None, map(read_status, records)):
+                numbers[report.address] = report.numbers
+        status.close()
         parts = self.supervisor.parts
         return {
-            "seconds": round(time.monotonic() - self._begun, 1),
+            "seconds": round((self.ended or time.monotonic()) - self.begun, 1),
             "restarts": {part.name: part.restarts for part in parts if part.restarts},
-            "parts": self._numbers,
-            "ledger": self.ledger.catch_up().summary().as_dict(),
+            "parts": numbers,
+            "ledger": self._ledger.catch_up().summary().as_dict(),
         }
 
     def close(self) -> None:
         """Let go of the bus."""
-        self.ledger.close()
-        self._status.close()
+        self._ledger.close()
 
 
 @contextlib.asynccontextmanager
@@ -98,8 +103,10 @@ async def running(
             for part in parts.all():
                 await machine.supervisor.start(part)
             await machine.ready(*parts.core, timeout_s=_READY_S)
+            machine.begun = time.monotonic()
             yield machine
         finally:
+            machine.ended = time.monotonic()
             await machine.supervisor.stop()
             looking.cancel()
         raise_if_failed(machine.supervisor)
@@ -126,8 +133,3 @@ async def _stop_without_reader(machine: Machine) -> None:
         if outputs.poll(0):
             machine.stop.set()
             return
-
-
-def _numbers(record: Record) -> dict[str, float]:
-    values = decode(record.value).values
-    return {key: value for key, value in values.items() if isinstance(value, int | float)}

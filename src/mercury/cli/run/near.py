@@ -6,11 +6,12 @@ import math
 from typing import Any, NamedTuple
 
 from mercury.cli.common import command
-from mercury.cli.messages.describe import clock_time, plain
+from mercury.cli.messages.describe import plain
 from mercury.client import Client, MatchStream
 from mercury.model.errors import ConfigurationError
 from mercury.model.filter import Value
 from mercury.model.matching import Match, NearSubscription, Publication
+from mercury.service.clock import clock_time
 
 _WORDS: dict[str, Value] = {"true": True, "false": False}
 

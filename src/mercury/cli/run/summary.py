@@ -17,18 +17,20 @@ _ENDS = {
 _EXPLAINED = 3  # so many vehicles get a sentence of their own
 
 
-def why_missed(settings: Settings, alert: str | None, vehicles: Sequence[str]) -> list[str]:
+async def why_missed(settings: Settings, alert: str | None, vehicles: Sequence[str]) -> list[str]:
     """Why vehicles were not notified, by what stands on the bus."""
     if alert is None:
         return []
-    found = [sentence_for(settings, alert, vehicle) for vehicle in vehicles[:_EXPLAINED]]
+    found = [await sentence_for(settings, alert, vehicle) for vehicle in vehicles[:_EXPLAINED]]
     return [sentence for sentence in found if sentence]
 
 
 def ledger_sentence(ledger: dict[str, float | None]) -> str:
     """The ledger in a sentence."""
+    count = ledger["messages"]
+    messages = "1 message" if count == 1 else f"{count:,} messages"
     if not ledger["recipients"]:
-        return f"Ledger: {ledger['messages']:,} messages, addressed to nobody who was there."
+        return f"Ledger: {messages}, addressed to nobody who was there."
     took = ""
     if ledger["p50_s"] is not None and ledger["p99_s"] is not None:
         took = f" (half within {ledger['p50_s']:.3f} s, 99 % within {ledger['p99_s']:.3f} s)"
@@ -38,7 +40,7 @@ def ledger_sentence(ledger: dict[str, float | None]) -> str:
         if ledger[state] or state == "unreachable"
     )
     return (
-        f"Ledger: {ledger['messages']:,} messages to {ledger['recipients']:,} recipients: "
+        f"Ledger: {messages} to {ledger['recipients']:,} recipients: "
         f"{ledger['acknowledged']:,} acknowledged{took}, {others}."
     )
 
@@ -82,7 +84,8 @@ def sentences(result: dict[str, Any]) -> list[str]:
     text = ", ".join(f"{reason} {count:g}" for reason, count in sorted(dropped.items()))
     lines.append(f"  Dropped: {text or 'nothing'}.")
     for name, count in result["restarts"].items():
-        lines.append(f"  {name} crashed and was restarted {count} times.")
+        times = "once" if count == 1 else f"{count} times"
+        lines.append(f"  {name} crashed and was restarted {times}.")
     return lines
 
 

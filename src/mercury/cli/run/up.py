@@ -87,10 +87,12 @@ async def _run(
     seconds: float | None,
 ) -> dict[str, Any]:
     begun = time.monotonic()
+    host, port = settings.adapter.host, settings.adapter.port
+    listens = f"udp://[{host}]:{port}" if ":" in host else f"udp://{host}:{port}"
     async with running(settings, parts, environment) as machine:
         if not machine.stop.is_set():
             say(
-                f"Mercury is up: adapter at {adapter_uri(settings)}, bus {settings.bus.uri}"
+                f"Mercury is up: adapter at {listens}, bus {settings.bus.uri}"
                 + ("" if seconds else " – Ctrl-C stops it")
             )
             if sim is not None:
@@ -107,7 +109,7 @@ async def _run(
     simulation = _output(sim)
     for incident in [] if simulation is None else simulation["incidents"]:
         missed = incident["missed"]
-        incident["why_missed"] = summary.why_missed(settings, incident["alert"], missed)
+        incident["why_missed"] = await summary.why_missed(settings, incident["alert"], missed)
     return {**machine.last, "simulation": simulation}
 
 

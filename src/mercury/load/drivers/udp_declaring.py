@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from typing import NamedTuple
+from uuid import UUID
 
 from mercury.client.asking import RETRY_S
 from mercury.client.composing import compose
@@ -20,7 +21,7 @@ AT_ONCE = 512
 
 
 class _Request(NamedTuple):
-    id: bytes
+    id: UUID
     priority: int
     body: bytes
 

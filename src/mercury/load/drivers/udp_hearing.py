@@ -79,7 +79,7 @@ class Hearing:
         message = delivered.message
         until = (message.expires_us - self._epoch_us) / 1e6 if message.expires_us else None
         arrival = self._incoming.receive(
-            str(entity), message.id, now, acknowledge=True, until=until
+            str(entity), message.id.bytes, now, acknowledge=True, until=until
         )
         return arrival is Arrival.NEW
 

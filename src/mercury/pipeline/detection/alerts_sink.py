@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from uuid import UUID
 
 from mercury.bus import Bus, FromTime, catch_up
 from mercury.detection import Condition, Verdict
@@ -56,20 +57,17 @@ class AlertsSink:
         for verdict in new:
             message = Message(
                 kind=Kind.ALERT,
-                id=verdict.alert_id,
+                id=UUID(bytes=verdict.alert_id),
                 source=self.address,
                 destination=Address.to_area(verdict.area),
                 topic=verdict.kind,
                 priority=verdict.priority,
                 expires_us=verdict.until_us,
-                correlation=verdict.incident_id,
+                correlation=UUID(bytes=verdict.incident_id),
                 policy=DeliveryPolicy.CRITICAL,
                 payload=verdict.event(),
             )
-            topic = topics.alerts_topic(message.priority)
-            self.bus.append(
-                topic, encode(message), position_key(verdict.centre), (message_route(message),)
-            )
+            self._append(topics.alerts_topic(message.priority), message, verdict.centre)
         if new:
             self.bus.flush_now()
         return new
@@ -88,7 +86,7 @@ class AlertsSink:
             changed += 1
             message = Message(
                 kind=Kind.EVENT,
-                id=id,
+                id=UUID(bytes=id),
                 source=self.address,
                 destination=Address.to_area(condition.area),
                 topic=topics.CONDITIONS,
@@ -101,12 +99,7 @@ class AlertsSink:
                     values=dict(condition.values),
                 ),
             )
-            self.bus.append(
-                topics.CONDITIONS,
-                encode(message),
-                position_key(condition.centre),
-                (message_route(message),),
-            )
+            self._append(topics.CONDITIONS, message, condition.centre)
         self._shown[job] = shown
         return changed
 
@@ -117,7 +110,7 @@ class AlertsSink:
             kept = self._sent.items()
             self._sent = {id: end for id, end in kept if not end or end > horizon_us}
 
-
-def position_key(position: Position) -> bytes:
-    """The key under which all that happens at a place stays in order."""
-    return f"{position.lat:.2f},{position.lon:.2f}".encode()
+    def _append(self, topic: str, message: Message, centre: Position) -> None:
+        # Under this key all that happens at a place stays in order.
+        key = f"{centre.lat:.2f},{centre.lon:.2f}".encode()
+        self.bus.append(topic, encode(message), key, (message_route(message),))

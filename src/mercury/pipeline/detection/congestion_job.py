@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -58,15 +57,9 @@ class CongestionJob(CoreJob):
     name = "congestion"
     trigger = "1 second"
 
-    def __init__(
-        self,
-        rule: CongestionRule,
-        sink: AlertsSink,
-        checkpoint: Path,
-        now_us: Callable[[], int],
-    ) -> None:
+    def __init__(self, rule: CongestionRule, sink: AlertsSink, checkpoint: Path) -> None:
         self._rule = rule
-        super().__init__(sink, checkpoint, now_us)
+        super().__init__(sink, checkpoint)
 
     def new_core(self) -> TrafficCore:
         return TrafficCore(self._rule)

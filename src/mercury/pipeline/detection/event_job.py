@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
@@ -104,15 +104,9 @@ class EventJob(CoreJob):
 
     name = "events"
 
-    def __init__(
-        self,
-        rules: Iterable[KindRule],
-        sink: AlertsSink,
-        checkpoint: Path,
-        now_us: Callable[[], int],
-    ) -> None:
+    def __init__(self, rules: Iterable[KindRule], sink: AlertsSink, checkpoint: Path) -> None:
         self._rules = tuple(rules)
-        super().__init__(sink, checkpoint, now_us)
+        super().__init__(sink, checkpoint)
 
     def new_core(self) -> AllKinds:
         return AllKinds(self._rules, self.dropped)

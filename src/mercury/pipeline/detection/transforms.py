@@ -5,7 +5,6 @@ Streams and batches run the same functions.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,9 +18,8 @@ from mercury.geo.grid import ROW, SECTOR_DEG, SECTORS
 from mercury.model import topics
 from mercury.model.errors import PacketError
 from mercury.pipeline.schemas import EVENT
+from mercury.pipeline.sensed import read_sensed
 from mercury.pipeline.spark.fix_columns import FIX_COLUMNS, with_fix
-from mercury.wire import parse
-from mercury.wire.records import POSITION, read_fix
 
 _EVENT_COLUMNS = ["topic", "time_us", "position", "value"]
 _EVENT_ARROW = to_arrow_schema(EVENT)
@@ -37,41 +35,22 @@ def _read_events(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         columns = [batch.column(name).to_pylist() for name in _EVENT_COLUMNS]
         rows = [_read_event(*row) for row in zip(*columns, strict=True)]
-        arrays = [
-            pa.array(column, field.type)
-            for column, field in zip(zip(*rows, strict=True), _EVENT_ARROW, strict=True)
-        ]
         if rows:
-            yield pa.RecordBatch.from_arrays(arrays, schema=_EVENT_ARROW)
+            yield pa.record_batch(list(zip(*rows, strict=True)), schema=_EVENT_ARROW)
 
 
 def _read_event(topic: str, time_us: int, position: bytes | None, value: bytes) -> tuple[Any, ...]:
     kind = topic.removeprefix(topics.EVENTS_PREFIX)
     try:
-        envelope = parse(value)
-        event = envelope.event
-        if envelope.WhichOneof("payload") != "event":
-            raise PacketError("no-event")
-        fix = read_fix(((POSITION, position),)) if position else None
-        if event.HasField("position"):
-            lat, lon = event.position.lat, event.position.lon
-        elif fix is not None:
-            lat, lon = fix.lat, fix.lon
-        else:
+        envelope, fix = read_sensed(position, value)
+        if fix is None:
             raise PacketError("no-position")
-        if not (abs(lat) <= 90.0 and abs(lon) <= 180.0):
-            raise PacketError("bad-coordinates")
         reporter = envelope.source.client or envelope.source.service
         if not reporter or len(envelope.id) != 16:
             raise PacketError("malformed")
     except PacketError as error:
         return (kind, time_us, *_NOTHING, error.reason)
-    speed = event.speed_mps if event.HasField("speed_mps") else math.nan
-    heading = math.nan
-    if fix is not None:
-        heading = fix.heading_deg
-        speed = fix.speed_mps if math.isnan(speed) else speed
-    return (kind, time_us, envelope.id, reporter, lat, lon, heading, speed, None)
+    return (kind, time_us, envelope.id, reporter, *fix, None)
 
 
 def positions(records: DataFrame) -> DataFrame:

@@ -16,17 +16,19 @@ from mercury.model.area import Area
 from mercury.model.errors import ConfigurationError
 from mercury.pipeline.encounters import transforms
 from mercury.pipeline.encounters.transforms import Cut
+from mercury.pipeline.folders import check_output
+from mercury.pipeline.history.days import days_of
 from mercury.pipeline.history.files import HistoryFolder
-from mercury.pipeline.history.queries import steady, within
-from mercury.pipeline.history.tables import day_of
-from mercury.pipeline.traces.tables import POSITION_COLUMNS, check_folder
+from mercury.pipeline.history.journal import with_retry
+from mercury.pipeline.history.queries import within
+from mercury.pipeline.traces.tables import POSITION_COLUMNS, write_by_day
 
 _NEEDED = ("client", "time_us", "lat", "lon", "offset")
 
 
 @dataclass(frozen=True, slots=True)
 class EncounterQuery:
-    """Whose meetings are sought, of which kind, when and where."""
+    """Whose encounters are sought, of which kind, when and where."""
 
     rule: EncounterRule
     of: str | None = None  # only those of this client
@@ -37,7 +39,7 @@ class EncounterQuery:
 
     def __post_init__(self) -> None:
         if self.of is not None and self.between is not None:
-            raise ConfigurationError("meetings are sought of one client, or between two")
+            raise ConfigurationError("encounters are sought of one client, or between two")
         if self.between is not None and len(set(self.between)) == 1:
             raise ConfigurationError(f"{self.between[0]} cannot meet itself")
 
@@ -57,7 +59,7 @@ class Found(NamedTuple):
 
 
 def encounters_in(reports: DataFrame, asked: EncounterQuery, cut: Cut | None = None) -> DataFrame:
-    """The meetings that reports tell of; who is asked for stands first (`MEETING`)."""
+    """The encounters in reports; who is asked for stands first (`ENCOUNTER`)."""
     rule = asked.rule
     cut = cut or Cut.suiting(rule)
     reports = within(reports, asked.look_from_us, asked.to_us)
@@ -81,9 +83,8 @@ def encounters_in(reports: DataFrame, asked: EncounterQuery, cut: Cut | None = N
 
 def stored_reports(spark: SparkSession, folder: HistoryFolder, asked: EncounterQuery) -> DataFrame:
     """The reports of history that matter."""
-    first = "" if asked.look_from_us is None else day_of(asked.look_from_us)
-    last = "~" if asked.to_us is None else day_of(asked.to_us)
-    return folder.read(spark, "reports", first, last).select(*_NEEDED)
+    days = days_of(asked.look_from_us, asked.to_us)
+    return folder.read(spark, "reports", *days).select(*_NEEDED)
 
 
 def imported_positions(spark: SparkSession, folder: Path) -> DataFrame:
@@ -104,7 +105,7 @@ def check_out(out: Path, source: Path, *, overwrite: bool) -> None:
     there, read = out.absolute(), source.absolute()
     if there == read or there in read.parents or read in there.parents:
         raise ConfigurationError(f"{out} is, holds or is in the folder that is read")
-    check_folder(out, overwrite=overwrite)
+    check_output(out, overwrite=overwrite)
 
 
 def find(
@@ -115,7 +116,7 @@ def find(
     out: Path | None = None,
     cut: Cut | None = None,
 ) -> Found:
-    """Look for meetings, write them all to a folder, if one is given, and list the first."""
+    """Look for encounters, write them all to a folder, if one is given, and list the first."""
 
     def look() -> Found:
         rows = reports()
@@ -123,12 +124,12 @@ def find(
         met.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             if out is not None:
-                write(met, out)
+                write_by_day(met, out, "from_us", "from_us", "client", "other")
             return _found(met, limit)
         finally:
             met.unpersist()
 
-    return steady(look)
+    return with_retry(look)
 
 
 def suiting_cut(reports: DataFrame, asked: EncounterQuery) -> Cut:
@@ -137,19 +138,6 @@ def suiting_cut(reports: DataFrame, asked: EncounterQuery) -> Cut:
     rows = within(reports, asked.look_from_us, asked.to_us)
     [sums] = rows.agg(F.count("*").alias("reports"), F.countDistinct(hour).alias("hours")).collect()
     return Cut.suiting(asked.rule, sums.reports / max(sums.hours, 1))
-
-
-def write(encounters: DataFrame, folder: Path) -> None:
-    """Parquet by the day (UTC) on which a meeting began; in a file by time."""
-    day = F.date_format(F.timestamp_micros("from_us"), "yyyy-MM-dd")
-    (
-        encounters.withColumn("day", day)
-        .sortWithinPartitions("day", "from_us", "client", "other")
-        .write.mode("overwrite")
-        .partitionBy("day")
-        .option("compression", "zstd")
-        .parquet(f"file://{folder.absolute()}")
-    )
 
 
 def _found(encounters: DataFrame, limit: int) -> Found:

@@ -1,29 +1,16 @@
-"""The columns of meetings: what the job passes between its steps, and what comes out."""
+"""The columns of encounters: what the job passes between its steps, and what comes out."""
 
 from __future__ import annotations
 
-from pyspark.sql.types import BooleanType, DoubleType, LongType, StringType
-
-from mercury.pipeline.history.schemas import columns, joined
-
-_TEXT, _WHOLE, _REAL = StringType(), LongType(), DoubleType()
+from mercury.pipeline.schemas import joined, schema
 
 # Where somebody was, from one report to the next.
-STAND = columns(client=_TEXT, from_us=_WHOLE, until_us=_WHOLE, lat=_REAL, lon=_REAL)
+STAND = schema("client string, from_us bigint, until_us bigint, lat double, lon double")
 # The same in one tile and window: in its own tile it is seen, in those within reach it sees.
-PIECE = joined(
-    columns(tile=_WHOLE, window=_WHOLE), STAND, columns(seen=BooleanType(), sees=BooleanType())
-)
-_NEAREST = columns(
-    nearest_m=_REAL,
-    nearest_us=_WHOLE,
-    lat=_REAL,  # of the other, when it was nearest
-    lon=_REAL,
-)
+PIECE = joined(schema("tile bigint, window bigint"), STAND, schema("seen boolean, sees boolean"))
+_PAIR = schema("client string, other string, from_us bigint, until_us bigint")
+# The position is the other's, when it was nearest.
+_NEAREST = schema("nearest_m double, nearest_us bigint, lat double, lon double")
 # A span of a pair within reach; `near_us` is null where it did not come within the radius.
-CONTACT = joined(
-    columns(client=_TEXT, other=_TEXT, from_us=_WHOLE, until_us=_WHOLE, near_us=_WHOLE), _NEAREST
-)
-MEETING = joined(
-    columns(client=_TEXT, other=_TEXT, from_us=_WHOLE, until_us=_WHOLE, duration_s=_REAL), _NEAREST
-)
+CONTACT = joined(_PAIR, schema("near_us bigint"), _NEAREST)
+ENCOUNTER = joined(_PAIR, schema("duration_s double"), _NEAREST)

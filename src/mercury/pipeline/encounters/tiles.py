@@ -34,14 +34,14 @@ def tiles_within(grid: Grid, lat: Floats, lon: Floats, reach_m: float) -> Copies
     wide_deg = np.degrees(np.arcsin(np.minimum(share, 1.0))) + _MARGIN_DEG
 
     low = _row(grid, lat - high_deg)
-    at, row = _counted(low, _row(grid, lat + high_deg) - low + 1)
+    at, row = counted(low, _row(grid, lat + high_deg) - low + 1)
     columns = grid.columns(row)
     west = np.floor((lon[at] - wide_deg[at] + 180.0) / 360.0 * columns).astype(np.int64)
     east = np.floor((lon[at] + wide_deg[at] + 180.0) / 360.0 * columns).astype(np.int64)
     all_of_it = around[at] | (east - west >= columns)
     west = np.where(all_of_it, 0, west)
     count = np.where(all_of_it, columns, east - west + 1)
-    cell, column = _counted(west, count)
+    cell, column = counted(west, count)
     return Copies(at[cell], row[cell] * ROW + column % columns[cell])
 
 
@@ -50,8 +50,8 @@ def _row(grid: Grid, lat: Floats) -> Ints:
     return np.clip(row, 0, grid.rows - 1).astype(np.int64)
 
 
-def _counted(first: Ints, count: Ints) -> tuple[Ints, Ints]:
-    """From each of some numbers on, so many of them; and which it was."""
+def counted(first: Ints, count: Ints) -> tuple[Ints, Ints]:
+    """`count` numbers from each of `first` on, and the index of the one they came from."""
     at = np.repeat(np.arange(len(first)), count)
     step = np.arange(len(at)) - np.repeat(np.cumsum(count) - count, count)
     return at, first[at] + step

@@ -1,4 +1,4 @@
-"""From reports to meetings: each function takes a DataFrame and returns one.
+"""From reports to encounters: each function takes a DataFrame and returns one.
 
 Time and place are cut into windows and tiles, and an engine runs in each of them, wherever there
 is a worker. Everyone is seen in its own tile, and sees from every tile within its reach: so each
@@ -26,11 +26,11 @@ from mercury.matching.encounters import NEVER_US, Contacts, EncounterRule, Stand
 from mercury.matching.encounters import contacts as find_contacts
 from mercury.matching.encounters import encounters as find_encounters
 from mercury.model.area import Area
-from mercury.pipeline.encounters.schemas import CONTACT, MEETING, PIECE, STAND
-from mercury.pipeline.encounters.tiles import tiles_within
+from mercury.pipeline.encounters.schemas import CONTACT, ENCOUNTER, PIECE, STAND
+from mercury.pipeline.encounters.tiles import counted, tiles_within
 
 _CONTACT_ARROW = to_arrow_schema(CONTACT)
-_MEETING_ARROW = to_arrow_schema(MEETING)
+_ENCOUNTER_ARROW = to_arrow_schema(ENCOUNTER)
 _PIECE_ARROW = to_arrow_schema(PIECE)
 HOUR_US = 3_600_000_000
 _KEY = ("tile", "window")
@@ -99,7 +99,7 @@ def where_one_sees(pieces: DataFrame, seeing: DataFrame) -> DataFrame:
 def contacts(pieces: DataFrame, rule: EncounterRule, *, mutual: bool) -> DataFrame:
     """What each tile and window has of contacts (`CONTACT`).
 
-    With `mutual` everyone sees everyone, and a pair is told of once, by name.
+    With `mutual` everyone sees everyone, and a pair is reported once, by name.
     """
 
     def find(some: pa.Table) -> pa.Table:  # Spark reads these types, which a partial has not
@@ -109,9 +109,9 @@ def contacts(pieces: DataFrame, rule: EncounterRule, *, mutual: bool) -> DataFra
 
 
 def encounters(contacts: DataFrame, rule: EncounterRule) -> DataFrame:
-    """Contacts of a pair that touch made one; those that are meetings (`MEETING`)."""
+    """Contacts of a pair that touch made one; those that are encounters (`ENCOUNTER`)."""
     rows = contacts.repartition(*_PAIR).sortWithinPartitions(*_PAIR, "from_us")
-    return rows.mapInArrow(partial(_join, rule), MEETING)
+    return rows.mapInArrow(partial(_join, rule), ENCOUNTER)
 
 
 # In the workers: cutting
@@ -140,9 +140,7 @@ def _cut(
         from_us, until_us = _wholes(batch, "from_us")[rows], _wholes(batch, "until_us")[rows]
         first = from_us // cut.window_us
         count = (until_us - 1) // cut.window_us - first + 1
-        copy = np.repeat(np.arange(len(rows)), count)
-        step = np.arange(len(copy)) - np.repeat(np.cumsum(count) - count, count)
-        window = first[copy] + step
+        copy, window = counted(first, count)
         at = rows[copy]
         yield pa.RecordBatch.from_arrays(
             [
@@ -195,11 +193,9 @@ def _find(rule: EncounterRule, mutual: bool, pieces: pa.Table) -> pa.Table:
 
 def _numbered(clients: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int64]]:
     """The names in their order, and a number for each row: lower is before."""
-    coded = clients.combine_chunks().dictionary_encode()
-    order = pc.sort_indices(coded.dictionary)
-    rank = np.empty(len(order), np.int64)
-    rank[np.asarray(order)] = np.arange(len(order))
-    return coded.dictionary.take(order), rank[np.asarray(coded.indices)]
+    names = pc.unique(clients)
+    names = names.take(pc.sort_indices(names))
+    return names, np.asarray(pc.index_in(clients, names), dtype=np.int64)
 
 
 # In the workers: joining
@@ -248,7 +244,7 @@ def _met(rule: EncounterRule, contacts: pa.Table) -> pa.Table:
             pa.array((met.until_us - met.from_us) / 1e6),
             *_nearest(met, np.zeros(len(met), np.bool_)),
         ],
-        schema=_MEETING_ARROW,
+        schema=_ENCOUNTER_ARROW,
     )
 
 

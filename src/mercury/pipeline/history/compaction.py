@@ -15,7 +15,7 @@ from mercury.pipeline.history.journal import locked
 from mercury.pipeline.history.tables import TABLES
 
 SMALL_BYTES = 32 * 1024**2
-# So many partitions are rewritten by one Spark job and change in one go.
+# Partitions that one Spark job rewrites, and that change in one step.
 _AT_ONCE = 200
 _PURPOSE = "compacted"
 

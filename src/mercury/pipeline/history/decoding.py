@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from mercury.geo.outline import bounding_circle
 from mercury.mediator import NAMES
@@ -20,63 +20,35 @@ from mercury.model.delivery import DeliveryState
 from mercury.model.errors import AreaError, PacketError
 from mercury.model.geojson import area_to_geojson
 from mercury.model.message import Kind, Value
-from mercury.pipeline.history.schemas import (
-    ALERT_COLUMNS,
-    DELIVERY_COLUMNS,
-    EVENT_COLUMNS,
-    ORIGIN,
-    joined,
-)
+from mercury.pipeline.history.schemas import ORIGIN
+from mercury.pipeline.schemas import joined, schema
+from mercury.pipeline.sensed import read_sensed
 from mercury.wire import mercury_pb2 as pb
 from mercury.wire import parse
 from mercury.wire.areas import area_from_pb
 from mercury.wire.deliveries import deliveries_from_pb
-from mercury.wire.records import POSITION, read_fix
 from mercury.wire.values import values_from_pb
 
 Said = dict[str, Any]
-RowsOf = Callable[[pa.Table], pa.Table]
 _POLICIES = {int(strength): name for name, strength in NAMES.items()}
-_PROBLEM = StructType([StructField("problem", StringType())])
-
-
-def read_events(records: pa.Table) -> pa.Table:
-    """Records of `events.*` as rows; `problem` says why one is none."""
-    return _read_rows(read_event, EVENT_COLUMNS, records)
-
-
-def read_alerts(records: pa.Table) -> pa.Table:
-    """Records of the alert topics as rows; `problem` says why one is none."""
-    return _read_rows(read_alert, ALERT_COLUMNS, records)
-
-
-def read_deliveries(records: pa.Table) -> pa.Table:
-    """Records of `deliveries` as rows; `problem` says why one is none."""
-    return _read_rows(read_receipts, DELIVERY_COLUMNS, records)
+_PROBLEM = schema("problem string")
 
 
 def read_event(topic: str, position: bytes | None, value: bytes) -> Said:
     """The columns of an event, but for its time."""
-    envelope = parse(value)
-    if envelope.WhichOneof("payload") != "event":
-        raise PacketError("no-event")
+    envelope, fix = read_sensed(position, value)
     event = envelope.event
-    place = read_fix(((POSITION, position),)) if position else None
-    lat, lon = (place.lat, place.lon) if place else (None, None)
-    if event.HasField("position"):
-        lat, lon = event.position.lat, event.position.lon
     speed_mps = event.speed_mps if event.HasField("speed_mps") else None
-    if speed_mps is None and place is not None:
-        speed_mps = place.speed_mps
     return {
         "kind": topic.removeprefix(topics.EVENTS_PREFIX),
         "id": _id(envelope.id),
         "reporter": envelope.source.client or envelope.source.service,
-        "heading_deg": _known(place.heading_deg if place else None),
-        "speed_mps": _known(speed_mps),
+        "lat": fix.lat if fix else None,
+        "lon": fix.lon if fix else None,
+        "heading_deg": _known(fix.heading_deg if fix else None),
+        "speed_mps": _known(fix.speed_mps if fix else speed_mps),
         "radius_m": event.radius_m if event.HasField("radius_m") else None,
         "priority": envelope.priority,
-        **_on_earth(lat, lon),
         **_words(event),
     }
 
@@ -86,7 +58,7 @@ def read_alert(topic: str, position: bytes | None, value: bytes) -> Said:
     envelope = parse(value)
     payload = envelope.WhichOneof("payload")
     event = envelope.event if payload == "event" else None
-    # Clients tell each other content, of which a word may be the text.
+    # Clients send each other content, whose value `text` may be the text.
     said = event if event is not None else envelope.attributes
     lat = lon = None
     if said.HasField("position"):
@@ -129,7 +101,7 @@ def read_receipts(topic: str, position: bytes | None, value: bytes) -> Said:
         raise PacketError("no-receipts")
     found = deliveries_from_pb(envelope.deliveries)
     return {
-        "message": _id(found.message),
+        "message": str(found.message),
         "source": found.source or None,
         "kind": _kind(found.kind),
         "adapter": envelope.source.adapter or None,
@@ -188,9 +160,10 @@ def _instant(time_us: int) -> int | None:
     return time_us if 0 < time_us < 2**63 else None
 
 
-def _read_rows(
+def read_rows(
     read: Callable[[str, bytes | None, bytes], Said], columns: StructType, records: pa.Table
 ) -> pa.Table:
+    """Records as rows with these columns; `problem` says why one is none."""
     schema = to_arrow_schema(joined(columns, ORIGIN, _PROBLEM))
     kept = set(ORIGIN.names) | {"time_us"}  # as they came
     said = []

@@ -57,10 +57,22 @@ class HistoryFolder:
         names = os.listdir(folder) if folder.is_dir() else []
         return sorted(found[1] for name in names if (found := _DAY.fullmatch(name)))
 
-    def partitions(self, table: str) -> Iterator[Partition]:
-        """What is stored of a table."""
+    def partitions(
+        self,
+        table: str,
+        first_day: str = "",
+        last_day: str = "~",
+        tiles: Iterable[str] | None = None,
+    ) -> Iterator[Partition]:
+        """What is stored of a table, of some days and tiles."""
         for day in self.days(table):
-            for folder in sorted((self.path / table / f"day={day}").glob("tile=*")):
+            if not first_day <= day <= last_day:
+                continue
+            place = self.path / table / f"day={day}"
+            folders = (
+                place.glob("tile=*") if tiles is None else (place / f"tile={t}" for t in tiles)
+            )
+            for folder in sorted(folders):
                 files = tuple(sorted(folder.glob("[!_.]*.parquet")))
                 yield Partition(table, day, folder.name.removeprefix("tile="), files)
 
@@ -68,16 +80,11 @@ class HistoryFolder:
         self, spark: SparkSession, table: str, first_day: str = "", last_day: str = "~"
     ) -> DataFrame:
         """A table's rows, of some days."""
-        schema = TABLES[table].schema
         days = [day for day in self.days(table) if first_day <= day <= last_day]
-        if not days:
-            return spark.createDataFrame([], schema)
-        folders = [_uri(self.path / table / f"day={day}") for day in days]
-        reader = spark.read.schema(schema).option("basePath", _uri(self.path / table))
-        return reader.parquet(*folders)
+        return self.read_files(spark, table, [self.path / table / f"day={day}" for day in days])
 
     def read_files(self, spark: SparkSession, table: str, files: list[Path]) -> DataFrame:
-        """The rows of some of a table's files."""
+        """The rows of some of a table's files or folders."""
         if not files:
             return spark.createDataFrame([], TABLES[table].schema)
         reader = spark.read.schema(TABLES[table].schema)
@@ -99,16 +106,8 @@ class HistoryFolder:
         tiles: Iterable[str] | None = None,
     ) -> list[Path]:
         """A table's files, of some days and tiles."""
-        found: list[Path] = []
-        for day in self.days(table):
-            if first_day <= day <= last_day:
-                place = self.path / table / f"day={day}"
-                names = (
-                    place.glob("tile=*") if tiles is None else (place / f"tile={t}" for t in tiles)
-                )
-                for name in sorted(names):
-                    found += sorted(name.glob("[!_.]*.parquet"))
-        return found
+        found = self.partitions(table, first_day, last_day, tiles)
+        return [file for one in found for file in one.files]
 
     # Changing
 

@@ -10,7 +10,6 @@ import logging
 import uuid
 from collections import Counter
 from contextlib import ExitStack
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from mercury.pipeline.history.journal import Offsets, locked
 from mercury.pipeline.history.tables import REJECTS, TOPICS
 from mercury.pipeline.history.writing import WRITTEN, write
 from mercury.pipeline.spark.fix_columns import with_fix
+from mercury.pipeline.spark.query_listener import QueryState, listener_of
 from mercury.pipeline.spark.sources import Start, read_batch, read_stream
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ NAME = "history"
 INTERVAL_S = 10.0
 # A backlog is taken in such portions: what a driver of 2 GB holds easily.
 BATCH_RECORDS = 1_000_000
-# A tile gets a file a batch: every so many batches they are merged where they have become many.
+# A tile gets a file a batch: after this many batches they are merged where they have become many.
 COMPACT_BATCHES = 60
 COMPACT_FILES = 30
 _BATCH = "batch"
@@ -39,7 +39,6 @@ _BATCH = "batch"
 _FULL = 0.9
 # What is being appended when a batch begins may be missed by it.
 _SETTLED_US = 1_000_000
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class HistoryJob:
@@ -63,6 +62,7 @@ class HistoryJob:
         self._taken = 0  # batches of this run
         self._held = ExitStack()
         self._query: StreamingQuery | None = None
+        self.state = QueryState()
         self._until_us = 0
         self.counters: Counter[str] = Counter()  # rows by table
         self.rejected: Counter[str] = Counter()  # by reason
@@ -76,6 +76,7 @@ class HistoryJob:
         records = read_stream(
             spark, bus, list(TOPICS), start=start, max_records=self._batch_records
         )
+        listener = listener_of(spark)
         self._query = (
             records.writeStream.queryName(NAME)
             .foreachBatch(self.on_batch)
@@ -83,6 +84,7 @@ class HistoryJob:
             .trigger(processingTime=f"{self._interval_s} seconds")
             .start()
         )
+        self.state = listener.state(self._query.runId)
         return self._query
 
     def stop(self) -> None:
@@ -91,23 +93,13 @@ class HistoryJob:
             self._query.stop()
         self._held.close()
 
-    def stored_until_us(self, now_us: int) -> int:
+    def stored_until_us(self) -> int:
         """All that came to the bus until then is stored."""
-        query = self._query
-        if query is None:
-            return 0
-        active = query.status["isTriggerActive"]
-        progress = query.lastProgress
-        if progress is not None:
-            begun_us = _micros(progress.timestamp)
-            # A batch that was not cut short had all that was there when it began.
-            if progress.numInputRows < _FULL * self._batch_records:
-                self._until_us = max(self._until_us, begun_us - _SETTLED_US)
-            # When nothing comes there are no batches.
-            idle_us = now_us - begun_us - progress.batchDuration * 1000
-            if not active and idle_us > 2 * self._interval_s * 1e6 + _SETTLED_US:
-                quiet_us = now_us - int(2 * self._interval_s * 1e6) - _SETTLED_US
-                self._until_us = max(self._until_us, quiet_us)
+        state = self.state
+        # A batch that was not cut short had all that was there when it began.
+        whole = state.batch_rows < _FULL * self._batch_records
+        looked_us = max(state.idle_us, state.batch_us if whole else 0)
+        self._until_us = max(self._until_us, looked_us - _SETTLED_US)
         return self._until_us
 
     def on_batch(self, frame: DataFrame, batch: int) -> None:
@@ -120,11 +112,6 @@ class HistoryJob:
                 compact(frame.sparkSession, self.folder, least_files=COMPACT_FILES)
             except Exception as error:  # what is stored stays readable, only less quickly
                 log.warning("history was not compacted: %s", error)
-
-
-def _micros(timestamp: str) -> int:
-    """A time as Spark writes it in its progress."""
-    return (datetime.fromisoformat(timestamp) - _EPOCH) // timedelta(microseconds=1)
 
 
 def store_batch(spark: SparkSession, bus: str, folder: Path) -> Counter[str]:

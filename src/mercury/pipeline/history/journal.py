@@ -9,18 +9,22 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from mercury.model.errors import PipelineError
 
 # Up to this offset and time, the records of a bus partition are stored.
 Offsets = dict[str, tuple[int, int]]
 
+Result = TypeVar("Result")
+
 _JOURNAL = "_journal.json"
-_MARKS = "_marks.json"
+_OFFSETS = "_offsets.json"
+_TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ class Journal:
     def offsets(self) -> Offsets:
         """How far each partition of the bus is stored."""
         try:
-            found = json.loads((self._folder / _MARKS).read_text())
+            found = json.loads((self._folder / _OFFSETS).read_text())
         except FileNotFoundError:
             return {}
         return {name: (offset, time_us) for name, (offset, time_us) in found.items()}
@@ -75,7 +79,7 @@ class Journal:
                     os.rename(target, source.with_name(f"{source.name}.old"))
                 os.rename(source, target)
         if change.offsets is not None:
-            write_whole(self._folder / _MARKS, json.dumps({**self.offsets(), **change.offsets}))
+            write_whole(self._folder / _OFFSETS, json.dumps({**self.offsets(), **change.offsets}))
         os.unlink(self._folder / _JOURNAL)
 
 
@@ -99,3 +103,14 @@ def locked(folder: Path, name: str, *, refusal: str = "") -> Iterator[None]:
         except BlockingIOError:
             raise PipelineError(refusal) from None
         yield
+
+
+def with_retry(ask: Callable[[], Result]) -> Result:
+    """Ask again if compaction took files away meanwhile: their rows are in others by then."""
+    for _ in range(_TRIES - 1):
+        try:
+            return ask()
+        except Exception as error:
+            if not isinstance(error, FileNotFoundError) and "FILE_NOT_EXIST" not in str(error):
+                raise
+    return ask()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,10 +18,7 @@ from mercury.model.area import Area
 from mercury.model.geojson import area_from_geojson
 from mercury.pipeline.history.tiles import tiles_over
 
-Result = TypeVar("Result")
-
 TRACK = ("time_us", "lat", "lon", "heading_deg", "speed_mps")
-_TRIES = 3
 
 
 def within(rows: DataFrame, from_us: int | None = None, to_us: int | None = None) -> DataFrame:
@@ -70,27 +66,15 @@ def happened(events: DataFrame, alerts: DataFrame, kind: str | None = None) -> D
 
 def traffic(reports: DataFrame) -> DataFrame:
     """One row: how many reports, of how many vehicles, how fast."""
-    return reports.agg(*_figures())
+    return reports.agg(*_statistics())
 
 
 def busiest(reports: DataFrame, top: int) -> DataFrame:
     """The tiles with the most reports."""
-    return reports.groupBy("tile").agg(*_figures()).orderBy(F.desc("reports"), "tile").limit(top)
+    return reports.groupBy("tile").agg(*_statistics()).orderBy(F.desc("reports"), "tile").limit(top)
 
 
-def steady(ask: Callable[[], Result]) -> Result:
-    """Ask again if compaction took files away meanwhile: their rows are in others by then."""
-    for left in range(_TRIES - 1, -1, -1):
-        try:
-            return ask()
-        except Exception as error:
-            gone = isinstance(error, FileNotFoundError) or "FILE_NOT_EXIST" in str(error)
-            if not left or not gone:
-                raise
-    raise AssertionError
-
-
-def _figures() -> tuple[Column, ...]:
+def _statistics() -> tuple[Column, ...]:
     return (
         F.count("*").alias("reports"),
         F.countDistinct("client").alias("vehicles"),

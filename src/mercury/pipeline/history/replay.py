@@ -19,9 +19,10 @@ from mercury.bus import Bus
 from mercury.bus.api import Headers
 from mercury.model import topics
 from mercury.model.errors import PacketError
+from mercury.pipeline.history.days import days_of
 from mercury.pipeline.history.files import HistoryFolder
 from mercury.pipeline.history.queries import within
-from mercury.pipeline.history.tables import TABLES, day_of, of_topics
+from mercury.pipeline.history.tables import TABLES, of_topics
 from mercury.wire import parse
 from mercury.wire.records import POSITION, envelope_route
 
@@ -29,7 +30,7 @@ from mercury.wire.records import POSITION, envelope_route
 INPUTS = (topics.REPORTS, f"{topics.EVENTS_PREFIX}*")
 _COLUMNS = ("time_us", "topic", "key", "position", "value")
 _ORDER = ("time_us", "topic", "offset", "partition")
-# At full speed so many records become durable together.
+# At full speed this many records become durable together.
 _FLUSH_RECORDS = 4096
 # Records so close together go together.
 _GRAIN_S = 0.002
@@ -64,7 +65,7 @@ def recorded(
     to_us: int | None = None,
 ) -> DataFrame:
     """The stored records of topics and a time, poison among them, in the order they came."""
-    days = ("" if from_us is None else day_of(from_us), "~" if to_us is None else day_of(to_us))
+    days = days_of(from_us, to_us)
     parts = [
         within(folder.read(spark, table, *days), from_us, to_us)
         .where(of_topics(names))
@@ -128,6 +129,8 @@ class Replay:
                     self._flush(record)
         finally:
             self._bus.flush_now()
+        if first_us is not None:
+            self._progress(self.count, record.time_us)
         return self.count
 
     def _wait_until(self, due_s: float, record: Stored) -> None:

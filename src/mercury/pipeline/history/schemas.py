@@ -2,84 +2,36 @@
 
 from __future__ import annotations
 
-from pyspark.sql.types import (
-    BinaryType,
-    DataType,
-    DoubleType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
-
-_TEXT, _WHOLE, _REAL, _BYTES = StringType(), LongType(), DoubleType(), BinaryType()
-
-
-def columns(**types: DataType) -> StructType:
-    return StructType([StructField(name, type) for name, type in types.items()])
-
+from mercury.pipeline.schemas import joined, schema
 
 # What the record was on the bus: with these a replay is exact.
-ORIGIN = columns(
-    topic=_TEXT,
-    partition=IntegerType(),
-    offset=_WHOLE,
-    key=_BYTES,
-    position=_BYTES,
-    value=_BYTES,
+ORIGIN = schema(
+    "topic string, partition int, offset bigint, key binary, position binary, value binary"
 )
-PLACES = columns(day=_TEXT, tile=_TEXT)  # in the folders' names
+PLACES = schema("day string, tile string")  # in the folders' names
 
-REPORT_COLUMNS = columns(
-    client=_TEXT, time_us=_WHOLE, lat=_REAL, lon=_REAL, heading_deg=_REAL, speed_mps=_REAL
+_PLACE = "lat double, lon double"
+_SAID = schema("text string, values string")  # the values as JSON
+REPORT_COLUMNS = schema(
+    f"client string, time_us bigint, {_PLACE}, heading_deg double, speed_mps double"
 )
-EVENT_COLUMNS = columns(
-    kind=_TEXT,
-    id=_TEXT,
-    reporter=_TEXT,
-    time_us=_WHOLE,
-    lat=_REAL,
-    lon=_REAL,
-    heading_deg=_REAL,
-    speed_mps=_REAL,
-    radius_m=_REAL,
-    priority=IntegerType(),
-    text=_TEXT,
-    values=_TEXT,  # JSON
+EVENT_COLUMNS = joined(
+    schema(f"kind string, id string, reporter string, time_us bigint, {_PLACE}"),
+    schema("heading_deg double, speed_mps double, radius_m double, priority int"),
+    _SAID,
 )
-ALERT_COLUMNS = columns(
-    id=_TEXT,
-    kind=_TEXT,  # of the event that is told of; of the message, if it tells of none
-    message_kind=_TEXT,  # alert, content
-    subject=_TEXT,  # the message's own topic
-    priority=IntegerType(),
-    policy=_TEXT,
-    source=_TEXT,
-    destination=_TEXT,
-    time_us=_WHOLE,
-    sent_us=_WHOLE,
-    expires_us=_WHOLE,
-    ends_us=_WHOLE,  # expiry or end of the area's validity, whichever is first
-    correlation=_TEXT,
-    area=_TEXT,  # GeoJSON
-    lat=_REAL,  # the area's centre
-    lon=_REAL,
-    text=_TEXT,
-    values=_TEXT,  # JSON
+# `kind` is of the event that is reported, else that of the message, which is alert or content;
+# `subject` is the message's own topic; `ends_us` its expiry or the end of its area's validity,
+# whichever is first; `area` is GeoJSON, and the position its centre.
+ALERT_COLUMNS = joined(
+    schema("id string, kind string, message_kind string, subject string, priority int"),
+    schema("policy string, source string, destination string, time_us bigint, sent_us bigint"),
+    schema(f"expires_us bigint, ends_us bigint, correlation string, area string, {_PLACE}"),
+    _SAID,
 )
-DELIVERY_COLUMNS = columns(
-    message=_TEXT,
-    source=_TEXT,
-    kind=_TEXT,
-    adapter=_TEXT,
-    time_us=_WHOLE,
-    recipients=IntegerType(),
-    waiting=IntegerType(),  # so many of them are not settled yet
+# `waiting` of the recipients are not settled yet.
+DELIVERY_COLUMNS = schema(
+    "message string, source string, kind string, adapter string, time_us bigint, recipients int,"
+    " waiting int"
 )
-REJECT_COLUMNS = columns(reason=_TEXT, time_us=_WHOLE)
-
-
-def joined(*parts: StructType) -> StructType:
-    """One schema of several."""
-    return StructType([field for part in parts for field in part.fields])
+REJECT_COLUMNS = schema("reason string, time_us bigint")

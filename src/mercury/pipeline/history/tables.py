@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
@@ -18,12 +17,10 @@ from mercury.pipeline.history.schemas import (
     PLACES,
     REJECT_COLUMNS,
     REPORT_COLUMNS,
-    joined,
 )
 from mercury.pipeline.ledger.schemas import LEDGER_COLUMNS, OUTCOME_COLUMNS
+from mercury.pipeline.schemas import joined
 
-DAY_US = 86_400_000_000
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 REJECTS = "rejects"
 LEDGER = "ledger"  # what became of each message, for each of those who should have heard it
 OUTCOMES = "outcomes"  # the same added up: a row for each message
@@ -74,8 +71,3 @@ def of_topics(names: tuple[str, ...]) -> Column:
         if name.endswith(".*"):
             found = found | topic.startswith(name[:-1])
     return found
-
-
-def day_of(time_us: int) -> str:
-    """The day under which a time is stored."""
-    return (_EPOCH + timedelta(microseconds=time_us)).date().isoformat()

@@ -42,9 +42,10 @@ def _step(share: NDArray[np.float64]) -> NDArray[np.int64]:
 
 def tiles_over(south: float, west: float, north: float, east: float) -> list[str] | None:
     """The tiles that a box touches, `west > east` crosses ±180°; None if these are very many."""
+    corners = tile_numbers(np.array([north, south]), np.array([west, east]))
+    (first, low), (last, high) = (divmod(int(corner), _SIDE) for corner in corners)
     # One more on each side: who stands on an edge may be counted to either tile.
-    low, high = max(_y(north) - 1, 0), min(_y(south) + 1, _SIDE - 1)
-    first, last = _x(west) - 1, _x(east) + 1
+    first, last, low, high = first - 1, last + 1, max(low - 1, 0), min(high + 1, _SIDE - 1)
     if west > east:
         last += _SIDE
     if (last - first + 1) * (high - low + 1) > MOST_TILES:
@@ -61,13 +62,3 @@ def tile_centre(name: str) -> tuple[float, float] | None:
         return None
     up = math.pi * (1.0 - 2.0 * (int(y) + 0.5) / _SIDE)
     return math.degrees(math.atan(math.sinh(up))), (int(x) + 0.5) / _SIDE * 360.0 - 180.0
-
-
-def _x(lon: float) -> int:
-    return min(max(math.floor((lon + 180.0) / 360.0 * _SIDE), 0), _SIDE - 1)
-
-
-def _y(lat: float) -> int:
-    phi = math.radians(min(max(lat, -_EDGE_LAT_DEG), _EDGE_LAT_DEG))
-    down = (1.0 - math.asinh(math.tan(phi)) / math.pi) / 2.0
-    return min(max(math.floor(down * _SIDE), 0), _SIDE - 1)

@@ -17,31 +17,29 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from mercury.pipeline.history.decoding import RowsOf, read_alerts, read_deliveries, read_events
+from mercury.pipeline.history.days import DAY_US, day_of
+from mercury.pipeline.history.decoding import (
+    read_alert,
+    read_event,
+    read_receipts,
+    read_rows,
+)
 from mercury.pipeline.history.journal import Offsets
 from mercury.pipeline.history.schemas import ORIGIN
-from mercury.pipeline.history.tables import DAY_US, REJECTS, TABLES, Table, day_of
+from mercury.pipeline.history.tables import REJECTS, TABLES, Table
 from mercury.pipeline.history.tiles import tile_numbers, tile_of
+from mercury.pipeline.schemas import joined, schema
 from mercury.pipeline.spark.fix_columns import FIX_BYTES, FIX_COLUMNS
 
 # Keeps the files of a busy tile below a few hundred megabytes.
 FILE_ROWS = 4_000_000
 
-# What a task tells: a file that it wrote, or how many records it took from a partition of the bus,
-# how far, and with what problem.
-WRITTEN = StructType(
-    [
-        StructField("table", StringType()),
-        StructField("file", StringType()),
-        StructField("topic", StringType()),
-        StructField("partition", IntegerType()),
-        StructField("problem", StringType()),
-        StructField("last", LongType()),
-        StructField("last_us", LongType()),
-        StructField("rows", LongType()),
-    ]
+# What a task reports: a file that it wrote, or how many records it took from a partition of the
+# bus, how far, and with what problem.
+WRITTEN = schema(
+    "table string, file string, topic string, partition int, problem string, last bigint,"
+    " last_us bigint, rows bigint"
 )
 _WRITTEN_ARROW = to_arrow_schema(WRITTEN)
 
@@ -49,7 +47,7 @@ _WRITTEN_ARROW = to_arrow_schema(WRITTEN)
 def write(
     staging: str, offsets: Offsets, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Write placed records that are not stored yet under a folder; tell of it (`TOLD`)."""
+    """Write placed records that are not stored yet under a folder; report it (`WRITTEN`)."""
     gathered = list(batches)
     if not gathered:
         return
@@ -60,7 +58,8 @@ def write(
         own = records.filter(_of_topics(records, table))
         if not own.num_rows:
             continue
-        rows = _READERS[table.name](own)
+        read = _READERS.get(table.name)
+        rows = _read_reports(own) if read is None else read_rows(read, table.columns, own)
         written.append(_spans(table, rows))
         good = pc.is_null(rows.column("problem"))
         bad.append(rows.filter(pc.invert(good)))
@@ -93,12 +92,7 @@ def _read_reports(records: pa.Table) -> pa.Table:
     return records.append_column("client", texts).append_column("problem", problem)
 
 
-_READERS: dict[str, RowsOf] = {
-    "reports": _read_reports,
-    "events": read_events,
-    "alerts": read_alerts,
-    "deliveries": read_deliveries,
-}
+_READERS = {"events": read_event, "alerts": read_alert, "deliveries": read_receipts}
 
 
 def _texts(keys: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
@@ -163,10 +157,10 @@ def _spans(table: Table, rows: pa.Table) -> pa.Table:
 
 
 def _write_table(staging: Path, table: Table, rows: pa.Table) -> Iterator[pa.Table]:
-    """Write rows by day and tile, a vehicle's together; tell the files."""
+    """Write rows by day and tile, a vehicle's together; report the files."""
     if not rows.num_rows:
         return
-    columns = to_arrow_schema(StructType([*table.columns.fields, *ORIGIN.fields]))
+    columns = to_arrow_schema(joined(table.columns, ORIGIN))
     days = rows.column("time_us").to_numpy() // DAY_US
     tiles = _tiles(rows)
     order = np.lexsort(
@@ -196,8 +190,5 @@ def _tiles(rows: pa.Table) -> NDArray[np.int64]:
 
 def _ranks(keys: pa.ChunkedArray) -> NDArray[np.int64]:
     """Numbers in the order of the keys."""
-    encoded = keys.combine_chunks().dictionary_encode()
-    ranks = np.empty(len(encoded.dictionary), np.int64)
-    ranks[np.asarray(pc.sort_indices(encoded.dictionary))] = np.arange(len(ranks))
-    codes = np.asarray(encoded.indices.fill_null(0))
-    return ranks[codes] if len(ranks) else np.zeros(len(codes), np.int64)
+    known = pc.unique(keys)
+    return np.asarray(pc.index_in(keys, known.take(pc.sort_indices(known))), dtype=np.int64)

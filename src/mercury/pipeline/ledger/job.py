@@ -23,10 +23,10 @@ from mercury.geo.outline import bounds
 from mercury.mediator.ledger import merged
 from mercury.model.delivery import Delivery
 from mercury.model.errors import JobFailedError
+from mercury.pipeline.history.days import DAY_US, day_of
 from mercury.pipeline.history.files import HistoryFolder
-from mercury.pipeline.history.journal import locked
-from mercury.pipeline.history.queries import steady
-from mercury.pipeline.history.tables import DAY_US, LEDGER, OUTCOMES, TABLES, day_of
+from mercury.pipeline.history.journal import locked, with_retry
+from mercury.pipeline.history.tables import LEDGER, OUTCOMES, TABLES
 from mercury.pipeline.history.tiles import NOWHERE, tiles_over
 from mercury.pipeline.ledger.messages import (
     GRACE_US,
@@ -52,13 +52,13 @@ from mercury.pipeline.ledger.transforms import (
 
 NAME = "ledger"
 INTERVAL_S = 30.0
-# So many enter in one go: few enough to go to every worker.
+# Messages that enter in one step: few enough to go to every worker.
 MESSAGES_AT_ONCE = 200
-# So many that are not over are asked in one go whether everybody has answered.
+# Messages that are not over whose receipts are looked at in one run.
 _ASKED_AT_ONCE = 1000
 # All messages that came before are in the ledger.
-_MARK = f"{NAME}/0"
-# A message that was put on the bus again is recognised for so long after it was entered.
+_WATERMARK = f"{NAME}/0"
+# How long a message that was put on the bus again is recognised after it was entered.
 _REPEATED_US = 2 * DAY_US
 _TO_CLIENTS = ("area", "client", "group", "everyone")
 
@@ -70,7 +70,7 @@ class Due(NamedTuple):
 
     messages: list[Addressed]
     waiting: int  # messages that are not over yet, or come next
-    mark_us: int  # all before that have entered, once these have
+    watermark_us: int  # all before that have entered, once these have
 
 
 class Entered(NamedTuple):
@@ -92,7 +92,7 @@ class LedgerJob:
         tasks: int | None = None,
     ) -> None:
         """Arguments:
-        tasks: reads so many files at a time at most, to leave room for other jobs.
+        tasks: reads at most this many files at a time, to leave room for other jobs.
         """
         self.folder = HistoryFolder(folder)
         self.counters: Counter[str] = Counter()
@@ -123,7 +123,7 @@ class LedgerJob:
             due = self.due(stored_until_us)
             return due, self.enter(spark, due, final=final)
 
-        due, rows = steady(once)
+        due, rows = with_retry(once)
         self.waiting = due.waiting
         self.counters["ledger_messages"] += len(due.messages)
         self.counters["ledger_rows"] += rows
@@ -133,14 +133,14 @@ class LedgerJob:
 
     def due(self, stored_until_us: int) -> Due:
         """The messages that enter next, the oldest first; Spark is not needed to find them."""
-        mark_us = self.folder.offsets().get(_MARK, (0, 0))[1]
-        first_day = day_of(mark_us)
+        watermark_us = self.folder.offsets().get(_WATERMARK, (0, 0))[1]
+        first_day = day_of(watermark_us)
         with self.folder.at_rest():
             alerts = self.folder.files("alerts", first_day)
-            outcomes = self.folder.files(OUTCOMES, day_of(max(mark_us - _REPEATED_US, 0)))
+            outcomes = self.folder.files(OUTCOMES, day_of(max(watermark_us - _REPEATED_US, 0)))
             deliveries = self.folder.files("deliveries", first_day)
         entered = set(_read("outcomes", outcomes, ["message"]).column("message").to_pylist())
-        rows = _read("alerts", alerts, [*TIMES, *PARTICULARS], ds.field("time_us") >= mark_us)
+        rows = _read("alerts", alerts, [*TIMES, *PARTICULARS], ds.field("time_us") >= watermark_us)
         found = {
             id: row
             for id, row in first_of_each(rows.to_pylist()).items()
@@ -151,7 +151,7 @@ class LedgerJob:
         not_over = [one for one in pending if not is_over(one, stored_until_us)]
         over = over[: self._at_once]
         asked = self._some([one for one in not_over if one.may_be_early])
-        # A client that no receipt names may have been away: reports tell.
+        # A client that no receipt names may have been away: reports show it.
         named = [one for one in over if one.to == "client"]
         written = _answers(deliveries, [*asked, *named])
         early = [one for one in asked if is_answered(one, written.get(one.id, {}), stored_until_us)]
@@ -164,10 +164,12 @@ class LedgerJob:
         ids = {one.id for one in chosen}
         left = [one for one in pending if one.id not in ids]
         safe_us = max(stored_until_us - GRACE_US, 0)
-        return Due(chosen, len(left), max(min([safe_us, *(one.time_us for one in left)]), mark_us))
+        return Due(
+            chosen, len(left), max(min([safe_us, *(one.time_us for one in left)]), watermark_us)
+        )
 
     def _some(self, messages: list[Addressed]) -> list[Addressed]:
-        """So many at a time, all of them in turn."""
+        """A limited number at a time, all of them in turn."""
         if len(messages) <= _ASKED_AT_ONCE:
             return messages
         begin = self._asked % len(messages)
@@ -203,7 +205,8 @@ class LedgerJob:
             str(file.relative_to(staging)) for file in staging.glob("*/day=*/tile=*/*.parquet")
         ]
         label = f"{messages[0].id}-{uuid.uuid4().hex[:8]}"
-        self.folder.add(staging, names, label, {_MARK: (0, due.mark_us)} if final else {})
+        offsets = {_WATERMARK: (0, due.watermark_us)} if final else {}
+        self.folder.add(staging, names, label, offsets)
         return sum(one["recipients"] for one in counted.values())
 
     def _staged(self, spark: SparkSession, staging: Path, files: list[Path]) -> DataFrame:
@@ -255,7 +258,7 @@ def held_against(
 def newest_stored_us(folder: HistoryFolder) -> int:
     """When the newest stored record came."""
     offsets = folder.offsets()
-    return max((time_us for name, (_, time_us) in offsets.items() if name != _MARK), default=0)
+    return max((time_us for name, (_, time_us) in offsets.items() if name != _WATERMARK), default=0)
 
 
 def _places(messages: Sequence[Addressed]) -> dict[str, list[str] | None]:

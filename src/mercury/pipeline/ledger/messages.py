@@ -10,13 +10,13 @@ from mercury.model.delivery import Delivery, DeliveryState
 from mercury.model.geojson import area_from_geojson
 
 SECOND_US = 1_000_000
-# What has no end is tried for so long, by adapters as by this ledger.
+# How long a message without an end is tried, by adapters as by this ledger.
 ENDLESS_US = 24 * 3600 * SECOND_US
 # Clocks of senders are believed so far: a message that was sent earlier counts from there.
 _ON_THE_WAY_US = 60 * SECOND_US
-# Adapters write receipts ten times a second; after so long all are there.
+# Adapters write receipts ten times a second; after this time all are there.
 GRACE_US = 10 * SECOND_US
-# Who has not reported for so long is not there any more.
+# Who has not reported for this time is not there any more.
 PRESENT_US = 15 * SECOND_US
 
 # What of an alert's row is looked at, to see whether it is time.
@@ -33,7 +33,7 @@ class Addressed(NamedTuple):
     id: str
     time_us: int  # when it came to the bus
     sent_us: int
-    begin_us: int  # from then on, until just before its end, who comes inside is to be told
+    begin_us: int  # from then on, until just before its end, who comes inside is a recipient
     end_us: int
     to: str  # area, client, group, everyone
     name: str = ""  # of the client or group
@@ -49,7 +49,7 @@ class Addressed(NamedTuple):
 
     @property
     def sender(self) -> str | None:
-        """The client that sent it: nobody is told what it says itself."""
+        """The client that sent it: nobody gets its own message."""
         source = self.about.get("source") or ""
         return source.removeprefix("client:") if source.startswith("client:") else None
 
@@ -85,7 +85,7 @@ def addressed(row: Mapping[str, Any]) -> Addressed:
         end_us = begin_us + ENDLESS_US if begin_us > time_us else 0
         standing = bool(end_us)
         if not standing:
-            # As adapters do: for those who are there now; they may have to be told for a while.
+            # As adapters do: for those who are there now; delivery may take a while.
             begin_us = max(begin_us, time_us)
     return Addressed(
         id=row["id"],
@@ -128,7 +128,7 @@ def is_answered(message: Addressed, answers: Mapping[str, Delivery], stored_unti
     """Whether all its recipients have said their last word before its end.
 
     Arguments:
-        told: what receipts say, by client.
+        answers: what receipts say, by client.
     """
     return (
         message.may_be_early

@@ -1,75 +1,72 @@
 """The stored ledger of one message, read at once: Arrow is enough, Spark is not needed.
 
-An id tells the day when its message was made (UUIDv7), which is where to look first.
+An id contains the day when its message was made (UUIDv7), which is where to look first.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, fields
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from mercury.model.errors import ConfigurationError
+from mercury.pipeline.history.days import DAY_US
+from mercury.pipeline.history.journal import with_retry
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_TRIES = 3
+_EPOCH = date(1970, 1, 1).toordinal()
+_FOREVER_US = 2**62
 
 Row = TypeVar("Row")
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerRow:
-    """What became of a message for one of those who should have heard it, or were sent it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OfMessage:
+    """What every row says of its message."""
 
     message: str
+    source: str | None
+    kind: str | None
+    topic: str | None
+    priority: int | None
+    policy: str | None
+    time_us: int
+    sent_us: int
+    ends_us: int
+    tries: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerRow(_OfMessage):
+    """What became of a message for one of those who should have heard it, or were sent it."""
+
     client: str
     state: str
     reason: str | None
-    tries: int
     addressed_us: int | None
     first_sent_us: int | None
     settled_us: int | None
     inside_us: int | None
     late_s: float | None
     expected: bool
-    source: str | None
-    kind: str | None
-    topic: str | None
-    priority: int | None
-    policy: str | None
-    time_us: int
-    sent_us: int
-    ends_us: int
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome(_OfMessage):
     """The same added up."""
 
-    message: str
     destination: str | None
-    source: str | None
-    kind: str | None
-    topic: str | None
-    priority: int | None
-    policy: str | None
-    time_us: int
-    sent_us: int
-    ends_us: int
     recipients: int
     expected: int
     acknowledged: int
     expired: int
     refused: int
     unreachable: int
-    tries: int
     late_p50_s: float | None
     late_p99_s: float | None
 
@@ -117,17 +114,12 @@ def stored_outcomes(
     folder: Path, from_us: int | None = None, to_us: int | None = None
 ) -> list[Outcome]:
     """The sums of all messages that came from one time until just before another."""
-    first = "" if from_us is None else _day(from_us)
-    last = "~" if to_us is None else _day(to_us)
-    where = ds.scalar(True)
-    if from_us is not None:
-        where &= ds.field("time_us") >= from_us
-    if to_us is not None:
-        where &= ds.field("time_us") < to_us
+    begin_us, end_us = from_us or 0, _FOREVER_US if to_us is None else to_us
+    where = (ds.field("time_us") >= begin_us) & (ds.field("time_us") < end_us)
     found: list[Outcome] = []
-    for day in _days(folder / "outcomes"):
-        if first <= day <= last:
-            found += _read(folder / "outcomes" / f"day={day}", where, Outcome)
+    for day, path in _days(folder / "outcomes").items():
+        if begin_us // DAY_US <= day <= end_us // DAY_US:
+            found += _read(path, where, Outcome)
     return sorted(found, key=lambda row: (row.time_us, row.message))
 
 
@@ -137,50 +129,33 @@ def _find(folder: Path, table: str, column: str, id_hex: str, row: type[Row]) ->
         id = uuid.UUID(hex=id_hex)
     except ValueError:
         raise ConfigurationError(f"{id_hex!r} is no id of a message") from None
+    made = (id.int >> 80) * 1000 // DAY_US
     days = _days(folder / table)
-    made_ms = id.int >> 80
-    made = made_ms // 86_400_000
-    for day in sorted(days, key=lambda day: abs(_number(day) - made)):
-        found = _read(folder / table / f"day={day}", ds.field(column) == str(id), row)
-        if found:
+    for day in sorted(days, key=lambda day: abs(day - made)):
+        if found := _read(days[day], ds.field(column) == str(id), row):
             return found
     return []
 
 
 def _read(day: Path, where: ds.Expression, row: type[Row]) -> list[Row]:
     names = [field.name for field in fields(row)]  # type: ignore[arg-type]
-    for left in range(_TRIES - 1, -1, -1):
-        try:
-            tables = list(_tables(day, where, names))
-            break
-        except FileNotFoundError:  # compacted at this moment: its rows are in another file by now
-            if not left:
-                raise
-    found: list[dict[str, Any]] = pa.concat_tables(tables).to_pylist() if tables else []
+    found = with_retry(lambda: list(_rows(day, where, names)))
     return [row(**{name: one.get(name) for name in names}) for one in found]
 
 
-def _tables(day: Path, where: ds.Expression, names: list[str]) -> Iterator[pa.Table]:
+def _rows(day: Path, where: ds.Expression, names: list[str]) -> Iterator[dict[str, Any]]:
     for file in sorted(day.glob("tile=*/[!_.]*.parquet")):
         # Footers say which ids a file may hold; most are not read any further.
-        schema = pq.read_schema(file)
-        known = [name for name in names if name in schema.names]
-        part = ds.dataset(str(file), format="parquet").to_table(columns=known, filter=where)
-        if part.num_rows:
-            yield part
+        part = ds.dataset(str(file), format="parquet")
+        known = [name for name in names if name in part.schema.names]
+        yield from part.to_table(columns=known, filter=where).to_pylist()
 
 
-def _days(table: Path) -> list[str]:
-    found = [path.name.removeprefix("day=") for path in table.glob("day=*")]
-    return sorted(day for day in found if _number(day) >= 0)
-
-
-def _number(day: str) -> int:
-    try:
-        return (date.fromisoformat(day) - _EPOCH.date()).days
-    except ValueError:
-        return -1
-
-
-def _day(time_us: int) -> str:
-    return (_EPOCH + timedelta(microseconds=time_us)).date().isoformat()
+def _days(table: Path) -> dict[int, Path]:
+    """The folders of a table by day since 1970."""
+    found = {}
+    for path in sorted(table.glob("day=*")):
+        with suppress(ValueError):
+            day = date.fromisoformat(path.name.removeprefix("day="))
+            found[day.toordinal() - _EPOCH] = path
+    return found

@@ -2,79 +2,36 @@
 
 from __future__ import annotations
 
-from pyspark.sql.types import (
-    BooleanType,
-    DoubleType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
-
-from mercury.pipeline.history.schemas import columns, joined
-
-_TEXT, _WHOLE, _REAL, _COUNT = StringType(), LongType(), DoubleType(), IntegerType()
+from mercury.pipeline.schemas import joined, schema
 
 # A report that speaks for a client having been where a message was for.
-SIGHTING = columns(
-    message=_TEXT, client=_TEXT, time_us=_WHOLE, inside=BooleanType(), standing=BooleanType()
-)
+SIGHTING = schema("message string, client string, time_us bigint, inside boolean, standing boolean")
 # Who should have heard a message, and since when: null where that does not depend on reports.
-EXPECTED = columns(message=_TEXT, client=_TEXT, inside_us=_WHOLE)
+EXPECTED = schema("message string, client string, inside_us bigint")
+_TIMES = "tries int, addressed_us bigint, first_sent_us bigint, settled_us bigint"
 # What an adapter says of one recipient, as `mercury.model.delivery.Delivery`.
-RECEIPT = columns(
-    message=_TEXT,
-    client=_TEXT,
-    state=_COUNT,
-    reason=_TEXT,
-    tries=_COUNT,
-    addressed_us=_WHOLE,
-    first_sent_us=_WHOLE,
-    settled_us=_WHOLE,
-)
+RECEIPT = schema(f"message string, client string, state int, reason string, {_TIMES}")
 # Both, one below the other: an expected recipient has no state, a receipt no time inside.
-KNOWN = joined(
-    RECEIPT, StructType([StructField("inside_us", _WHOLE), StructField("expected", BooleanType())])
-)
+KNOWN = joined(RECEIPT, schema("inside_us bigint, expected boolean"))
 
-# About the message, the same in every row of it.
-_MESSAGE = columns(
-    source=_TEXT,
-    kind=_TEXT,  # alert, content
-    topic=_TEXT,
-    priority=_COUNT,
-    policy=_TEXT,
-    time_us=_WHOLE,  # when it came to the bus
-    sent_us=_WHOLE,
-    ends_us=_WHOLE,
+# About the message, the same in every row of it: its kind is alert or content, `time_us` is when it
+# came to the bus.
+_MESSAGE = schema(
+    "source string, kind string, topic string, priority int, policy string, time_us bigint,"
+    " sent_us bigint, ends_us bigint"
 )
+# `inside_us`: first seen where the message was for, while it held. `late_s`, for who acknowledged:
+# since it was sent, or since the client came inside.
 LEDGER_COLUMNS = joined(
-    columns(
-        message=_TEXT,
-        client=_TEXT,
-        state=_TEXT,
-        reason=_TEXT,
-        tries=_COUNT,
-        addressed_us=_WHOLE,
-        first_sent_us=_WHOLE,
-        settled_us=_WHOLE,
-        inside_us=_WHOLE,  # first seen where the message was for, while it held
-        late_s=_REAL,  # for who acknowledged: since it was sent, or since it came inside
-        expected=BooleanType(),
-    ),
+    schema(f"message string, client string, state string, reason string, {_TIMES}"),
+    schema("inside_us bigint, late_s double, expected boolean"),
     _MESSAGE,
 )
 STATES = ("acknowledged", "expired", "refused", "unreachable")
 OUTCOME_COLUMNS = joined(
-    columns(message=_TEXT, destination=_TEXT),
+    schema("message string, destination string"),
     _MESSAGE,
-    columns(
-        recipients=_WHOLE,
-        expected=_WHOLE,
-        **dict.fromkeys(STATES, _WHOLE),
-        tries=_WHOLE,
-        late_p50_s=_REAL,
-        late_p99_s=_REAL,
-    ),
+    schema("recipients bigint, expected bigint"),
+    schema(", ".join(f"{state} bigint" for state in STATES)),
+    schema("tries bigint, late_p50_s double, late_p99_s double"),
 )

@@ -6,7 +6,6 @@ them. What is decided about one recipient, the ledger core decides.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
@@ -24,8 +23,8 @@ from mercury.geo.outline import bounds
 from mercury.mediator.ledger import final, merged, never_addressed
 from mercury.model.delivery import Delivery, DeliveryState, Reason
 from mercury.model.errors import PacketError
-from mercury.pipeline.history.schemas import PLACES, joined
-from mercury.pipeline.history.tables import day_of
+from mercury.pipeline.history.days import day_of
+from mercury.pipeline.history.schemas import PLACES
 from mercury.pipeline.history.tiles import NOWHERE
 from mercury.pipeline.ledger.messages import SECOND_US, Addressed
 from mercury.pipeline.ledger.schemas import (
@@ -36,6 +35,7 @@ from mercury.pipeline.ledger.schemas import (
     SIGHTING,
     STATES,
 )
+from mercury.pipeline.schemas import joined
 from mercury.wire import parse
 from mercury.wire.deliveries import deliveries_from_pb
 
@@ -241,7 +241,7 @@ def read(value: bytes) -> Iterator[dict[str, Any]]:
         found = deliveries_from_pb(parse(value).deliveries)
     except PacketError:
         return
-    message = str(uuid.UUID(bytes=found.message))
+    message = str(found.message)
     for row in found.rows:
         yield {
             "message": message,

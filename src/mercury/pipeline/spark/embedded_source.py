@@ -5,6 +5,8 @@ The driver asks for the offsets, the workers read the files: both on the bus's m
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -27,7 +29,7 @@ from mercury.pipeline.spark.fix_columns import FIX_BYTES, WITH_FIX, fix_columns
 from mercury.wire.records import POSITION
 
 FORMAT = "mercury"
-# One task reads at most so many records of a topic; more are shared among tasks.
+# Records of a topic that one task reads at most; more are shared among tasks.
 TASK_RECORDS = 100_000
 _ARROW = to_arrow_schema(WITH_FIX)
 
@@ -102,48 +104,42 @@ def places(positions: Blobs) -> list[pa.Array]:
     return fix_columns(data, whole)
 
 
-def _spans(options: _Options, begin: Offsets, end: Offsets) -> list[Span]:
-    return [
-        Span(options.path, topic, at, min(at + TASK_RECORDS, stop), values=options.values)
-        for topic, stop in end.items()
-        for at in range(begin.get(topic, 1), stop, TASK_RECORDS)
-    ]
-
-
 class _Options:
     def __init__(self, options: Mapping[str, str]) -> None:
-        self.path = options["path"]
-        self.topics = tuple(options["topics"].split(","))
-        self.start = options.get("start", "latest")
-        self.max_records = int(options.get("maxRecords", 0))
-        self.values = options.get("values", "true") == "true"
+        self._path = options["path"]
+        self._topics = tuple(options["topics"].split(","))
+        self._earliest = options.get("start") == "earliest"
+        self._max_records = int(options.get("maxRecords", 0))
+        self._values = options.get("values", "true") == "true"
 
+    def _begins(self) -> Offsets:
+        return _open(self._path).begins(self._topics)
 
-class _BatchReader(DataSourceReader):
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self._options = _Options(options)
+    def _ends(self) -> Offsets:
+        return _open(self._path).ends(self._topics)
 
-    def partitions(self) -> Sequence[InputPartition]:
-        chosen = self._options
-        reader = _open(chosen.path)
-        return _spans(chosen, reader.begins(chosen.topics), reader.ends(chosen.topics))
+    def _spans(self, begin: Offsets, end: Offsets) -> list[Span]:
+        return [
+            Span(self._path, topic, at, min(at + TASK_RECORDS, stop), values=self._values)
+            for topic, stop in end.items()
+            for at in range(begin.get(topic, 1), stop, TASK_RECORDS)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return _read(partition)
 
 
-class _StreamReader(DataSourceStreamReader):
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self._options = _Options(options)
+class _BatchReader(_Options, DataSourceReader):
+    def partitions(self) -> Sequence[InputPartition]:
+        return self._spans(self._begins(), self._ends())
 
+
+class _StreamReader(_Options, DataSourceStreamReader):
     def initialOffset(self) -> Offsets:
-        chosen = self._options
-        reader = _open(chosen.path)
-        earliest = chosen.start == "earliest"
-        return reader.begins(chosen.topics) if earliest else reader.ends(chosen.topics)
+        return self._begins() if self._earliest else self._ends()
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
-        ends = _open(self._options.path).ends(self._options.topics)
+        ends = self._ends()
         if not isinstance(limit, ReadMaxRows):
             return ends
         left = limit.max_rows
@@ -155,14 +151,16 @@ class _StreamReader(DataSourceStreamReader):
         return ends
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        most = self._options.max_records
-        return ReadMaxRows(most) if most else ReadAllAvailable()
+        return ReadMaxRows(self._max_records) if self._max_records else ReadAllAvailable()
 
     def reportLatestOffset(self) -> Offsets:
-        return _open(self._options.path).ends(self._options.topics)
+        return self._ends()
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
-        return _spans(self._options, start, end)
+        return self._spans(start, end)
 
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        return _read(partition)
+    def stop(self) -> None:
+        # Spark ends a source by hanging up; PySpark would send that as an error to who has gone,
+        # and print the traceback of a broken pipe. This process serves one source: it just ends.
+        if isinstance(sys.exc_info()[1], EOFError):
+            os._exit(0)

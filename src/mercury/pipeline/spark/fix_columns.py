@@ -13,13 +13,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import DoubleType, StructField, StructType
 
-from mercury.pipeline.schemas import RECORD
+from mercury.pipeline.schemas import RECORD, joined, schema
 
 FIX_COLUMNS = ("lat", "lon", "heading_deg", "speed_mps")
 FIX_BYTES = 8 * len(FIX_COLUMNS)
-WITH_FIX = StructType([*RECORD.fields, *(StructField(name, DoubleType()) for name in FIX_COLUMNS)])
+WITH_FIX = joined(RECORD, schema(", ".join(f"{name} double" for name in FIX_COLUMNS)))
 _ARROW = to_arrow_schema(WITH_FIX)
 
 

@@ -2,35 +2,40 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
-import shlex
 import sys
-import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import pyspark
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException, PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from mercury.java.archives import cache_folder
 from mercury.java.runtime import find_java
-from mercury.pipeline.spark import class_archive, quick_files
+from mercury.model.errors import PipelineError
 from mercury.pipeline.spark.embedded_source import EmbeddedSource
-
-log = logging.getLogger(__name__)
+from mercury.pipeline.spark.startup import class_archive, local_files
+from mercury.pipeline.spark.startup.worker_home import use_installed_spark
 
 _CLASS_PATH = "spark.driver.extraClassPath"
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # in the environment of what spark-submit starts
+_LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+_LOG_BYTES = 10_000_000
 
-# What makes micro-batches short, by effect: Python workers talk over a Unix socket, no empty
-# batches, few small tasks, plans that are not revised while they run.
-_QUICK = {
+# What Spark's defaults are not made for: micro-batches of a few records.
+_SETTINGS = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-    "spark.sql.adaptive.enabled": "false",
+    # How often a query with nothing to read says so: intervals end by that.
+    "spark.sql.streaming.noDataProgressEventInterval": "200ms",
+    # Plans of batch jobs may be revised while they run; a stream would do so in every batch.
+    "spark.sql.adaptive.streaming.stateless.enabled": "false",
     "spark.scheduler.mode": "FAIR",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
@@ -46,19 +51,9 @@ _LOCAL = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -Xss4m",
+    _JAVA_OPTIONS: "-XX:+UseParallelGC -Xss4m",
     "spark.driver.memory": "2g",
-    "spark.python.daemon.module": "mercury.pipeline.spark.worker_daemon",
 }
-_QUIET_LOGS = """\
-rootLogger.level = error
-rootLogger.appenderRef.stderr.ref = stderr
-appender.console.type = Console
-appender.console.name = stderr
-appender.console.target = SYSTEM_ERR
-appender.console.layout.type = PatternLayout
-appender.console.layout.pattern = spark %p %c{1}: %m%n%ex{1}
-"""
 
 
 def submitted() -> bool:
@@ -66,77 +61,97 @@ def submitted() -> bool:
     return _SUBMITTED in os.environ
 
 
+def default_log() -> Path:
+    """Where Spark's own log is, unless another file is given."""
+    return cache_folder("logs") / "spark.log"
+
+
 def start_session(
     master: str = "local[2]",
     *,
     name: str = "mercury",
     settings: dict[str, str] | None = None,
+    log_file: Path | None = None,
+    class_list: Path | None = None,
 ) -> SparkSession:
     """Start Spark, or join the session there is, and teach it to read the embedded bus.
 
-    Under `spark-submit` a JVM runs already: its master and its settings hold.
+    Under `spark-submit` a JVM runs already: its master and its settings hold. Else all that the
+    JVM and its Python workers write goes to the log file; what fails is raised here as well.
     """
-    builder = SparkSession.builder.appName(name)
+    conf = SparkConf(loadDefaults=False).setAppName(name)
     if submitted():
-        chosen = _not_said(_QUICK | (settings or {}))
+        conf.setAll(list(_not_said(_SETTINGS | (settings or {})).items()))
     else:
-        builder = builder.master(master)
-        chosen = _start_options(master, settings or {})
-    for key, value in chosen.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+        conf.setMaster(master).setAll(
+            list(_start_options(master, settings or {}, class_list).items())
+        )
+        if SparkContext._gateway is None:
+            _start_java(conf, log_file or default_log())
+    SparkContext.getOrCreate(conf)
+    spark = SparkSession.builder.config(conf=conf).getOrCreate()
     spark.dataSource.register(EmbeddedSource)
     return spark
 
 
+@contextmanager
+def spark_session(master: str, *, name: str) -> Iterator[SparkSession]:
+    """Spark for one question; its failure is one sentence."""
+    spark = start_session(master, name=name)
+    try:
+        yield spark
+    except (PySparkException, Py4JError) as error:
+        raise PipelineError(
+            f"Spark failed: {first_line(error)}; the details are in {default_log()}"
+        ) from error
+    finally:
+        with suppress(Py4JError, ConnectionError):  # its JVM may be gone
+            spark.stop()
+
+
+def first_line(error: object) -> str:
+    """What Spark says, without what it was doing meanwhile."""
+    return str(error).strip().partition("\n")[0]
+
+
+def _start_java(conf: SparkConf, log_file: Path) -> None:
+    log_file.parent.mkdir(parents=True, exist_ok=True)
+    if log_file.exists() and log_file.stat().st_size > _LOG_BYTES:
+        log_file.replace(log_file.with_suffix(".old.log"))
+    # Py4J would write the traceback of a batch that is cut short to stderr.
+    calls = logging.getLogger("py4j")
+    calls.handlers[:], calls.propagate = [logging.FileHandler(log_file, delay=True)], False
+    with log_file.open("ab") as output:
+        try:
+            gateway = launch_gateway(  # type: ignore[no-untyped-call]
+                conf, {"stdout": output, "stderr": output}
+            )
+        except PySparkRuntimeError as error:
+            raise PipelineError(f"Spark's Java did not start: {log_file} says why") from error
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
 def _not_said(settings: dict[str, str]) -> dict[str, str]:
-    """Those settings that `spark-submit` was not told otherwise."""
+    """Those settings that `spark-submit` was not given."""
     SparkContext._ensure_initialized()
     said = SparkConf()
     return {key: value for key, value in settings.items() if not said.contains(key)}
 
 
-def _start_options(master: str, settings: dict[str, str]) -> dict[str, str]:
-    """What Spark is started with; the driver's JVM reads it from the environment."""
+def _start_options(
+    master: str, settings: dict[str, str], class_list: Path | None
+) -> dict[str, str]:
+    """What Spark is started with."""
     java = find_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    # Spark has a short-lived JVM put its command line together.
-    os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-    chosen = dict(_QUICK)
+    chosen = dict(_SETTINGS)
     if master.startswith("local"):
-        chosen |= _LOCAL | quick_files.settings(java)
-        use_quick_home()
+        chosen |= _LOCAL | local_files.settings(java)
+        use_installed_spark()
     chosen |= settings
-    logs = Path(tempfile.gettempdir()) / f"mercury-spark-logs-{os.getuid()}.properties"
-    logs.write_text(_QUIET_LOGS)
-    options = f"-Dlog4j2.configurationFile={logs.as_uri()}"
+    logs = f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"
+    options = [chosen.get(_JAVA_OPTIONS, ""), logs]
     if master.startswith("local"):
-        options += f" {class_archive.options(java, chosen.get(_CLASS_PATH, ''))}"
-    key = "spark.driver.extraJavaOptions"
-    chosen[key] = f"{chosen.get(key, '')} {options}".strip()
-    submit = shlex.join(part for one in chosen.items() for part in ("--conf", "=".join(one)))
-    os.environ["PYSPARK_SUBMIT_ARGS"] = f"--master {master} {submit} pyspark-shell"
+        options.append(class_archive.options(java, chosen.get(_CLASS_PATH, ""), class_list))
+    chosen[_JAVA_OPTIONS] = " ".join(filter(None, options))
     return chosen
-
-
-def use_quick_home() -> None:
-    """Have Python workers import Spark as it is installed, compiled.
-
-    In its home Spark finds an archive of its Python sources, which every worker would compile
-    anew; a home without that has workers look where we found it.
-    """
-    if "SPARK_HOME" in os.environ:
-        return
-    installed = Path(pyspark.__file__).parent
-    mark = hashlib.sha256(f"{installed}".encode()).hexdigest()[:16]
-    home = cache_folder(f"spark-home-{mark}")
-    try:
-        home.mkdir(parents=True, exist_ok=True)
-        for name in ("bin", "jars"):
-            if not (home / name).exists():
-                with suppress(FileExistsError):  # another process has just made it
-                    (home / name).symlink_to(installed / name)
-    except OSError as error:
-        log.debug("Python workers start more slowly: %s", error)
-        return
-    os.environ["SPARK_HOME"] = str(home)

@@ -5,28 +5,38 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
 
 from mercury.model.errors import ConfigurationError
 
 # Names as they look without case and punctuation; those that stand first are better guesses.
-_VEHICLE = (
-    "vehicle vehicleid vehid deviceid device unitid busid taxiid truckid trainid shipid trackid"
-    " trackerid clientid client objectid mmsi id"
-)
-_TIME = (
-    "timeus timestampus timems timestampms timestamp time datetime eventtime gpstime recordedat"
-    " reportedat positiontime sampletime ts timesteptime epoch t"
-)
-_LAT = "lat latitude vehiclelat positionlat gpslat latdeg vehicley y"
-_LON = "lon lng long longitude vehiclelon positionlon gpslon gpslng londeg vehiclex x"
-_SPEED = (
-    "speedmps speed speedms vehiclespeed velocity speedkmh speedkph speedmph speedknots spd sog"
-    " groundspeed"
-)
-_HEADING = "headingdeg heading bearing course vehicleangle angle cog direction azimuth"
+_USUAL = {
+    "vehicle": (
+        "vehicle vehicleid vehid deviceid device unitid busid taxiid truckid trainid shipid trackid"
+        " trackerid clientid client objectid mmsi id"
+    ),
+    "time": (
+        "timeus timestampus timems timestampms timestamp time datetime eventtime gpstime recordedat"
+        " reportedat positiontime sampletime ts timesteptime epoch t"
+    ),
+    "lat": "lat latitude vehiclelat positionlat gpslat latdeg vehicley y",
+    "lon": "lon lng long longitude vehiclelon positionlon gpslon gpslng londeg vehiclex x",
+    "speed": (
+        "speedmps speed speedms vehiclespeed velocity speedkmh speedkph speedmph speedknots spd sog"
+        " groundspeed"
+    ),
+    "heading": "headingdeg heading bearing course vehicleangle angle cog direction azimuth",
+}
 
-_SPEED_UNITS = {"kmh": "kmh", "kph": "kmh", "mph": "mph", "knots": "knots", "sog": "knots"}
+MPS_PER_UNIT = {"m/s": 1.0, "km/h": 1.0 / 3.6, "mph": 0.44704, "kn": 1852.0 / 3600.0}
+# What the end of a column's name says of its unit.
+_SPEED_UNITS = {
+    "mps": "m/s", "ms": "m/s", "kmh": "km/h", "kph": "km/h", "mph": "mph", "knots": "kn",
+    "kn": "kn", "sog": "kn",
+}  # fmt: skip
 _TIME_UNITS = {"us": "epoch-us", "ms": "epoch-ms"}
+_TIME_WORDS = {"epoch-s": "seconds", "epoch-ms": "milliseconds", "epoch-us": "microseconds"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +64,11 @@ class Reading:
     time_format: str = "auto"  # auto, epoch-s, epoch-ms, epoch-us, iso, or a pattern of Spark's
     time_zone: str = "UTC"  # of times that do not say theirs
     time_origin_us: int = 0  # when the clock of the files stood at 0: a simulation's start
-    speed_unit: str = "auto"  # auto, mps, kmh, mph, knots
+    speed_unit: str = "auto"  # one of MPS_PER_UNIT; auto is m/s, where a column's name says nothing
     separator: str = ""  # of CSV; guessed where empty
 
     def of_table(self, header: Sequence[str], file: str) -> Reading:
-        """With all columns of a table, and the units that their names tell."""
+        """With all columns of a table, and the units that their names say."""
         columns = resolve(self.columns, header, file)
         return replace(
             self,
@@ -67,6 +77,31 @@ class Reading:
             speed_unit=_speed_unit(columns) if self.speed_unit == "auto" else self.speed_unit,
         )
 
+    def describe(self) -> dict[str, str]:
+        """What is taken from which column, in which unit; for people."""
+        unit = {"auto": "m/s assumed", "m/s": "m/s"}.get(
+            self.speed_unit, f"{self.speed_unit} → m/s"
+        )
+        units = {"time": self._time_words(), "speed": unit, "heading": "degrees"}
+        found = {}
+        for meaning in _USUAL:
+            given = getattr(self.columns, meaning)
+            names = [given] if isinstance(given, str) and given else list(given)
+            quoted = " ".join(f'"{name}"' for name in names)
+            found[meaning] = f"{quoted} ({units[meaning]})" if meaning in units else quoted
+            found[meaning] = found[meaning] if names else "none"
+        return found
+
+    def _time_words(self) -> str:
+        since = "1970"
+        if self.time_origin_us:
+            moment = datetime.fromtimestamp(self.time_origin_us / 1e6, UTC)
+            since = moment.isoformat().replace("+00:00", "Z")
+        if self.time_format in _TIME_WORDS:
+            return f"{_TIME_WORDS[self.time_format]} since {since}"
+        text = {"iso": "ISO 8601", "auto": f"a number since {since}, or ISO 8601"}
+        return f"{text.get(self.time_format, self.time_format)}; {self.time_zone} unless it says so"
+
 
 def resolve(wanted: Columns, header: Sequence[str], file: str) -> Columns:
     """The columns of a table with this header; raises ConfigurationError naming what is missing."""
@@ -74,24 +109,14 @@ def resolve(wanted: Columns, header: Sequence[str], file: str) -> Columns:
     for name in wanted.names():
         if name not in header:
             raise ConfigurationError(f"there is no column {name!r}; {listing}")
-    usual = {
-        "vehicle": _VEHICLE, "time": _TIME, "lat": _LAT, "lon": _LON, "speed": _SPEED,
-        "heading": _HEADING,
-    }  # fmt: skip
     plain = {_plain(name): name for name in reversed(header)}
     free = {key: name for key, name in plain.items() if name not in wanted.names()}
-    guessed = {
+    guessed: dict[str, Any] = {
         meaning: next((free[key] for key in names.split() if key in free), "")
-        for meaning, names in usual.items()
+        for meaning, names in _USUAL.items()
     }
-    found = Columns(
-        vehicle=wanted.vehicle or guessed["vehicle"],
-        time=wanted.time or ((guessed["time"],) if guessed["time"] else ()),
-        lat=wanted.lat or guessed["lat"],
-        lon=wanted.lon or guessed["lon"],
-        speed=wanted.speed or guessed["speed"],
-        heading=wanted.heading or guessed["heading"],
-    )
+    guessed["time"] = (guessed["time"],) if guessed["time"] else ()
+    found = Columns(**{name: getattr(wanted, name) or guess for name, guess in guessed.items()})
     missing = [name for name in ("vehicle", "time", "lat", "lon") if not getattr(found, name)]
     if missing:
         flags = " and ".join(f"--{name}-column" for name in missing)
@@ -109,9 +134,9 @@ def _time_format(columns: Columns) -> str:
 
 
 def _speed_unit(columns: Columns) -> str:
-    """What the speed column's name says of its unit; m/s if nothing."""
+    """What the speed column's name says of its unit; `auto` if nothing."""
     name = _plain(columns.speed)
-    return next((unit for end, unit in _SPEED_UNITS.items() if name.endswith(end)), "mps")
+    return next((unit for end, unit in _SPEED_UNITS.items() if name.endswith(end)), "auto")
 
 
 def _plain(name: str) -> str:

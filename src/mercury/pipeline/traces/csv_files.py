@@ -5,10 +5,8 @@ from __future__ import annotations
 import csv
 import gzip
 import zlib
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import reduce
 from typing import IO, NamedTuple, cast
 
@@ -17,7 +15,7 @@ from pyspark.sql import functions as F
 
 from mercury.model.errors import ConfigurationError
 from mercury.pipeline.traces.columns import Reading
-from mercury.pipeline.traces.inputs import literal_path, source_path
+from mercury.pipeline.traces.inputs import Alike, alike, literal_path, source_path
 from mercury.pipeline.traces.interpret import fixes
 from mercury.pipeline.traces.schemas import TEXT_ROW, TEXTS
 from mercury.pipeline.traces.text_rows import TextRow, UnreadableFileError, read_with
@@ -35,31 +33,36 @@ class _Head(NamedTuple):
     compressed: bool
 
 
+def look(paths: Sequence[str], reading: Reading) -> tuple[list[Alike], list[str]]:
+    """Files by their header, and those without."""
+    return alike(paths, _head, lambda head: _header(head, reading), reading)
+
+
 def read(spark: SparkSession, paths: Sequence[str], reading: Reading) -> DataFrame:
     """The fixes of files, each with a header."""
-    heads: dict[_Head, list[str]] = defaultdict(list)
-    doubtful = [path for path in paths if path.endswith(".gz")]
-    for path in paths:
-        try:
-            heads[_head(path)].append(path)
-        except UnreadableFileError:
-            doubtful.append(path)
-    frames = [_read_alike(spark, same, head, reading) for head, same in heads.items()]
+    found, unreadable = look(paths, reading)
+    frames = [_read_alike(spark, one) for one in found]
+    doubtful = {*unreadable, *(path for path in paths if path.endswith(".gz"))}
     if doubtful:
-        damaged = read_with(spark, sorted({*doubtful}), _damage)
-        frames.append(fixes(damaged, replace(reading, time_format="epoch-s", speed_unit="mps")))
+        frames.append(fixes(read_with(spark, sorted(doubtful), _damage), reading))
     return reduce(DataFrame.unionByName, frames)
 
 
-def _read_alike(
-    spark: SparkSession, paths: Sequence[str], head: _Head, reading: Reading
-) -> DataFrame:
-    separator = reading.separator or _separator(head.line)
+def _header(head: _Head, reading: Reading) -> list[str]:
+    separator = _separator(head, reading)
     try:
-        header = next(csv.reader([head.line], delimiter=separator))
+        return next(csv.reader([head.line], delimiter=separator))
     except (csv.Error, TypeError):
         raise ConfigurationError(f"--separator {separator!r} is not one character") from None
-    reading = reading.of_table(header, paths[0])
+
+
+def _separator(head: _Head, reading: Reading) -> str:
+    return reading.separator or max(_SEPARATORS, key=head.line.count)
+
+
+def _read_alike(spark: SparkSession, found: Alike) -> DataFrame:
+    paths, reading, head = found
+    separator, header = _separator(head, reading), _header(head, reading)
     columns = reading.columns
     # Splitting the line ourselves keeps the original row, exactly, for the rejects.
     values = F.from_csv(
@@ -114,10 +117,6 @@ def _opened(path: str) -> Iterator[IO[bytes]]:
             yield cast("IO[bytes]", file)
     except (EOFError, OSError, zlib.error) as error:
         raise UnreadableFileError(f"damaged, read up to there: {error}") from None
-
-
-def _separator(header: str) -> str:
-    return max(_SEPARATORS, key=header.count)
 
 
 def _damage(path: str) -> Iterator[TextRow]:

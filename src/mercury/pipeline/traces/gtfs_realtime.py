@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import DecodeError
 from pyspark.sql import DataFrame, SparkSession
 
-from mercury.model.errors import PipelineError
-from mercury.pipeline.traces.columns import Reading
+from mercury.pipeline.traces.columns import Columns, Reading
+from mercury.pipeline.traces.inputs import Alike
 from mercury.pipeline.traces.interpret import fixes
 from mercury.pipeline.traces.text_rows import TextRow, UnreadableFileError, read_with
+
+_COLUMNS = Columns("vehicle.id", ("timestamp",), "latitude", "longitude", "speed", "bearing")
+
+
+def look(paths: Sequence[str], reading: Reading) -> tuple[list[Alike], list[str]]:
+    """All files have the same fields."""
+    import_module("google.transit")  # of another extra, and better missed before Spark starts
+    known = replace(
+        reading, columns=_COLUMNS, time_format="epoch-s", time_origin_us=0, speed_unit="m/s"
+    )
+    return [Alike(list(paths), known)], []
 
 
 def read(spark: SparkSession, paths: Sequence[str], reading: Reading) -> DataFrame:
     """The fixes of feed messages; other entities than vehicles are none of ours."""
-    if importlib.util.find_spec("google.transit") is None:
-        raise PipelineError(
-            "GTFS-realtime needs gtfs-realtime-bindings: pip install 'mercury-messaging[traces]'"
-        )
     rows = read_with(spark, paths, read_rows)
-    return fixes(rows, replace(reading, time_format="epoch-s", time_origin_us=0, speed_unit="mps"))
+    (found,), _ = look(paths, reading)
+    return fixes(rows, found.reading)
 
 
 def read_rows(path: str) -> Iterator[TextRow]:

@@ -1,16 +1,21 @@
-"""Which files are meant, and of which format they are."""
+"""Which files are meant, of which format they are, and which are read alike."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from mercury.model.errors import ConfigurationError
+from mercury.pipeline.traces.columns import Reading
+from mercury.pipeline.traces.text_rows import UnreadableFileError
+
+Layout = TypeVar("Layout")
 
 SUFFIXES = {
     "csv": (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt", ".txt.gz"),
@@ -28,7 +33,7 @@ def find(paths: Iterable[Path], wanted: str = "auto") -> dict[str, list[str]]:
         kind = _format_of(file) if wanted == "auto" else wanted
         if not kind:
             raise ConfigurationError(
-                f"the ending of {file.name} does not tell its format: say --format"
+                f"the ending of {file.name} does not show its format: say --format"
                 f" {'|'.join(FORMATS)}"
             )
         if kind in ("csv", "parquet") and file.name.startswith(("_", ".")):
@@ -57,6 +62,35 @@ def _format_of(file: Path) -> str:
     if name.endswith(".gz") and not file.name.endswith(".gz"):
         return ""  # Spark would not unpack it
     return next((kind for kind, ends in SUFFIXES.items() if name.endswith(ends)), "")
+
+
+class Alike(NamedTuple):
+    """Files that are read in one go."""
+
+    paths: list[str]
+    reading: Reading  # with all columns and units
+    layout: Any = None  # what else their format knows of them
+
+
+def alike(
+    paths: Iterable[str],
+    layout_of: Callable[[str], Layout],
+    header_of: Callable[[Layout], Sequence[str]],
+    reading: Reading,
+) -> tuple[list[Alike], list[str]]:
+    """Tables by their layout, and the files that have none because they cannot be read."""
+    groups: dict[Layout, list[str]] = defaultdict(list)
+    unreadable = []
+    for path in paths:
+        try:
+            groups[layout_of(path)].append(path)
+        except UnreadableFileError:
+            unreadable.append(path)
+    found = [
+        Alike(same, reading.of_table(header_of(layout), same[0]), layout)
+        for layout, same in groups.items()
+    ]
+    return found, unreadable
 
 
 def literal_path(path: str) -> str:

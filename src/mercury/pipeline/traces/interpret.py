@@ -9,10 +9,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from mercury.model.errors import ConfigurationError
-from mercury.pipeline.traces.columns import Reading
+from mercury.pipeline.traces.columns import MPS_PER_UNIT, Reading
 from mercury.pipeline.traces.schemas import FIX
 
-MPS_PER_UNIT = {"mps": 1.0, "kmh": 1.0 / 3.6, "mph": 0.44704, "knots": 1852.0 / 3600.0}
 US_PER_UNIT = {"epoch-s": 1_000_000, "epoch-ms": 1_000, "epoch-us": 1}
 # A time in another unit than was said lands far in the future or beside the epoch.
 _LATEST_US = 4_102_444_800_000_000  # 2100-01-01
@@ -27,7 +26,7 @@ _PATTERN_ZONE = set("VzOXxZ")
 def fixes(rows: DataFrame, reading: Reading) -> DataFrame:
     """What rows of texts say."""
     time_us = F.try_add(_time_us(F.trim("time"), reading), F.lit(reading.time_origin_us))
-    speed = _number("speed") * F.lit(MPS_PER_UNIT[reading.speed_unit])
+    speed = _number("speed") * F.lit(MPS_PER_UNIT.get(reading.speed_unit, 1.0))
     heading = _number("heading")
     known = rows.select(
         F.nullif(F.trim("vehicle"), F.lit("")).alias("vehicle"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
@@ -17,6 +18,7 @@ from pyspark.sql import functions as F
 
 from mercury.bus import Bus
 from mercury.model.errors import ConfigurationError
+from mercury.pipeline.folders import check_output
 from mercury.pipeline.traces import (
     csv_files,
     gtfs_realtime,
@@ -28,18 +30,19 @@ from mercury.pipeline.traces import (
 )
 from mercury.pipeline.traces.checks import checked
 from mercury.pipeline.traces.columns import Reading
+from mercury.pipeline.traces.inputs import Alike
 from mercury.pipeline.traces.interpret import check_reading
 from mercury.pipeline.traces.text_rows import UNREADABLE
 
-READERS = {
-    "csv": csv_files.read,
-    "parquet": parquet_files.read,
-    "gtfs-realtime": gtfs_realtime.read,
-    "sumo-fcd": sumo_fcd.read,
+FORMATS = {
+    "csv": csv_files,
+    "parquet": parquet_files,
+    "gtfs-realtime": gtfs_realtime,
+    "sumo-fcd": sumo_fcd,
 }
 MAX_SPEED_MPS = 100.0
 
-# Told what is going on, and given to the bus's writer for its counts.
+# Shows a step while it runs; what it yields takes the number of reports appended so far.
 Stage = Callable[[str], AbstractContextManager[Callable[[int], None]]]
 
 
@@ -51,7 +54,7 @@ class Import:
     rejects: Path
     parquet: Path | None = None
     bus: Bus | None = None
-    speed: float | None = None  # times as fast as it was; None does not wait
+    speed: float = math.inf  # times as fast as it was
     reading: Reading = field(default_factory=Reading)
     file_format: str = "auto"
     max_speed_mps: float = MAX_SPEED_MPS
@@ -88,11 +91,20 @@ def find_files(wanted: Import) -> dict[str, list[str]]:
     """The files by format; raises ConfigurationError where they or the outputs cannot be used."""
     files = inputs.find(wanted.paths, wanted.file_format)
     for folder in filter(None, (wanted.parquet, wanted.rejects)):
-        tables.check_folder(folder, overwrite=wanted.overwrite)
+        check_output(folder, overwrite=wanted.overwrite)
         inside = folder.absolute()
         if any(Path(path).is_relative_to(inside) for paths in files.values() for path in paths):
             raise ConfigurationError(f"{folder} holds files to import, and would be replaced")
     return files
+
+
+def columns_taken(wanted: Import) -> list[Alike]:
+    """What is read from which columns of which files, and in which units."""
+    return [
+        one
+        for kind, paths in find_files(wanted).items()
+        for one in FORMATS[kind].look(paths, wanted.reading)[0]
+    ]
 
 
 def run(spark: SparkSession, wanted: Import, stage: Stage = _silent) -> Summary:
@@ -100,7 +112,7 @@ def run(spark: SparkSession, wanted: Import, stage: Stage = _silent) -> Summary:
     files = find_files(wanted)
     check_reading(spark, wanted.reading)
     begun = monotonic()
-    frames = [READERS[kind](spark, paths, wanted.reading) for kind, paths in files.items()]
+    frames = [FORMATS[kind].read(spark, paths, wanted.reading) for kind, paths in files.items()]
     fixes = reduce(DataFrame.unionByName, frames)
     # The original of a row that is believed is not needed any more.
     judged = checked(fixes, wanted.max_speed_mps).withColumn(
@@ -115,7 +127,7 @@ def run(spark: SparkSession, wanted: Import, stage: Stage = _silent) -> Summary:
         believed = tables.positions(judged)
         if wanted.parquet is not None:
             with stage("writing the positions"):
-                tables.write_positions(believed, wanted.parquet)
+                tables.write_by_day(believed, wanted.parquet, "time_us", "vehicle", "time_us")
         if wanted.bus is not None:
             with stage("appending to the bus") as appended:
                 records = reports.reports(believed, summary.kept)

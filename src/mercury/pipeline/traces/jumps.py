@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from mercury.geo.distance import haversine_m
 
-# So many fixes in a row that fit to each other are believed, however far away: a vehicle that was
+# This many fixes in a row that fit to each other are believed, however far away: a vehicle that was
 # shipped, or whose earlier fix was the stray one.
 AGREEING = 3
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
@@ -13,32 +12,28 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from mercury.pipeline.traces.columns import Reading
-from mercury.pipeline.traces.inputs import literal_path, source_path
+from mercury.pipeline.traces.inputs import Alike, alike, literal_path, source_path
 from mercury.pipeline.traces.interpret import fixes
 from mercury.pipeline.traces.schemas import TEXT_ROW, TEXTS
 from mercury.pipeline.traces.text_rows import TextRow, UnreadableFileError, read_with
 
 
+def look(paths: Sequence[str], reading: Reading) -> tuple[list[Alike], list[str]]:
+    """Files by their schema, and those without."""
+    return alike(paths, _schema, lambda schema: schema.names, reading)
+
+
 def read(spark: SparkSession, paths: Sequence[str], reading: Reading) -> DataFrame:
     """The fixes of files."""
-    alike: dict[pa.Schema, list[str]] = defaultdict(list)
-    unreadable = []
-    for path in paths:
-        try:
-            alike[_schema(path)].append(path)
-        except UnreadableFileError:
-            unreadable.append(path)
-    frames = [_read_alike(spark, same, schema, reading) for schema, same in alike.items()]
+    found, unreadable = look(paths, reading)
+    frames = [_read_alike(spark, one) for one in found]
     if unreadable:
-        damaged = read_with(spark, unreadable, _damage)
-        frames.append(fixes(damaged, replace(reading, time_format="epoch-s", speed_unit="mps")))
+        frames.append(fixes(read_with(spark, unreadable, _damage), reading))
     return reduce(DataFrame.unionByName, frames)
 
 
-def _read_alike(
-    spark: SparkSession, paths: Sequence[str], schema: pa.Schema, reading: Reading
-) -> DataFrame:
-    reading = reading.of_table(schema.names, paths[0])
+def _read_alike(spark: SparkSession, found: Alike) -> DataFrame:
+    paths, reading, schema = found
     columns = reading.columns
     table = spark.read.parquet(*(literal_path(path) for path in paths))
     time = F.concat_ws(" ", *(_text(name) for name in columns.time))

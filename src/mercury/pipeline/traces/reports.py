@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
+from uuid import UUID
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -14,16 +16,16 @@ from mercury.model import topics
 from mercury.model.area import Position
 from mercury.model.identity import derived_id
 from mercury.model.message import Address, Kind, Message, Telemetry
+from mercury.pipeline.history.replay import Replay, Stored
 from mercury.pipeline.traces.schemas import REPORT
 from mercury.wire import encode
-from mercury.wire.records import POSITION, telemetry_fix
+from mercury.wire.records import telemetry_fix
 
 _ARROW = to_arrow_schema(REPORT)
 _COLUMNS = ["vehicle", "time_us", "lat", "lon", "speed_mps", "heading_deg"]
 _ADAPTER = Address.adapter("import")
 # The driver holds one part at a time.
 _PART_ROWS = 50_000
-_FLUSH_ROWS = 1024
 
 
 def reports(positions: DataFrame, rows: int) -> DataFrame:
@@ -36,34 +38,19 @@ def reports(positions: DataFrame, rows: int) -> DataFrame:
 def append(
     records: DataFrame,
     bus: Bus,
-    speed: float | None,
+    speed: float = math.inf,
     on_appended: Callable[[int], None] = lambda count: None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Append reports, `speed` times as fast as they were made or without waiting; return how many.
-
-    What was appended is made durable before each wait, and at the end.
-    """
-    count = 0
-    begun_at, begun_us = clock(), None
-    for record in records.toLocalIterator(prefetchPartitions=True):
-        if speed is not None:
-            begun_us = record.time_us if begun_us is None else begun_us
-            wait_s = begun_at + (record.time_us - begun_us) / (speed * 1e6) - clock()
-            if wait_s > 0.0:
-                bus.flush_now()
-                on_appended(count)
-                sleep(wait_s)
-        headers = ((POSITION, bytes(record.position)),)
-        bus.append(topics.REPORTS, bytes(record.value), bytes(record.key), headers)
-        count += 1
-        if count % _FLUSH_ROWS == 0:
-            bus.flush_now()
-            on_appended(count)
-    bus.flush_now()
-    on_appended(count)
-    return count
+    """Append reports, `speed` times as fast as they were made; return how many."""
+    work = Replay(
+        bus, speed, clock=clock, sleep=sleep, progress=lambda count, time_us: on_appended(count)
+    )
+    return work.run(
+        Stored(row.time_us, topics.REPORTS, bytes(row.key), bytes(row.position), bytes(row.value))
+        for row in records.toLocalIterator(prefetchPartitions=True)
+    )
 
 
 def report(
@@ -79,14 +66,14 @@ def report(
         Position(lat, lon), heading_deg=heading_deg, speed_mps=speed_mps, time_us=time_us
     )
     key = vehicle.encode()
-    # A trace that is imported again brings the same ids, so that doubles can be told.
+    # A trace that is imported again brings the same ids, so that duplicates can be recognised.
     parent = (time_us // 1000).to_bytes(6, "big") + time_us.to_bytes(8, "big") + key
     message = Message(
         kind=Kind.REPORT,
         source=Address.client(vehicle),
         destination=_ADAPTER,
         payload=telemetry,
-        id=derived_id(parent, "imported"),
+        id=UUID(bytes=derived_id(parent, "imported")),
         sent_us=time_us,
     )
     return time_us, key, telemetry_fix(telemetry)[1], encode(message)
@@ -98,5 +85,4 @@ def _encode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             continue
         rows = zip(*(batch.column(name).to_pylist() for name in _COLUMNS), strict=True)
         columns = zip(*(report(*row) for row in rows), strict=True)
-        arrays = [pa.array(c, f.type) for c, f in zip(columns, _ARROW, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+        yield pa.record_batch(list(columns), schema=_ARROW)

@@ -15,7 +15,8 @@ from xml.parsers import expat
 
 from pyspark.sql import DataFrame, SparkSession
 
-from mercury.pipeline.traces.columns import Reading
+from mercury.pipeline.traces.columns import Columns, Reading
+from mercury.pipeline.traces.inputs import Alike
 from mercury.pipeline.traces.interpret import fixes
 from mercury.pipeline.traces.text_rows import TextRow, UnreadableFileError, read_with
 
@@ -23,12 +24,20 @@ _CHUNK = 1 << 16
 _MAX_ELEMENT = 1 << 20  # Expat holds an unfinished element in memory
 _ROOT = "fcd-export"
 _MOVING = ("vehicle", "person")
+_COLUMNS = Columns("id", ("time",), "y", "x", "speed", "angle")
+
+
+def look(paths: Sequence[str], reading: Reading) -> tuple[list[Alike], list[str]]:
+    """All files have the same attributes."""
+    known = replace(reading, columns=_COLUMNS, time_format="epoch-s", speed_unit="m/s")
+    return [Alike(list(paths), known)], []
 
 
 def read(spark: SparkSession, paths: Sequence[str], reading: Reading) -> DataFrame:
     """The fixes of FCD files, which must be made with geographic coordinates."""
     rows = read_with(spark, paths, read_rows)
-    return fixes(rows, replace(reading, time_format="epoch-s", speed_unit="mps"))
+    (found,), _ = look(paths, reading)
+    return fixes(rows, found.reading)
 
 
 def read_rows(path: str) -> Iterator[TextRow]:

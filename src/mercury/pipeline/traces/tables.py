@@ -7,8 +7,6 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from mercury.model.errors import ConfigurationError
-
 POSITION_COLUMNS = ["vehicle", "time_us", "lat", "lon", "speed_mps", "heading_deg", "source"]
 REJECT_COLUMNS = ["reason", "source", "vehicle", "time_us", "lat", "lon", "original"]
 
@@ -27,15 +25,16 @@ def rejects(checked: DataFrame) -> DataFrame:
     )
 
 
-def write_positions(believed: DataFrame, folder: Path) -> None:
-    """Parquet by day (UTC); in a file by vehicle and time, so that a reader skips most of it."""
-    day = F.to_date(F.timestamp_micros("time_us"))
+def write_by_day(rows: DataFrame, folder: Path, time_us: str, *order: str) -> None:
+    """Parquet by the day (UTC) of a time; ordered in a file, so that a reader skips most of it."""
+    day = F.date_format(F.timestamp_micros(time_us), "yyyy-MM-dd")
     (
-        believed.withColumn("day", day)
-        .sortWithinPartitions("day", "vehicle", "time_us")
+        rows.withColumn("day", day)
+        .sortWithinPartitions("day", *order)
         .write.mode("overwrite")
         .partitionBy("day")
-        .parquet(str(folder))
+        .option("compression", "zstd")
+        .parquet(f"file://{folder.absolute()}")
     )
 
 
@@ -45,11 +44,3 @@ def write_rejects(rejected: DataFrame, folder: Path, table_format: str) -> None:
     if table_format == "csv":
         writer = writer.option("header", "true").option("escape", '"')
     writer.save(str(folder))
-
-
-def check_folder(folder: Path, *, overwrite: bool) -> None:
-    """Refuse to write over something that was not made to be replaced."""
-    if folder.exists() and not folder.is_dir():
-        raise ConfigurationError(f"{folder} is a file, not a folder")
-    if folder.is_dir() and not overwrite and any(folder.iterdir()):
-        raise ConfigurationError(f"{folder} is not empty: choose another, or say --overwrite")

@@ -65,6 +65,5 @@ def _batches(path: str, rows: Iterator[TextRow]) -> Iterator[pa.RecordBatch]:
             *texts, [path] * len(batch), [0] * len(batch), range(done, done + len(batch)),
             original, problem,
         ]  # fmt: skip
-        arrays = [pa.array(c, f.type) for c, f in zip(columns, _ARROW, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+        yield pa.record_batch(columns, schema=_ARROW)
         done += len(batch)

@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyspark
 import pytest
@@ -15,8 +16,8 @@ from faults.family import wait_for
 
 from mercury.java.runtime import find_java
 from mercury.model.errors import JavaError
-from mercury.pipeline.spark import class_archive
-from mercury.pipeline.spark.session import use_quick_home
+from mercury.pipeline.spark.startup import class_archive
+from mercury.pipeline.spark.startup.worker_home import use_installed_spark
 
 
 @pytest.fixture
@@ -41,6 +42,8 @@ def test_it_is_used_when_it_is_there(java: str) -> None:
     ready.touch()
     assert f"-XX:SharedArchiveFile={ready} " in class_archive.options(java, "a.jar")
     assert class_archive.options(java, "b.jar") == ""
+    listing = class_archive.options(java, "b.jar", Path("list"))
+    assert listing == "-XX:DumpLoadedClassList=list"
 
 
 def test_another_java_and_another_home_have_their_own(
@@ -82,26 +85,36 @@ def test_old_ones_go(cache: Path, java: str) -> None:
 
 def test_workers_find_spark_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_HOME", raising=False)
-    use_quick_home()
+    use_installed_spark()
     home = Path(os.environ["SPARK_HOME"])
     installed = Path(pyspark.__file__).parent
     assert (home / "jars").resolve() == (installed / "jars").resolve()
     assert (home / "bin" / "spark-submit").exists()
     assert not (home / "python").exists()
-    use_quick_home()
+    use_installed_spark()
     assert Path(os.environ["SPARK_HOME"]) == home
     monkeypatch.setenv("SPARK_HOME", "/chosen")
-    use_quick_home()
+    use_installed_spark()
     assert os.environ["SPARK_HOME"] == "/chosen"
+
+
+def test_java_makes_one_of_the_listed_classes(java: str, tmp_path: Path) -> None:
+    listed, ready = tmp_path / "list", tmp_path / "new" / "a.jsa"
+    listed.write_text("java/lang/Object\njava/util/ArrayList\n")
+    asyncio.run(class_archive.make((java,), listed, "", ready))
+    used = [java, f"-XX:SharedArchiveFile={ready}", "-Xshare:on", "-version"]
+    assert subprocess.run(used, capture_output=True).returncode == 0
+    assert list(ready.parent.iterdir()) == [ready]
 
 
 def test_who_makes_one_ends_with_us(tmp_path: Path) -> None:
     mark = tmp_path / "pid"
-    script = "import os, sys, time; open(sys.argv[1], 'w').write(f'{os.getpid()} '); time.sleep(60)"
+    script = f"import os, time; open({str(mark)!r}, 'w').write(f'{{os.getpid()}} '); time.sleep(60)"
 
     async def cut_short() -> None:
-        command = (sys.executable, "-c", script, str(mark))
-        task = asyncio.create_task(class_archive.make_aside(0.0, command))
+        java = (sys.executable, "-c", script)
+        work = class_archive.make(java, tmp_path / "list", "", tmp_path / "a.jsa")
+        task = asyncio.create_task(work)
         begun = lambda: mark.exists() and mark.read_text().endswith(" ")  # noqa: E731
         await asyncio.to_thread(wait_for, begun, 30.0, "its start")
         task.cancel()
@@ -112,6 +125,14 @@ def test_who_makes_one_ends_with_us(tmp_path: Path) -> None:
         os.kill(int(mark.read_text()), 0)
 
 
-def test_one_that_cannot_be_made_is_no_failure() -> None:
-    asyncio.run(class_archive.make_aside(0.0, (sys.executable, "-c", "raise SystemExit(1)")))
-    asyncio.run(class_archive.make_aside(0.0, ("/no/such/program",)))
+def test_one_that_cannot_be_made_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed, ready = tmp_path / "list", tmp_path / "a.jsa"
+    listed.touch()
+    failing = (sys.executable, "-c", "raise SystemExit(1)")
+    asyncio.run(class_archive.make(failing, listed, "", ready))
+    assert not ready.exists()
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    spark: Any = None  # it is not asked: there is no Java
+    asyncio.run(class_archive.make_later(spark, listed, 0.0))

@@ -24,13 +24,8 @@ _COMPILE_S = 60.0
 _QUICKLY = ("-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC", "-proc:none", "--release", "17")
 
 
-def class_path(java: str) -> str:
-    """What stands before Spark's own archives; empty, if there is no compiler beside this Java."""
-    return str(_archive(java) or "")
-
-
 def settings(java: str) -> dict[str, str]:
-    """What to tell Spark; nothing, if there is no compiler beside this Java."""
+    """Settings of Spark; nothing, if there is no compiler beside this Java."""
     archive = _archive(java)
     if archive is None:
         return {}
@@ -46,8 +41,8 @@ def settings(java: str) -> dict[str, str]:
 
 def _archive(java: str) -> Path | None:
     """The compiled class: an archive, since Java shares no classes beside a folder of them."""
-    mark = hashlib.sha256(_SOURCE.read_bytes() + pyspark.__version__.encode()).hexdigest()[:16]
-    ready = cache_folder(f"spark-{mark}.jar")
+    digest = hashlib.sha256(_SOURCE.read_bytes() + pyspark.__version__.encode()).hexdigest()[:16]
+    ready = cache_folder(f"spark-{digest}.jar")
     if ready.exists():
         return ready
     compiler = Path(java).resolve().with_name("javac")

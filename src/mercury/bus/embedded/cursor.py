@@ -1,4 +1,4 @@
-"""Positions: how far a consumer has read a topic, and what it may mark as done."""
+"""Positions: how far a consumer has read a topic, and what it may commit."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ class TopicCursor:
         "committed",
         "delivered",
         "dirty",
+        "epoch_of",
         "owned",
         "position",
-        "taken",
         "topic",
     )  # fmt: skip
 
-    def __init__(self, topic: Topic, position: int) -> None:
+    def __init__(self, topic: Topic) -> None:
         self.topic = topic
-        self.position = position  # everything owned up to this offset was looked at
+        self.position = 0  # everything owned up to this offset was looked at
         self.owned: frozenset[int] | None = None  # None: every partition
-        self.taken: dict[int, int] = {}  # partition -> which taking of partitions it came with
+        self.epoch_of: dict[int, int] = {}  # partition -> assignment epoch it came with
         self.ahead: dict[int, int] = {}  # partitions that begin beyond `position`
-        self.delivered: dict[int, int] = {}  # partition -> last offset, since the last mark
-        self.committed = position
+        self.delivered: dict[int, int] = {}  # partition -> last offset, since the last commit
+        self.committed = 0
         self.dirty = True  # something may be there to read
         self.arrived: list[Record] = []  # came by itself, follows `position` without a gap
 
@@ -44,7 +44,7 @@ class TopicCursor:
 
     @property
     def holds_uncommitted(self) -> bool:
-        """Whether something was delivered since the last mark."""
+        """Whether something was delivered since the last commit."""
         return bool(self.delivered) or (self.owned is None and self.position != self.committed)
 
     def can_take(self, first: int) -> bool:
@@ -100,7 +100,7 @@ class TopicCursor:
         return commits
 
     def uncommitted(self, assignment: frozenset[int]) -> dict[int, int]:
-        """Positions that were delivered but not yet marked, of some partitions."""
+        """Positions that were delivered but not yet committed, of some partitions."""
         if self.owned is None and self.position != self.committed:
             return {part: self.position_in(part) for part in assignment}
         return {part: at for part, at in self.delivered.items() if part in assignment}

@@ -1,0 +1,70 @@
+"""What the consumers of every bus do alike: wait for records in an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+
+from mercury.bus.api import Record
+from mercury.bus.event_loop import call_in
+
+
+class WaitingConsumer(ABC):
+    """Offers `read`; subclasses know where records come from, and call `wake` when some came."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None  # the one that reads
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    @abstractmethod
+    def _has_news(self) -> bool:
+        """Whether it is worth looking for records."""
+
+    @abstractmethod
+    def _take(self, max_records: int) -> list[Record]:
+        """Hand out records that are here."""
+
+    def _move_to(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    async def read(self, max_records: int = 512, timeout_s: float | None = None) -> list[Record]:
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop and not self.closed:
+            self._move_to(loop)
+        if self._has_news():
+            # Let the loop flush what a reader appends that is always behind.
+            await asyncio.sleep(0)
+        deadline = None if timeout_s is None else loop.time() + timeout_s
+        while not self.closed:
+            woken: asyncio.Future[None] = loop.create_future()
+            # Before looking: what comes between looking and waiting must not be overlooked.
+            self._waiting.add(woken)
+            timer = None
+            try:
+                if self._has_news() and (records := self._take(max_records)):
+                    return records
+                if deadline is not None:
+                    if loop.time() >= deadline:
+                        break
+                    timer = loop.call_at(deadline, _wake, woken)
+                await woken
+            finally:
+                self._waiting.discard(woken)
+                if timer is not None:
+                    timer.cancel()
+        return []
+
+    def wake(self) -> None:
+        """Let waiting reads look again; from any thread."""
+        if self._waiting and self._loop is not None:
+            call_in(self._loop, self._wake_waiting)
+
+    def _wake_waiting(self) -> None:
+        for woken in tuple(self._waiting):
+            _wake(woken)
+
+
+def _wake(woken: asyncio.Future[None]) -> None:
+    if not woken.done():
+        woken.set_result(None)

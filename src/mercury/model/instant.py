@@ -1,0 +1,12 @@
+"""A moment as cores are given it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Instant(NamedTuple):
+    """The same moment on both clocks of a process."""
+
+    s: float  # for intervals: never jumps, and means nothing to others
+    us: int  # for time stamps and expiry: microseconds since the epoch

@@ -1,0 +1,27 @@
+"""Where and how fast an event was sensed: by the event, else by its sender's position."""
+
+from __future__ import annotations
+
+import math
+
+from mercury.model.errors import PacketError
+from mercury.wire import mercury_pb2 as pb
+from mercury.wire import parse
+from mercury.wire.records import POSITION, Fix, read_fix
+
+
+def read_sensed(position: bytes | None, value: bytes) -> tuple[pb.Envelope, Fix | None]:
+    """An envelope that holds an event, and its position; raises PacketError for anything else."""
+    envelope = parse(value)
+    if envelope.WhichOneof("payload") != "event":
+        raise PacketError("no-event")
+    event = envelope.event
+    fix = read_fix(((POSITION, position),)) if position else None
+    if event.HasField("position"):
+        _, _, *moving = fix or (0.0, 0.0, math.nan, math.nan)
+        fix = Fix(event.position.lat, event.position.lon, *moving)
+    if fix is None:
+        return envelope, None
+    if not (abs(fix.lat) <= 90.0 and abs(fix.lon) <= 180.0):
+        raise PacketError("bad-coordinates")
+    return envelope, fix._replace(speed_mps=event.speed_mps) if event.HasField("speed_mps") else fix

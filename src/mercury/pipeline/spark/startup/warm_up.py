@@ -1,0 +1,14 @@
+"""The first batch of a stream is done before anybody waits for it."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from mercury.pipeline.detection.transforms import events
+from mercury.pipeline.schemas import RECORD
+
+
+def warm_up(spark: SparkSession) -> None:
+    """Do once what a batch does: workers start, libraries load, code is compiled."""
+    row = ("events.none", 0, 1, 0, b"", None, b"")
+    events(spark.createDataFrame([row, row], RECORD)).toArrow()

@@ -1,0 +1,364 @@
+"""The adapter's cores on a clock of their own: no sockets, no bus, no event loop."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from mercury.adapter.addressing import Addressing, Owed
+from mercury.adapter.deliveries import Deliveries
+from mercury.adapter.match_events import HOLDS_US, MatchEvents
+from mercury.adapter.moving_clients import ANSWER_AFTER_S, MAX_PER_CLIENT, MovingClients
+from mercury.adapter.queries import ANSWER_AFTER_S as QUERY_AFTER_S
+from mercury.adapter.queries import QUIET_S
+from mercury.config.mediator import MediatorSettings
+from mercury.model import topics
+from mercury.model.area import Area, Circle, Position
+from mercury.model.declarations import (
+    ASK,
+    DECLARE,
+    WITHDRAW,
+    Declaration,
+    NearQuery,
+    Withdrawal,
+)
+from mercury.model.delivery import DeliveryState
+from mercury.model.errors import BusFullError, MatchingError
+from mercury.model.instant import Instant
+from mercury.model.matching import EventReason, EventType, NearSubscription, Publication, entity_key
+from mercury.model.message import Address, Attributes, Event, Kind, Message, Payload, Priority
+from mercury.session import AdapterSessions, Answered, Session, SessionSettings
+from mercury.wire import HEADER_BYTES, decode, to_envelope, unpack
+from mercury.wire import mercury_pb2 as pb
+from mercury.wire.match_frames import (
+    EVENTS,
+    Declared,
+    FrameWriter,
+    Moved,
+    Withdrawn,
+    read_frame,
+    rows,
+)
+
+EPOCH_US = 1_700_000_000_000_000
+HERE = Position(40.76, -111.89)
+
+
+class World:
+    """Sessions, and the cores over them."""
+
+    def __init__(self) -> None:
+        tokens = itertools.count(1)
+        self.now = 100.0
+        self.sessions = AdapterSessions(
+            "adapter-1", SessionSettings(), lambda: next(tokens).to_bytes(16, "big")
+        )
+        self.counters: Counter[str] = Counter()
+        self.dropped: Counter[str] = Counter()
+        self.deliveries = Deliveries(
+            "adapter-1",
+            self.sessions,
+            MediatorSettings(),
+            random.Random(7),
+            now=self.now,
+            epoch_us=EPOCH_US,
+        )
+        table = self.sessions.table
+        self.addressing = Addressing(table, self.deliveries, {}, None, self.counters, self.dropped)
+        self.moving = MovingClients(
+            Address.adapter("adapter-1"),
+            table,
+            self.deliveries,
+            self.counters,
+            self.dropped,
+            repeat_after_s=4.0,
+        )
+        self.match_events = MatchEvents(
+            Address.adapter("adapter-1"),
+            self.moving,
+            table,
+            self.deliveries,
+            self.counters,
+            self.dropped,
+        )
+
+    @property
+    def at(self) -> Instant:
+        return Instant(self.now, EPOCH_US + int(self.now * 1e6))
+
+    def open(self, identity: str, position: Position = HERE) -> Session:
+        table = self.sessions.table
+        token = (1000 + len(table)).to_bytes(16, "big")
+        session = table.add(identity, token, 1, identity.encode().ljust(16, b"\0"), self.now)
+        session.fix = (position.lat, position.lon, 0.0, 0.0)
+        table.lat[session.slot], table.lon[session.slot] = position.lat, position.lon
+        self.addressing.opened(session, (), set(), self.at)
+        return session
+
+    def close(self, session: Session) -> None:
+        self.sessions.table.remove(session)
+        self.addressing.closed(session)
+        self.moving.closed(session, self.at.us)
+
+    def alert(self, to: Address, valid_s: float = 60.0) -> pb.Envelope:
+        message = Message(
+            kind=Kind.ALERT,
+            source=Address.service("office"),
+            destination=to,
+            priority=Priority.EMERGENCY,
+            sent_us=self.at.us,
+            expires_us=self.at.us + int(valid_s * 1e6),
+            payload=Event("emergency", HERE, text="stop"),
+        )
+        envelope = to_envelope(message)
+        self.addressing.address(envelope, envelope.SerializeToString(), self.at.us, self.at)
+        return envelope
+
+    def request(self, session: Session, topic: str, payload: Payload) -> pb.Envelope:
+        message = Message(
+            kind=Kind.REQUEST,
+            source=Address.client(session.identity),
+            destination=Address.broker(),
+            topic=topic,
+            payload=payload,
+        )
+        envelope = to_envelope(message)
+        self.moving.request(session, envelope, self.at)
+        return envelope
+
+    def owed(self) -> list[Owed]:
+        """What is to be addressed to those who came."""
+        return [one for one in self.addressing.due(self.at.us) if len(one.slots)]
+
+    def sent(self) -> list[tuple[str, int]]:
+        """Who is sent how many copies now; all of them go out."""
+        found = []
+        for job in self.deliveries.due(self.now):
+            names = [self.sessions.table.at(int(slot)) for slot in job.slots]
+            found += [(one.identity, job.priority) for one in names if one is not None]
+            job.report(0, len(job.slots), np.ones(len(job.slots), bool), self.now)
+        return found
+
+    def replies(self) -> list[Message]:
+        """The single packets that wait to be sent."""
+        packets, self.deliveries.outbox = self.deliveries.outbox, []
+        return [
+            decode(packet[HEADER_BYTES:])
+            for packet, *_ in packets
+            if unpack(packet).kind == Kind.REPLY
+        ]
+
+    def frames(self) -> list[object]:
+        """What goes to the matchers now."""
+        records = self.moving.flush(self.at.us).records
+        assert {record.topic for record in records} <= {topics.ENTITIES}
+        return [segment for record in records for segment in read_frame(record.value)]
+
+
+def test_an_alert_is_due_again_after_its_wait_until_it_is_answered() -> None:
+    world = World()
+    car = world.open("car")
+    world.open("far", Position(50.0, 0.0))
+    sent = world.alert(Address.to_area(Area(Circle(HERE, 500.0))))
+    assert world.sent() == [("car", Priority.EMERGENCY)]
+    world.now += 0.4  # critical: again after 0.5 s, give or take a tenth
+    assert world.sent() == []
+    world.now += 0.2
+    assert world.sent() == [("car", Priority.EMERGENCY)]
+    world.deliveries.answered([Answered(car, (sent.id,), ())], world.now)
+    world.now += 30.0
+    assert world.sent() == []
+    [record] = world.deliveries.news(world.now)
+    assert (record.topic, record.key) == (topics.DELIVERIES, sent.id)
+    [state] = decode(record.value).payload.rows  # type: ignore[union-attr]
+    assert (state.client, state.state, state.tries) == ("car", DeliveryState.ACKNOWLEDGED, 2)
+    assert list(world.deliveries.news(world.now)) == []
+
+
+def test_who_comes_into_the_area_or_back_is_owed_the_alert_once() -> None:
+    world = World()
+    world.alert(Address.to_area(Area(Circle(HERE, 500.0))))
+    world.alert(Address.client("late"))
+    assert world.owed() == []
+    late = world.open("late")
+    world.sessions.table.moved[late.slot] = True
+    owed = world.owed()
+    assert [one.counter for one in owed] == ["alerts_on_entry", "alerts_on_return"]
+    for one in owed:
+        assert world.deliveries.address(one.id, one.slots, world.now) == 1
+    assert world.sent() == [("late", Priority.EMERGENCY)] * 2
+    assert world.owed() == []
+
+
+def test_who_is_gone_again_before_it_is_served_is_not_served() -> None:
+    world = World()
+    world.alert(Address.client("late"))
+    world.close(world.open("late"))
+    other = world.open("other")  # in the same slot
+    assert other.slot == 0
+    assert world.owed() == []
+
+
+def test_what_is_not_durable_is_not_confirmed_and_may_come_again() -> None:
+    world = World()
+    car = world.open("car")
+    envelope = pb.Envelope(id=bytes(16))
+    assert world.deliveries.take(car, envelope, world.now)
+    assert not world.deliveries.take(car, envelope, world.now)  # repeated: answered as the first
+    assert world.deliveries.unconfirmed == [(car, envelope.id)]
+    world.deliveries.disown(car, envelope.id)
+    assert world.deliveries.take(car, envelope, world.now)
+    world.deliveries.confirmed([(car, envelope.id)] * 2, world.now)
+    [(packet, address, priority, _)] = world.deliveries.outbox
+    assert (unpack(packet).kind, address, priority) == (Kind.RECEIPT, car.address, Priority.REPLY)
+
+
+def test_a_declaration_is_answered_after_a_while_and_repeated_once() -> None:
+    world = World()
+    car = world.open("car")
+    world.request(car, DECLARE, Declaration(Publication("taxi", "taxi", {"seats": 4})))
+    declared, moved = world.frames()
+    assert isinstance(declared, Declared)
+    assert isinstance(moved, Moved)  # where its client is
+    world.moving.handle_timer(world.at)
+    assert world.replies() == []  # a matcher may still refuse it
+    world.now += ANSWER_AFTER_S
+    world.moving.handle_timer(world.at)
+    assert [reply.values for reply in world.replies()] == [{"ok": True}]
+    assert world.frames() == []
+    world.now += 4.0  # the adapter that its client came from has given it up by now
+    world.moving.handle_timer(world.at)
+    assert isinstance(world.frames()[0], Declared)
+    world.now += 100.0
+    world.moving.handle_timer(world.at)
+    assert world.frames() == []
+    world.request(car, WITHDRAW, Withdrawal("publication", "taxi"))
+    [withdrawn] = world.frames()
+    assert isinstance(withdrawn, Withdrawn)
+    assert [reply.values for reply in world.replies()] == [{"ok": True}]
+
+
+def test_what_the_bus_does_not_take_is_refused() -> None:
+    world = World()
+    car = world.open("car")
+    world.request(car, DECLARE, Declaration(Publication("taxi", "taxi")))
+    batch = world.moving.flush(world.at.us)
+    world.moving.rejected(batch, BusFullError("no space left"), world.at)
+    [reply] = world.replies()
+    assert reply.values["reason"] == "bus"
+    assert len(world.moving.entities) == 0
+
+
+def test_a_client_declares_no_more_than_it_may() -> None:
+    world = World()
+    car = world.open("car")
+    for number in range(MAX_PER_CLIENT + 1):
+        world.request(car, DECLARE, Declaration(Publication(f"taxi-{number}", "taxi")))
+    [reply] = world.replies()
+    assert reply.values["reason"] == "count"
+    assert len(world.moving.entities) == MAX_PER_CLIENT
+    world.close(car)
+    assert len(world.moving.entities) == 0
+    world.moving.entities.validate()
+
+
+def found(world: World, request: pb.Envelope, session: Session, *cabs: str) -> None:
+    """A matcher finds publications for a query."""
+    key = entity_key("subscription", f"{session.identity}/?{request.id.hex()}")
+    keys = [entity_key("publication", cab) for cab in cabs]
+    events = rows(
+        EVENTS,
+        len(keys),
+        subscription=key,
+        publication=np.array(keys, np.uint64),
+        event_type=EventType.ENTER,
+        reason=EventReason.MOVED,
+        distance_m=np.arange(len(keys)) + 1.0,
+    )
+    described = {key: Publication(cab, "taxi") for key, cab in zip(keys, cabs, strict=True)}
+    frame = FrameWriter().describe(described).tell(events).to_bytes()
+    world.match_events.take(frame, b"00", (), world.at)
+
+
+def test_a_query_ends_with_a_pause_or_with_its_time() -> None:
+    world = World()
+    car = world.open("car")
+    queries = [NearQuery(NearSubscription("?", "taxi", 500.0), 20) for _ in range(3)]
+    first, second, third = (world.request(car, ASK, one) for one in queries)
+    found(world, first, car, "a/taxi", "b/taxi")
+    world.now += QUIET_S - 0.01
+    found(world, second, car, "a/taxi")
+    world.moving.handle_timer(world.at)
+    assert world.replies() == []
+    world.now += 0.01  # nothing more came for the first
+    world.moving.handle_timer(world.at)
+    [reply] = world.replies()
+    assert reply.correlation == decode(first.SerializeToString()).id
+    matches = reply.payload.rows  # type: ignore[union-attr]
+    assert [match.publication for _, _, match in matches] == ["a/taxi", "b/taxi"]
+    world.now += QUIET_S
+    world.moving.handle_timer(world.at)
+    assert len(world.replies()) == 1
+    world.now = 100.0 + QUERY_AFTER_S  # of the third nothing came at all
+    world.moving.handle_timer(world.at)
+    [reply] = world.replies()
+    assert reply.correlation == decode(third.SerializeToString()).id
+    assert len(world.moving.queries) == len(world.moving.entities) == 0
+
+
+def test_many_open_queries_cost_no_more_each() -> None:
+    world = World()
+    queries, cars = world.moving.queries, [world.open(f"car-{number}") for number in range(300)]
+    for car in cars:
+        for _ in range(8):
+            world.request(car, ASK, NearQuery(NearSubscription("?", "taxi", 500.0), 20))
+    assert len(queries) == 2400
+    with pytest.raises(MatchingError, match="at most 8 queries"):
+        queries.ask(cars[0], bytes(16), pb.NearQuery(), world.now)
+    world.close(cars[0])
+    assert len(queries) == 2392
+    assert queries.due(world.now) == []
+    assert len(queries.due(world.now + QUERY_AFTER_S)) == 2392
+    assert len(queries) == 0
+
+
+def test_matches_are_sent_until_they_are_answered_and_positions_inside_once() -> None:
+    world = World()
+    car = world.open("car")
+    what = NearSubscription("taxi", "taxi", 500.0, inside=True)
+    world.request(car, DECLARE, Declaration(what))
+    taxi = entity_key("publication", "cab/taxi")
+    for event_type in (EventType.ENTER, EventType.INSIDE):
+        events = rows(
+            EVENTS,
+            1,
+            subscription=entity_key("subscription", "car/taxi"),
+            publication=taxi,
+            event_type=event_type,
+            reason=EventReason.MOVED,
+        )
+        writer = FrameWriter()
+        if event_type is EventType.ENTER:
+            writer.describe({taxi: Publication("cab/taxi", "taxi")})
+        world.match_events.take(writer.tell(events).to_bytes(), b"00", (), world.at)
+    assert len(world.deliveries.outbox) == 1  # inside, once
+    assert world.sent() == [("car", Priority.NORMAL)]
+    world.now += 1.0
+    assert world.sent() == [("car", Priority.NORMAL)]
+    world.now += HOLDS_US / 1e6
+    assert world.sent() == []
+    assert list(world.deliveries.news(world.now)) == []  # not in the ledger
+
+
+def test_a_reply_is_remembered_for_who_asks_again() -> None:
+    world = World()
+    car = world.open("car")
+    envelope = world.request(car, WITHDRAW, Withdrawal("publication", "taxi"))
+    [first] = world.replies()
+    world.moving.request(car, envelope, world.at)
+    [again] = world.replies()
+    assert (again.id, again.payload) == (first.id, Attributes({"ok": True}))

@@ -234,7 +234,9 @@ async def test_a_port_that_is_taken() -> None:
         taken.listen()
         port = taken.getsockname()[1]
         gateway = Gateway(Hub(MatchingRules()), GatewaySettings(port=port))
-        with pytest.raises(AddressInUseError, match=f"TCP port {port} on 127.0.0.1, for the gateway"):
+        with pytest.raises(
+            AddressInUseError, match=f"TCP port {port} on 127.0.0.1, for the gateway"
+        ):
             await gateway.start()
         await gateway.stop()
 

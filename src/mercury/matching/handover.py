@@ -8,13 +8,11 @@ from numpy.typing import NDArray
 from mercury.matching import layout as at
 from mercury.matching.engine import Engine
 
-_SLOT = (1 << 32) - 1
-
 
 def partners(engine: Engine, reference: int) -> NDArray[np.int64]:
     """References of those that an entity forms pairs with, the newest first."""
     store = engine.store
-    slot = reference & _SLOT
+    slot = reference & at.SLOT_MASK
     if _kind(engine, reference) == at.FREE:
         return np.zeros(0, np.int64)
     side = 0 if _kind(engine, reference) == at.PUBLICATION else 1
@@ -33,13 +31,13 @@ def adopt(engine: Engine, publication: int, subscription: int, since_us: int) ->
     if kinds[0] != at.PUBLICATION or kinds[1] not in (at.CIRCLE, at.POLYGON):
         return False
     store, counters = engine.store, engine.store.counters
-    for pair in _pairs(engine, publication & _SLOT, 0):
-        if store.pairs[pair * at.PAIR + at.MEMBER + 1] == subscription & _SLOT:
+    for pair in _pairs(engine, publication & at.SLOT_MASK, 0):
+        if store.pairs[pair * at.PAIR + at.MEMBER + 1] == subscription & at.SLOT_MASK:
             break
     else:
         pair = _new_pair(engine)
-        _link(engine, pair, publication & _SLOT, 0)
-        _link(engine, pair, subscription & _SLOT, 1)
+        _link(engine, pair, publication & at.SLOT_MASK, 0)
+        _link(engine, pair, subscription & at.SLOT_MASK, 1)
     row = store.pairs[pair * at.PAIR : (pair + 1) * at.PAIR]
     if not row[at.INSIDE]:
         row[at.INSIDE], row[at.DWELLED] = 1, 0
@@ -87,7 +85,7 @@ def _link(engine: Engine, pair: int, member: int, side: int) -> None:
 
 
 def _kind(engine: Engine, reference: int) -> int:
-    slot = reference & _SLOT
+    slot = reference & at.SLOT_MASK
     states = engine.store.states
     if not 0 <= slot * at.STATES < len(states):
         return at.FREE

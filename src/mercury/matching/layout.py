@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+SLOT_MASK = 0xFFFF_FFFF  # the slot of a reference; above it stands the slot's generation
+
 # Entities have a line of cache in each of three arrays, at `slot * 8` or `slot * 16`.
 X, Y, Z, RADIUS, SLACK, ACCURACY, LAT, LON = range(8)  # numbers: metres and degrees
 TIME, EXPIRES, TTL, DWELL = range(4)  # clocks: microseconds,

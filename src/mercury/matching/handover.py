@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from mercury.matching import layout as at
 from mercury.matching.engine import Engine
+from mercury.matching.pairs import link
 
 
 def partners(engine: Engine, reference: int) -> NDArray[np.int64]:
@@ -36,8 +39,10 @@ def adopt(engine: Engine, publication: int, subscription: int, since_us: int) ->
             break
     else:
         pair = _new_pair(engine)
-        _link(engine, pair, publication & at.SLOT_MASK, 0)
-        _link(engine, pair, subscription & at.SLOT_MASK, 1)
+        # As plain Python: a call from here would have it compiled once more.
+        plain: Any = link
+        for side, member in enumerate((publication, subscription)):
+            plain.py_func(pair, member & at.SLOT_MASK, side, store.all_arrays())
     row = store.pairs[pair * at.PAIR : (pair + 1) * at.PAIR]
     if not row[at.INSIDE]:
         row[at.INSIDE], row[at.DWELLED] = 1, 0
@@ -68,20 +73,6 @@ def _new_pair(engine: Engine) -> int:
     counters[at.PAIRS] += 1
     store.pairs[pair * at.PAIR + at.INSIDE] = 0
     return pair
-
-
-def _link(engine: Engine, pair: int, member: int, side: int) -> None:
-    """As the kernel does it; a call from here would have it compiled once more."""
-    pairs, states = engine.store.pairs, engine.store.states
-    head = int(states[member * at.STATES + at.HEAD])
-    row = pair * at.PAIR
-    pairs[row + at.MEMBER + side] = member
-    pairs[row + at.NEXT + side] = head
-    pairs[row + at.PREVIOUS + side] = -1
-    if head >= 0:
-        pairs[head * at.PAIR + at.PREVIOUS + side] = pair
-    states[member * at.STATES + at.HEAD] = pair
-    states[member * at.STATES + at.DEGREE] += 1
 
 
 def _kind(engine: Engine, reference: int) -> int:

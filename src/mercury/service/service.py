@@ -119,7 +119,6 @@ class Service(ABC):
         if self.metrics is not None:
             assert self._metrics_at is not None
             await self.metrics.start(*self._metrics_at)
-        self.spawn(self.stalls.run())
         self.spawn(self._report_status())
         try:
             await self._start()
@@ -135,6 +134,7 @@ class Service(ABC):
                 await self.metrics.stop()
             raise
         self.state = "running"
+        self.spawn(self.stalls.run())  # nobody waits for it while it starts
         self._report_due.set()
 
     async def stop(self) -> None:

@@ -139,10 +139,12 @@ def test_what_cannot_be_answered(told: tuple[Path, dict[str, str]], id: str, sen
 
 
 def test_the_report_of_a_client(told: tuple[Path, dict[str, str]]) -> None:
-    folder, _ = told
+    folder, ids = told
     text = mercury("report", "abe", folder=folder).stdout
     assert "abe: 1 sent, 0 sent again, 1 acknowledged; 1 received" in text
     assert "service:office" in text
+    assert ids["said"] in text  # whole, though nobody's terminal is that wide
+    assert "…" not in text
     found = json.loads(mercury("report", "abe", "--json", folder=folder).stdout)
     [mate] = found["mates"]
     assert (mate["mate"], mate["sent"], mate["acknowledged"], mate["dropped"]) == ("ben", 1, 1, 0)

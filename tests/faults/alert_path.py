@@ -9,6 +9,7 @@ import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
+from uuid import UUID
 
 from integration.processes import Process, Starter, free_udp_port
 
@@ -42,10 +43,10 @@ class AlertPath:
     """The processes, the clients, and what was sensed and heard."""
 
     def __init__(self, starter: Starter, rng: random.Random, *, mortal_adapter: bool) -> None:
-        self.sensed: set[bytes] = set()  # events that clients sent
-        self.on_bus: set[bytes] = set()  # those of them that came to the bus
-        self.alerts: set[bytes] = set()  # alerts on the bus
-        self.heard: dict[str, Counter[bytes]] = {}  # alerts that an application got, by client
+        self.sensed: set[UUID] = set()  # events that clients sent
+        self.on_bus: set[UUID] = set()  # those of them that came to the bus
+        self.alerts: set[UUID] = set()  # alerts on the bus
+        self.heard: dict[str, Counter[UUID]] = {}  # alerts that an application got, by client
         self._mortal_adapter = mortal_adapter  # what is sent to one that is dead does not count
         self._starter = starter
         self._rng = rng
@@ -124,8 +125,8 @@ class AlertPath:
             self.sensed.add(sent.id)
             await asyncio.sleep(_PAUSE_S * self._rng.uniform(0.5, 1.5))
 
-    def _due(self) -> set[bytes]:
-        return {derived_id(id, "alert") for id in self.on_bus}
+    def _due(self) -> set[UUID]:
+        return {UUID(bytes=derived_id(id.bytes, "alert")) for id in self.on_bus}
 
     async def _settle(self) -> None:
         """Wait until all that came to the bus is an alert that all have heard, or time is up."""
@@ -149,14 +150,14 @@ class AlertPath:
         )
 
 
-def _counting(heard: Counter[bytes]) -> Callable[[Message], None]:
+def _counting(heard: Counter[UUID]) -> Callable[[Message], None]:
     return lambda message: heard.update([message.id])
 
 
-def _ids(bus: Bus, names: Iterable[str]) -> set[bytes]:
+def _ids(bus: Bus, names: Iterable[str]) -> set[UUID]:
     """The ids of all messages of topics."""
     consumer = bus.subscribe(tuple(names), start="earliest")
-    found: set[bytes] = set()
+    found: set[UUID] = set()
     while records := consumer.poll(4096):
         found |= {decode(record.value).id for record in records}
     consumer.close()

@@ -7,6 +7,7 @@ import functools
 import random
 from collections import Counter
 from pathlib import Path
+from uuid import UUID
 
 from integration.processes import free_udp_port, starting
 from live import HERE, NEAR, in_loop, until
@@ -57,13 +58,13 @@ async def test_killed_at_random_moments(tmp_path: Path) -> None:
             )
             for number in range(CLIENTS)
         ]
-        heard: Counter[tuple[str, bytes]] = Counter()
+        heard: Counter[tuple[str, UUID]] = Counter()
         for client in clients:
             client.on(Kind.ALERT)(
                 lambda message, name=client.identity: heard.update([(name, message.id)])
             )
             await client.__aenter__()
-        sent: set[bytes] = set()
+        sent: set[UUID] = set()
         stop = asyncio.Event()
 
         async def alerts() -> None:
@@ -98,7 +99,7 @@ async def test_killed_at_random_moments(tmp_path: Path) -> None:
         assert sum(client.session.sessions_opened for client in clients) > CLIENTS
 
 
-def _open(uri: str, sent: set[bytes]) -> list[str]:
+def _open(uri: str, sent: set[UUID]) -> list[str]:
     """Who is not in the ledger as having acknowledged, for each alert."""
     bus = open_bus(uri)
     ledger = Ledger()
@@ -115,5 +116,5 @@ def _open(uri: str, sent: set[bytes]) -> list[str]:
         entry = ledger.get(id)
         rows = {} if entry is None else entry.rows
         done = [one for one in rows.values() if one.state is DeliveryState.ACKNOWLEDGED]
-        missing += [f"{id.hex()}: {len(done)}"] * (len(done) != CLIENTS)
+        missing += [f"{id}: {len(done)}"] * (len(done) != CLIENTS)
     return missing

@@ -116,7 +116,9 @@ def test_who_is_awaited_and_does_not_come_was_away() -> None:
     assert told(outgoing, outgoing.take_news(9.0)) == []
     assert "nobody" not in outgoing.peers  # nothing is kept of a name while it does not matter
     assert outgoing.due(10.0) == []
-    assert told(outgoing, outgoing.take_news(10.0)) == [("alert", "nobody", "unreachable")]
+    [(dispatch, peers)] = outgoing.take_news(10.0)
+    assert told(outgoing, [(dispatch, peers)]) == [("alert", "nobody", "unreachable")]
+    assert (dispatch.addressed[0], dispatch.settled[0]) == (0.0, 10.0)
     assert len(outgoing) == 0
     outgoing.take_news(11.0)
     assert "nobody" not in outgoing.peers

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from uuid import UUID
 
 import numpy as np
 
 from mercury.model.area import Area, Circle, HeadingSector, Position
-from mercury.model.identity import new_id
+from mercury.model.identity import new_uuid
 from mercury.model.message import Address, Event, Kind, Message
 from mercury.roads.plane_frame import PlaneFrame
 from mercury.sim.incident import Incident, Traffic
@@ -24,7 +25,7 @@ def traffic(x: list[float], heading: float = 0.0) -> Traffic:
 
 
 def alert(
-    correlation: bytes, radius_m: float = 100.0, heading: HeadingSector | None = None
+    correlation: UUID, radius_m: float = 100.0, heading: HeadingSector | None = None
 ) -> Message:
     return Message(
         kind=Kind.ALERT,
@@ -37,7 +38,7 @@ def alert(
 
 def incident(streets: Traffic, *sensed: int, begun: float = 50.0) -> tuple[Incident, list[bytes]]:
     record = Incident("emergency", 0.0, 0.0, 30.0, NAMES, streets)
-    ids = [new_id() for _ in sensed]
+    ids = [new_uuid() for _ in sensed]
     for count, (vehicle, id) in enumerate(zip(sensed, ids, strict=True)):
         record.sensed_by(vehicle, id, begun + count)
     return record, ids
@@ -48,7 +49,7 @@ def test_who_was_inside_notified_missed_late_and_wrongly_notified() -> None:
     record, ids = incident(streets, 0, 1)
     first = alert(ids[1])
     assert record.caused(first)
-    assert not record.caused(alert(new_id()))
+    assert not record.caused(alert(new_uuid()))
     record.notified(0, first, 50.001, streets)
     record.notified(2, first, 50.003, streets)
     streets.x_m[4] = 99.0

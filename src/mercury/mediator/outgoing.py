@@ -406,7 +406,8 @@ class Outgoing:
 
     def _expire(self, dispatch: Dispatch, now: float) -> None:
         if dispatch.awaited and not len(dispatch):
-            self.add(dispatch, np.array([self.peers.number(dispatch.awaited)], np.int32), now)
+            awaited = np.array([self.peers.number(dispatch.awaited)], np.int32)
+            self.add(dispatch, awaited, dispatch.posted)
         rows = np.flatnonzero(dispatch.is_waiting())
         there = self.peers.present[dispatch.peers[rows]]
         tried = dispatch.tries[rows] > 0

@@ -125,7 +125,8 @@ class TrailReader:
         since_us = min(time_of(id), message.sent_us) - _SLACK_US
         if message.destination.kind is AddressKind.BROKER:
             return Trail(message, _no_rows(message), await self._following(message, since_us))
-        async with aclosing(self._read((topics.DELIVERIES,), since_us)) as records:
+        until_us = (end_of(message) or now_us()) + _AFTER_US  # how it ended is written by then
+        async with aclosing(self._read((topics.DELIVERIES,), since_us, until_us)) as records:
             async for record in records:
                 found = _message(record) if record.key == id.bytes else None
                 if found is not None and isinstance(found.payload, Deliveries):

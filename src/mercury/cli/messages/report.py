@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import sys
 from collections.abc import Callable
 from typing import Annotated
 
@@ -25,6 +26,7 @@ from mercury.service.metrics import MetricsServer
 from mercury.service.report_metrics import report_metrics
 
 _REFRESH_S = 1.0
+_PIPED_WIDTH = 240
 
 
 def report(
@@ -76,7 +78,9 @@ def _show(found: Report, as_json: bool) -> None:
     if as_json:
         command.print_json(found.as_dict())
     else:
-        Console(highlight=False).print(report_view(found, _clock))
+        # What is piped on is as wide as it needs to be.
+        width = None if sys.stdout.isatty() else _PIPED_WIDTH
+        Console(highlight=False, width=width).print(report_view(found, _clock))
 
 
 async def _watch(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -12,6 +12,7 @@ from rich.text import Text
 from mercury.mediator import Report
 from mercury.mediator.report import TopicRow
 
+_ID_DIGITS = 36
 _WORDS = {"peer", "topic", "to", "from", "message", "time", "ended as"}  # to the left
 
 
@@ -59,7 +60,9 @@ def _table(title: str, columns: str, rows: Iterable[tuple[Any, ...]]) -> list[Ta
     """A table, if it has rows."""
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for column in columns.split(", "):
-        table.add_column(column, justify="left" if column in _WORDS else "right", no_wrap=True)
+        justify: Literal["left", "right"] = "left" if column in _WORDS else "right"
+        width = _ID_DIGITS if column == "message" else None  # an id that is cut is of no use
+        table.add_column(column, justify=justify, no_wrap=True, min_width=width)
     for row in rows:
         table.add_row(*map(_cell, row))
     return [table] if table.row_count else []

@@ -16,6 +16,7 @@ class WaitingConsumer(ABC):
         self.closed = False
         self._loop: asyncio.AbstractEventLoop | None = None  # the one that reads
         self._waiting: set[asyncio.Future[None]] = set()
+        self._has_woken = False  # `wake` was called since a read last looked
 
     @abstractmethod
     def _has_news(self) -> bool:
@@ -37,18 +38,17 @@ class WaitingConsumer(ABC):
             await asyncio.sleep(0)
         deadline = None if timeout_s is None else loop.time() + timeout_s
         while not self.closed:
+            self._has_woken = False
+            if self._has_news() and (records := self._take(max_records)):
+                return records
+            if deadline is not None and loop.time() >= deadline:
+                break
             woken: asyncio.Future[None] = loop.create_future()
-            # Before looking: what comes between looking and waiting must not be overlooked.
             self._waiting.add(woken)
-            timer = None
+            timer = None if deadline is None else loop.call_at(deadline, _wake, woken)
             try:
-                if self._has_news() and (records := self._take(max_records)):
-                    return records
-                if deadline is not None:
-                    if loop.time() >= deadline:
-                        break
-                    timer = loop.call_at(deadline, _wake, woken)
-                await woken
+                if not self._has_woken:  # else something came between looking and waiting
+                    await woken
             finally:
                 self._waiting.discard(woken)
                 if timer is not None:
@@ -57,6 +57,7 @@ class WaitingConsumer(ABC):
 
     def wake(self) -> None:
         """Let waiting reads look again; from any thread."""
+        self._has_woken = True
         if self._waiting and self._loop is not None:
             call_in(self._loop, self._wake_waiting)
 

@@ -7,6 +7,7 @@ import signal
 import uuid
 from collections import Counter
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from integration.processes import starting
@@ -14,7 +15,6 @@ from live import in_loop, until
 
 from mercury.bus import Bus, Consumer, Record, open_bus
 from mercury.model import topics
-from mercury.model.identity import new_id
 from mercury.model.message import Address, Attributes, Kind, Message
 from mercury.wire import decode, encode
 
@@ -34,8 +34,8 @@ class Flow:
     """Echo requests of some cars, one after the other without end, and who answered which."""
 
     def __init__(self, bus: Bus) -> None:
-        self.asked: list[bytes] = []
-        self.answers: Counter[bytes] = Counter()  # by request
+        self.asked: list[UUID] = []
+        self.answers: Counter[UUID | None] = Counter()  # by request
         self.answered_by: Counter[str] = Counter()
         self._bus = bus
         self._replies: Consumer = bus.subscribe((topics.REPLIES,))
@@ -45,7 +45,6 @@ class Flow:
             car = f"car-{len(self.asked) % CARS}"
             request = Message(
                 kind=Kind.REQUEST,
-                id=new_id(),
                 source=Address.client(car),
                 destination=Address.broker(),
                 topic="echo",

@@ -7,6 +7,7 @@ import signal
 import uuid
 from collections import Counter
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from integration.processes import starting
@@ -33,8 +34,8 @@ class Flow:
     """Echo requests of some cars, one after the other without end, and who answered which."""
 
     def __init__(self, bus: Bus) -> None:
-        self.asked: list[uuid.UUID] = []
-        self.answers: Counter[uuid.UUID | None] = Counter()  # by request
+        self.asked: list[UUID] = []
+        self.answers: Counter[UUID | None] = Counter()  # by request
         self.answered_by: Counter[str] = Counter()
         self._bus = bus
         self._replies: Consumer = bus.subscribe((topics.REPLIES,))

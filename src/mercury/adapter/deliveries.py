@@ -18,9 +18,9 @@ from mercury.adapter.fan_out import FanOut, Single
 from mercury.adapter.receipts import for_sender, receipts
 from mercury.adapter.routing import BusRecord
 from mercury.config.mediator import MediatorSettings
+from mercury.geo.arrays import grown
 from mercury.mediator import Arrival, Dispatch, Incoming, Numbers, Outgoing
 from mercury.model import topics
-from mercury.model.columns import grown
 from mercury.model.delivery import DeliveryState
 from mercury.model.errors import PacketError
 from mercury.model.instant import Instant
@@ -92,7 +92,7 @@ class Deliveries:
     def opened(self, session: Session, seen: Collection[bytes], now: float) -> set[bytes]:
         """A client has a session; returns what it was addressed in an earlier one, and has seen."""
         peer = self.outgoing.peers.number(session.identity)
-        self._slot_of = grown(self._slot_of, peer + 1, _NOWHERE)
+        self._slot_of = grown(self._slot_of, peer, _NOWHERE)
         self._slot_of[peer] = session.slot
         self._sessions.table.peer[session.slot] = peer
         had = self.had(session)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from mercury.model.columns import grown
+from mercury.geo.arrays import grown
 from mercury.model.matching import Side
 from mercury.session import Session
 from mercury.wire import mercury_pb2 as pb
@@ -86,7 +86,7 @@ class Entities:
         else:
             row = len(self._at)
             self._at.append(None)
-            self._grow(row + 1)
+            self._grow(row)
         entity = Entity(row, session, side, id, key, incarnation)
         self._at[row] = entity
         self._of.setdefault(session.slot, {})[side, id] = entity
@@ -156,7 +156,7 @@ class Entities:
 
     def _link(self, entity: Entity) -> None:
         slot = entity.session.slot
-        self._first = grown(self._first, slot + 1, NONE)
+        self._first = grown(self._first, slot, NONE)
         self._next[entity.row] = self._first[slot]
         self._first[slot] = entity.row
 
@@ -175,8 +175,8 @@ class Entities:
             self._next[before] = self._next[row]
         self._next[row] = NONE
 
-    def _grow(self, size: int) -> None:
-        self.key = grown(self.key, size)
-        self.slot = grown(self.slot, size, NONE)
-        self.last_number = grown(self.last_number, size)
-        self._next = grown(self._next, size, NONE)
+    def _grow(self, row: int) -> None:
+        self.key = grown(self.key, row)
+        self.slot = grown(self.slot, row, NONE)
+        self.last_number = grown(self.last_number, row)
+        self._next = grown(self._next, row, NONE)

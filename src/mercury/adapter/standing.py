@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mercury.geo import contains
+from mercury.geo.arrays import grown
 from mercury.model.area import Area
-from mercury.model.columns import grown
 from mercury.session import Session, SessionTable
 
 
@@ -53,7 +53,7 @@ class StandingAlerts:
     ) -> NDArray[np.intp]:
         """Those of the candidates who are inside and did not have it; from now on they have."""
         table = self._table
-        alert.has_it = grown(alert.has_it, len(table.active))
+        alert.has_it = grown(alert.has_it, len(table.active) - 1)
         candidates = candidates[~alert.has_it[candidates]]
         if not len(candidates):
             return candidates
@@ -88,7 +88,7 @@ class StandingAlerts:
     def opened(self, session: Session, had: Collection[bytes] = ()) -> None:
         """A client took a slot; it was addressed these alerts in an earlier session."""
         for alert in self._alerts.values():
-            alert.has_it = grown(alert.has_it, session.slot + 1)
+            alert.has_it = grown(alert.has_it, session.slot)
             alert.has_it[session.slot] = alert.id in had
 
     def _expire(self, now_us: int) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from mercury.model.columns import grown
+from mercury.geo.arrays import grown
 from mercury.session.replay import ReplayWindow
 from mercury.wire.packet import TOKEN_BYTES, headers
 from mercury.wire.records import fix_header
@@ -146,7 +146,7 @@ class SessionTable:
         for name, column in list(vars(self).items()):
             if isinstance(column, np.ndarray):
                 fill = np.nan if column.dtype == np.float64 else 0
-                setattr(self, name, grown(column, len(column) + 1, fill))
+                setattr(self, name, grown(column, len(column), fill))
 
     def validate(self) -> None:
         """Check the invariants; for tests."""

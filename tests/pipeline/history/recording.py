@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -73,13 +74,13 @@ def alert(to: Address, priority: int = 9) -> Appended:
 
 
 def receipts(
-    message: bytes, *rows: Delivery, source: str = "service:pipeline", adapter: str = "a"
+    message: uuid.UUID, *rows: Delivery, source: str = "service:pipeline", adapter: str = "a"
 ) -> Appended:
     envelope = pb.Envelope(version=1, kind=pb.RECEIPT, id=new_id())
     envelope.source.adapter = adapter
     said = Deliveries(message, source, rows, topic="collision", kind=Kind.ALERT, priority=9)
     deliveries_to_pb(said, envelope.deliveries)
-    return "deliveries", envelope.SerializeToString(), message, ()
+    return "deliveries", envelope.SerializeToString(), message.bytes, ()
 
 
 def fill(bus: Bus, steps: int = 60, vehicles: int = 10, seed: int = 1) -> int:
@@ -98,7 +99,7 @@ def fill(bus: Bus, steps: int = 60, vehicles: int = 10, seed: int = 1) -> int:
                 event("car-2", None, "obstacle"),
                 alert(Address.to_area(Area(Circle(CRASH, 800.0)))),
                 alert(Address.everyone()),
-                receipts(b"m" * 16, Delivery("car-3", DeliveryState.WAITING)),
+                receipts(uuid.UUID(bytes=b"m" * 16), Delivery("car-3", DeliveryState.WAITING)),
                 # Poison.
                 ("deliveries", b"whatever", b"car-3", ()),
                 ("reports", b"", b"car-4", ()),

@@ -128,7 +128,7 @@ def random_message(rng: random.Random, at_us: int, names: list[str]) -> Message:
         sent_us=at_us - rng.choice([0, 5_000, 90 * SECOND_US, -3600 * SECOND_US]),
         expires_us=ends_us,
         policy=rng.choice(list(DeliveryPolicy)),
-        id=uuid.UUID(int=(at_us // 1000 << 80) | (0x7 << 76) | rng.getrandbits(62)).bytes,
+        id=uuid.UUID(int=(at_us // 1000 << 80) | (0x7 << 76) | rng.getrandbits(62)),
         payload=Attributes({"text": "hi"}) if by_client else Event("flood", text="Stay away"),
     )
 
@@ -253,7 +253,7 @@ def one_recipient(
             could_us = max(begin_us, min(inside_us, addressed_us or inside_us))
         late_s = max(0.0, (settled_us - could_us) / 1e6)
     return {
-        "message": str(uuid.UUID(bytes=message.id)),
+        "message": str(message.id),
         "client": client,
         "state": state,
         "reason": reason or None,

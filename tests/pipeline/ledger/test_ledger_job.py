@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import uuid
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -115,7 +114,7 @@ def test_it_is_what_brute_force_says(world: ledger_world.World, kept: Path) -> N
 
 def test_the_sums_of_all_messages(world: ledger_world.World, kept: Path) -> None:
     sums = rows(kept, "outcomes")
-    ids = {str(uuid.UUID(bytes=message.id)) for _, message in world.messages}
+    ids = {str(message.id) for _, message in world.messages}
     assert [one["message"] for one in sums] == sorted(ids)  # also those that were for nobody
     assert any(one["recipients"] == 0 for one in sums)
     by_message = Counter((row["message"], row["state"]) for row in rows(kept))
@@ -251,8 +250,8 @@ def test_one_message_is_read_without_spark(world: ledger_world.World, kept: Path
     for row in rows(kept):
         found.setdefault(row["message"], []).append(row)
     for _, message in world.messages[:20]:
-        id = str(uuid.UUID(bytes=message.id))
-        assert [asdict(one) for one in stored_ledger(kept, message.id.hex())] == found.get(id, [])
+        id = str(message.id)
+        assert [asdict(one) for one in stored_ledger(kept, message.id.hex)] == found.get(id, [])
         outcome = stored_outcome(kept, id)
         assert outcome is not None
         assert outcome.recipients == len(found.get(id, []))
@@ -326,7 +325,7 @@ def test_nobody_is_lost_who_was_there(spark: SparkSession, tmp_path: Path) -> No
     world.put_on(tmp_path / "bus.db")
     store_batch(spark, f"embedded:{tmp_path / 'bus.db'}", tmp_path / "h")
     run(spark, tmp_path / "h", tasks=1)
-    found = stored_ledger(tmp_path / "h", message.id.hex())
+    found = stored_ledger(tmp_path / "h", message.id.hex)
     assert [(one.client, one.state, one.reason, one.inside_us) for one in found] == [
         ("car-a", "unreachable", "never-addressed", at_us + 5),
         ("car-b", "unreachable", "never-addressed", at_us + 5),

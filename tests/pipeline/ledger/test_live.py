@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from pathlib import Path
 
 from cli.commands import mercury
@@ -66,7 +65,7 @@ def test_who_heard_it(spark: SparkSession, tmp_path: Path) -> None:
     job.stop()
     assert (entered.messages, entered.rows, entered.waiting) == (2, 3, 0)
 
-    car, mute = stored_ledger(tmp_path / "h", sent["alert"].id.hex())
+    car, mute = stored_ledger(tmp_path / "h", sent["alert"].id.hex)
     assert (car.client, car.state) == ("car", "acknowledged")
     assert car.tries >= 1
     assert car.expected
@@ -82,18 +81,18 @@ def test_who_heard_it(spark: SparkSession, tmp_path: Path) -> None:
         9,
     )
     # It was to hold for ten minutes, and entered when the only one it was for had answered.
-    (word,) = stored_ledger(tmp_path / "h", sent["word"].id.hex())
+    (word,) = stored_ledger(tmp_path / "h", sent["word"].id.hex)
     assert (word.client, word.state, word.source, word.kind, word.topic, word.policy) == (
         "car", "acknowledged", "client:far", "content", "message", "repeat",
     )  # fmt: skip
     assert word.expected
-    message = stored_message(tmp_path / "h", sent["word"].id.hex())
+    message = stored_message(tmp_path / "h", sent["word"].id.hex)
     assert message is not None
     assert (message.destination, message.text) == ("client:car", "thanks")
-    outcome = stored_outcome(tmp_path / "h", sent["alert"].id.hex())
+    outcome = stored_outcome(tmp_path / "h", sent["alert"].id.hex)
     assert outcome is not None
     assert (outcome.recipients, outcome.acknowledged, outcome.expired) == (2, 1, 1)
-    _ask_why(tmp_path, str(uuid.UUID(bytes=sent["alert"].id)))
+    _ask_why(tmp_path, str(sent["alert"].id))
 
 
 def _ask_why(folder: Path, id: str) -> None:

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 import pytest
 from live import HERE, NEAR, connect, in_loop, live, until
 
-from mercury.matcher import warm_up
+from mercury.matching import warm_up
 from mercury.model import topics
 from mercury.model.area import Position
 from mercury.model.errors import MatchingError

@@ -195,7 +195,7 @@ async def test_a_stream_tells_what_comes_and_goes() -> None:
             "id": "corner",
         }
         async with streaming(http, **subscription) as lines:
-            await asyncio.sleep(0.4)  # longer than things live that do not say how long
+            here.let_pass(0.4)  # longer than things live that do not say how long
             for metres in (0, 10, 500):
                 await put(http, "taxi-1", metres, values={"seats": 2}, ttl_s=60)
             told = [await next_event(lines) for _ in range(3)]

@@ -257,7 +257,7 @@ def test_the_rules_hold() -> None:
 def test_after_warming_up_nothing_is_left_to_compile() -> None:
     code = """
 import sys
-from mercury.matcher import warm_up
+from mercury.matching import warm_up
 warm_up()
 for name, module in list(sys.modules.items()):
     if name.startswith("mercury.matching."):

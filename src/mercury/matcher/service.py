@@ -13,7 +13,8 @@ from mercury.config import GatewaySettings, MatcherSettings
 from mercury.matcher.bus_listener import BusListener
 from mercury.matcher.gateway import Gateway
 from mercury.matcher.hub import Hub
-from mercury.matcher.rules import rules_of, warm_up
+from mercury.matcher.rules import rules_of
+from mercury.matching import warm_up
 from mercury.model import topics
 from mercury.model.errors import BusFullError
 from mercury.model.message import Address

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import re
-from types import ModuleType
-
 from pyspark.sql.types import StructType
 
 from mercury.pipeline.encounters import schemas as encounters
@@ -40,10 +36,12 @@ def tables() -> str:
     """The page; fails where a table is not explained, or no longer there."""
     if set(TABLES) != set(ABOUT):
         raise ValueError(f"tables not explained, or gone: {set(TABLES) ^ set(ABOUT)}")
-    notes = {**_comments(history), **_comments(ledger)}
+    by_table = {"ledger": ledger.NOTES, "outcomes": ledger.NOTES}
     parts = [HEAD, "\n## History\n"]
     for name, about in ABOUT.items():
-        parts.append(f"\n### {name}\n\n{about}\n\n{_columns(TABLES[name].columns, notes)}")
+        parts.append(
+            f"\n### {name}\n\n{about}\n\n{_columns(TABLES[name].columns, by_table.get(name, history.NOTES))}"
+        )
     parts.append(
         "\n### Columns of the record\n\n`reports`, `events`, `alerts`, `deliveries` and `rejects` also "
         f"hold the record as it was, so that a replay is exact.\n\n{_columns(history.ORIGIN, {})}"
@@ -54,10 +52,9 @@ def tables() -> str:
         + _columns(StructType([FIX[name] for name in traces.POSITION_COLUMNS]), {})
         + f"\nColumns of rejects: {', '.join(code(name) for name in traces.REJECT_COLUMNS)}.\n"
     )
-    meeting = getattr(encounters, "ENCOUNTER", None) or encounters.MEETING
     parts.append(
         "\n## Encounters\n\n`mercury history encounters --out FOLDER` writes these, by `day`.\n\n"
-        + _columns(meeting, _comments(encounters))
+        + _columns(encounters.ENCOUNTER, encounters.NOTES)
     )
     return "".join(parts)
 
@@ -70,9 +67,3 @@ def _columns(schema: StructType, notes: dict[str, str]) -> str:
             for field in schema.fields
         ),
     )
-
-
-def _comments(module: ModuleType) -> dict[str, str]:
-    """What stands beside the columns in the source."""
-    found = re.findall(r"^\s+(\w+)=[\w()]+,  # (.*)$", inspect.getsource(module), re.MULTILINE)
-    return dict(found)

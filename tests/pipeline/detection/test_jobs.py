@@ -193,7 +193,7 @@ def test_stream_and_batch_find_the_same(
     verdicts = core.take(events(read_batch(spark, uri, ["events.*"])).toArrow())
     verdicts += core.advance(now_us())
     expected = {(one.alert_id, one.kind, one.until_us) for one in verdicts}
-    found = {(one.id, one.topic, one.expires_us) for one in alerts(bus)}
+    found = {(one.id.bytes, one.topic, one.expires_us) for one in alerts(bus)}
     assert found == expected
     assert len(found) == 11
 

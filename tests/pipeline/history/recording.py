@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import random
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from unittest import mock
-from uuid import UUID
 
 from mercury.bus import Bus, Record, Retention
 from mercury.bus.embedded.bus import EmbeddedBus
@@ -74,7 +74,7 @@ def alert(to: Address, priority: int = 9) -> Appended:
 
 
 def receipts(
-    message: UUID, *rows: Delivery, source: str = "service:pipeline", adapter: str = "a"
+    message: uuid.UUID, *rows: Delivery, source: str = "service:pipeline", adapter: str = "a"
 ) -> Appended:
     envelope = pb.Envelope(version=1, kind=pb.RECEIPT, id=new_id())
     envelope.source.adapter = adapter
@@ -99,7 +99,7 @@ def fill(bus: Bus, steps: int = 60, vehicles: int = 10, seed: int = 1) -> int:
                 event("car-2", None, "obstacle"),
                 alert(Address.to_area(Area(Circle(CRASH, 800.0)))),
                 alert(Address.everyone()),
-                receipts(UUID(bytes=b"m" * 16), Delivery("car-3", DeliveryState.WAITING)),
+                receipts(uuid.UUID(bytes=b"m" * 16), Delivery("car-3", DeliveryState.WAITING)),
                 # Poison.
                 ("deliveries", b"whatever", b"car-3", ()),
                 ("reports", b"", b"car-4", ()),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from uuid import UUID
+import uuid
 
 import pytest
 from pipeline.history import recording
@@ -73,7 +73,8 @@ def test_an_alert_tells_of_an_event() -> None:
 
 def test_receipts() -> None:
     rows = [Delivery("a", DeliveryState.WAITING), Delivery("b", DeliveryState.REFUSED, "full")]
-    row = read_receipts("deliveries", None, recording.receipts(UUID(bytes=b"x" * 16), *rows)[1])
+    _, value, *_ = recording.receipts(uuid.UUID(bytes=b"x" * 16), *rows)
+    row = read_receipts("deliveries", None, value)
     assert (row["recipients"], row["waiting"], row["adapter"], row["kind"]) == (2, 1, "a", "alert")
     with pytest.raises(PacketError, match="no-receipts"):
         read_receipts("deliveries", None, content(Address.everyone()))

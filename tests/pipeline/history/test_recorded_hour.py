@@ -99,7 +99,9 @@ def written(bus: Bus, kind: str) -> list[tuple[Any, ...]]:
     messages = [decode(record.value) for record in consumer.poll(10_000)]
     consumer.close()
     return sorted(
-        (one.id, one.expires_us, str(one.destination.area)) for one in messages if one.topic == kind
+        (one.id.bytes, one.expires_us, str(one.destination.area))
+        for one in messages
+        if one.topic == kind
     )
 
 

@@ -29,7 +29,8 @@ log = logging.getLogger(__name__)
 
 # What is being appended when a trigger looks for it may be missed by that trigger.
 _SETTLED_US = 1_000_000
-_FIRST_LOOK_S = 20.0
+# Two sources that start at once can miss each other's sockets: a slow machine is waited for.
+_FIRST_LOOK_S = 80.0
 
 
 class Core(Protocol):

@@ -11,7 +11,7 @@ ORIGIN = schema(
 PLACES = schema("day string, tile string")  # in the folders' names
 
 _PLACE = "lat double, lon double"
-_SAID = schema("text string, values string")  # the values as JSON
+_SAID = schema("text string, values string")
 REPORT_COLUMNS = schema(
     f"client string, time_us bigint, {_PLACE}, heading_deg double, speed_mps double"
 )
@@ -20,18 +20,25 @@ EVENT_COLUMNS = joined(
     schema("heading_deg double, speed_mps double, radius_m double, priority int"),
     _SAID,
 )
-# `kind` is of the event that is reported, else that of the message, which is alert or content;
-# `subject` is the message's own topic; `ends_us` its expiry or the end of its area's validity,
-# whichever is first; `area` is GeoJSON, and the position its centre.
 ALERT_COLUMNS = joined(
     schema("id string, kind string, message_kind string, subject string, priority int"),
     schema("policy string, source string, destination string, time_us bigint, sent_us bigint"),
     schema(f"expires_us bigint, ends_us bigint, correlation string, area string, {_PLACE}"),
     _SAID,
 )
-# `waiting` of the recipients are not settled yet.
 DELIVERY_COLUMNS = schema(
     "message string, source string, kind string, adapter string, time_us bigint, recipients int,"
     " waiting int"
 )
 REJECT_COLUMNS = schema("reason string, time_us bigint")
+
+# For the reference, where a name does not say enough.
+NOTES = {
+    "kind": "of the event; of the message, where there is none",
+    "message_kind": "alert, content",
+    "subject": "the message's own topic",
+    "ends_us": "expiry or end of the area's validity, whichever is first",
+    "area": "GeoJSON; lat and lon are its centre",
+    "values": "JSON",
+    "waiting": "recipients that are not settled yet",
+}

@@ -14,14 +14,11 @@ RECEIPT = schema(f"message string, client string, state int, reason string, {_TI
 # Both, one below the other: an expected recipient has no state, a receipt no time inside.
 KNOWN = joined(RECEIPT, schema("inside_us bigint, expected boolean"))
 
-# About the message, the same in every row of it: its kind is alert or content, `time_us` is when it
-# came to the bus.
+# About the message, the same in every row of it.
 _MESSAGE = schema(
     "source string, kind string, topic string, priority int, policy string, time_us bigint,"
     " sent_us bigint, ends_us bigint"
 )
-# `inside_us`: first seen where the message was for, while it held. `late_s`, for who acknowledged:
-# since it was sent, or since the client came inside.
 LEDGER_COLUMNS = joined(
     schema(f"message string, client string, state string, reason string, {_TIMES}"),
     schema("inside_us bigint, late_s double, expected boolean"),
@@ -35,3 +32,11 @@ OUTCOME_COLUMNS = joined(
     schema(", ".join(f"{state} bigint" for state in STATES)),
     schema("tries bigint, late_p50_s double, late_p99_s double"),
 )
+
+# For the reference, where a name does not say enough.
+NOTES = {
+    "kind": "alert, content",
+    "time_us": "when the message came to the bus",
+    "inside_us": "first seen where the message was for, while it held",
+    "late_s": "for who acknowledged: since it was sent, or since it came inside",
+}

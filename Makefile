@@ -73,7 +73,7 @@ kernel: $(KERNEL)
 # The matching engine's machine code is made once, so that no process has to make it while others wait.
 $(KERNEL): $(READY) $(wildcard src/mercury/matching/*.py src/mercury/roads/*.py)
 	@echo "compiling the matching engine, once: about half a minute …" >&2
-	@$(BIN)/python -c 'from mercury.matcher.hub import warm_up; warm_up()'
+	@$(BIN)/python -c 'from mercury.matching import warm_up; warm_up()'
 	@touch $@
 
 # The documents as a site in out/site; what the code can tell is made from the code.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -63,6 +64,15 @@ async def until(condition: Callable[[], Any], timeout_s: float = WAIT_S) -> Any:
     while not (found := condition()):
         assert loop.time() < deadline, "waited in vain"
         await asyncio.sleep(0.002)
+    return found
+
+
+def eventually(condition: Callable[[], Any], timeout_s: float = WAIT_S, what: str = "") -> Any:
+    """The same for tests without an event loop."""
+    deadline = time.monotonic() + timeout_s
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"not within {timeout_s:g} s: {what}"
+        time.sleep(0.005)
     return found
 
 

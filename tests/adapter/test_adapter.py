@@ -8,7 +8,7 @@ import pytest
 from live import FAR, HERE, NEAR, Hand, connect, http_get, in_loop, live, poll, until
 
 from mercury.model import topics
-from mercury.model.errors import AddressInUseError
+from mercury.model.errors import AddressInUseError, BusFullError
 from mercury.model.message import (
     Attributes,
     Event,
@@ -101,6 +101,37 @@ async def test_a_client_that_starts_anew_holds_no_old_subscriptions() -> None:
         assert adapter.statistics().gauges["subscriptions"] == 0
         assert adapter.statistics().gauges["sessions"] == 1
         assert adapter.statistics().counters["sessions_replaced"] == 1
+        hand.close()
+
+
+def test_interests_are_refreshed_and_a_full_bus_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mercury.adapter.adapter._INTEREST_REFRESH_S", 0.01)
+    in_loop(_refreshed)()
+
+
+async def _refreshed() -> None:
+    async with live() as world:
+        adapter = await world.adapter()
+        hand = Hand(adapter)
+        await hand.init()
+        hand.say(Kind.SUBSCRIBE, Subscription(b"1" * 16, "fuel"))
+        interests = world.read(topics.SUBSCRIPTIONS)
+        append = adapter.bus.append
+
+        def full(topic: str, *rest: object) -> None:
+            if topic == topics.SUBSCRIPTIONS:
+                raise BusFullError("no space left")
+            append(topic, *rest)  # type: ignore[arg-type]
+
+        adapter.bus.append = full  # type: ignore[method-assign]
+        await until(lambda: adapter.dropped["bus-unavailable"] >= 2)
+        adapter.bus.append = append  # type: ignore[method-assign]
+        interests.poll()
+        subscription = decode((await poll(interests, 1))[0].value).payload
+        assert isinstance(subscription, Subscription)
+        assert subscription.topic == "fuel"
         hand.close()
 
 

@@ -77,14 +77,7 @@ class World:
             self.dropped,
             repeat_after_s=4.0,
         )
-        self.match_events = MatchEvents(
-            Address.adapter("adapter-1"),
-            self.moving,
-            table,
-            self.deliveries,
-            self.counters,
-            self.dropped,
-        )
+        self.match_events = MatchEvents(self.moving)
 
     @property
     def at(self) -> Instant:

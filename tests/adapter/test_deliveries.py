@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 import uuid
+from dataclasses import replace
 
+import pytest
 from live import FAR, HERE, NEAR, Hand, Live, connect, first, in_loop, live, poll, until
 
 from mercury.bus import Record
@@ -12,8 +14,16 @@ from mercury.config.mediator import MediatorSettings
 from mercury.model import topics
 from mercury.model.area import Area, Circle
 from mercury.model.delivery import Deliveries, Delivery, DeliveryState
-from mercury.model.errors import BusFullError
-from mercury.model.message import Address, Attributes, Event, Kind, Message, Priority
+from mercury.model.errors import BusFullError, MessageError
+from mercury.model.message import (
+    Address,
+    Attributes,
+    DeliveryPolicy,
+    Event,
+    Kind,
+    Message,
+    Priority,
+)
 from mercury.service import now
 from mercury.wire import HEADER_BYTES, decode, encode, mercury_pb2, parse, unpack
 from mercury.wire.packet import WANTS_RECEIPT, wants_receipt
@@ -165,7 +175,11 @@ async def test_a_client_knows_that_the_adapter_has_it() -> None:
         async with connect(adapter, "car") as car:
             message = await car.sense("collision")
             assert await car.taken(message, 5.0) is DeliveryState.ACKNOWLEDGED
-            bad = await car.sense("no such name!")
+            with pytest.raises(MessageError, match="no name for an event kind"):
+                await car.sense("no such name!")
+            # The adapter refuses it as well, should a client not look.
+            bad = car._compose(Kind.EVENT, "", Event("no such name!", HERE))
+            await car._say(replace(bad, policy=DeliveryPolicy.REPEAT))
             assert await car.taken(bad, 5.0) is DeliveryState.REFUSED
 
 
@@ -215,10 +229,19 @@ async def test_clients_cannot_speak_to_everyone_or_as_an_emergency() -> None:
     async with live() as world:
         adapter = await world.adapter(mediator=QUICK)
         async with connect(adapter, "abe") as abe:
-            told = await abe.tell(Address.everyone(), {"x": 1})
-            assert await abe.taken(told.message, 5.0) is DeliveryState.REFUSED
-            told = await abe.tell("ben", {"x": 1}, priority=Priority.EMERGENCY)
-            assert await abe.taken(told.message, 5.0) is DeliveryState.REFUSED
+            with pytest.raises(MessageError, match="not everyone"):
+                await abe.tell(Address.everyone(), {"x": 1})
+            with pytest.raises(MessageError, match="a priority up to"):
+                await abe.tell("ben", {"x": 1}, priority=Priority.EMERGENCY)
+            # The adapter refuses it as well, should a client not look.
+            for to, priority in (
+                (Address.everyone(), Priority.NORMAL),
+                (Address.client("ben"), Priority.EMERGENCY),
+            ):
+                said = abe._compose(Kind.CONTENT, "message", Attributes({"x": 1}), priority)
+                said = replace(said, destination=to, policy=DeliveryPolicy.REPEAT)
+                await abe._say(said)
+                assert await abe.taken(said, 5.0) is DeliveryState.REFUSED
 
 
 @in_loop

@@ -51,7 +51,10 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]
                 ended = adapter.deliveries.outgoing.ended
                 await until(lambda: ended[DeliveryState.ACKNOWLEDGED] >= 2)
                 ben.move(FAR.lat, FAR.lon, report=True)
-                await asyncio.sleep(0.1)
+                table = adapter.sessions.table
+                slot = table.by_identity["ben"].slot
+                await until(lambda: table.lat[slot] == FAR.lat)
+                await adapter.bus.flush()
             ids.update(
                 flood=str(flood.id),
                 away=str(away.id),

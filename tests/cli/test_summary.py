@@ -56,7 +56,7 @@ def test_who_was_not_told_is_told_why(tmp_path: Path) -> None:
         destination=Address.everyone(),
         payload=Deliveries(alert.id, "broker", (late,), "alerts.emergency"),
     )
-    bus.append("deliveries", encode(receipts), b"key")
+    bus.append("deliveries", encode(receipts), alert.id.bytes)
     bus.flush_now()
     bus.close()
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
-import time
 
 import pytest
+from live import eventually
 from rich.console import Console
 
 from mercury.cli.common import command
@@ -26,8 +26,5 @@ def test_steps_are_shown_in_place_on_a_terminal(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(command, "progress", Console(file=shown, force_terminal=True))
     with steps("bench") as say:
         say("first")
-        deadline = time.monotonic() + 30.0
-        while "bench: first (" not in shown.getvalue():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        eventually(lambda: "bench: first (" in shown.getvalue(), 30.0)
     assert shown.getvalue().endswith("\x1b[2K")  # and leaves nothing behind

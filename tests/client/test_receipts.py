@@ -9,7 +9,7 @@ import uuid
 from dataclasses import replace
 
 import pytest
-from live import FAR, HERE, NEAR, connect, first, in_loop, live, until
+from live import FAR, HERE, NEAR, connect, first, in_loop, iterate, live, until
 
 from mercury import ServiceEndpoint
 from mercury.client.receipts import Receipts
@@ -61,7 +61,8 @@ async def test_of_two_adapters_the_one_that_had_the_client_has_the_last_word() -
             assert ends(await told.settled()) == {"ben": (DeliveryState.ACKNOWLEDGED, "")}
             tables = [adapter.deliveries.outgoing for adapter in (one, other)]
             await until(lambda: all(table.get(told.id.bytes) is None for table in tables))
-            await asyncio.sleep(0.2)  # so often receipts are written
+            for adapter in (one, other):  # what is out of the table has been written
+                await adapter.bus.flush()
             assert told.heard == ["ben"]
             sources = {str(decode(record.value).source) for record in written.poll()}
             assert sources == {"adapter:other"}
@@ -145,7 +146,7 @@ async def test_alerts_of_a_service_have_receipts() -> None:
             assert await empty.settled() == {}
             late = await office.alert(Address.group("empty"), validity_s=60.0)
         waiting = asyncio.create_task(late.settled())
-        await asyncio.sleep(0)
+        await iterate()
     with pytest.raises(BusError, match="the bus was closed"):
         await waiting
 

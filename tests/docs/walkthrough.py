@@ -7,6 +7,7 @@ then show, and a fence whose title is a file name is written to that file. A com
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import pty
@@ -151,7 +152,8 @@ class Terminal:
             if self._runs_on:
                 self._finish()
             for group in self._groups():
-                os.killpg(group, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # it may end just now
+                    os.killpg(group, signal.SIGKILL)
             self._process.kill()
         self._process.wait()
         os.close(self._terminal)

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from live import eventually
+
 
 def wait_for(condition: Callable[[], Any], seconds: float, what: str) -> Any:
     """Wait until something holds, and return it."""
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
-        time.sleep(0.02)
-    return found
+    return eventually(condition, seconds, what)
 
 
 class Family:

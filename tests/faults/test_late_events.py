@@ -40,7 +40,7 @@ class Batches:
 
     def _new_job(self) -> EventJob:
         sink = AlertsSink(self._bus, NOW_S * 1_000_000)
-        return EventJob([RULE], sink, self._folder, lambda: NOW_S * 1_000_000)
+        return EventJob([RULE], sink, self._folder)
 
     def take(self, reporter: str, second: float, place: tuple[float, float] = HERE) -> None:
         """An event whose record has this time."""

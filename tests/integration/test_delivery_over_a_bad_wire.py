@@ -98,9 +98,7 @@ async def behind_links(folder: Path, reason: str) -> AsyncIterator[tuple[str, ob
                 seed=number,
                 settings=PATIENT,
             )
-            client.on(Kind.ALERT)(
-                lambda message, name=name: found.update([(name, message.id.hex)])
-            )
+            client.on(Kind.ALERT)(lambda message, name=name: found.update([(name, message.id.hex)]))
             clients.append(await client.__aenter__())
         yield start.bus, lambda: found
         for client in clients:

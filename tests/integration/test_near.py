@@ -10,11 +10,11 @@ from contextlib import AsyncExitStack
 import pytest
 from live import HERE, NEAR, connect, in_loop, live, until
 
-from mercury.matcher import warm_up
+from mercury.matching import warm_up
 from mercury.model import topics
 from mercury.model.area import Position
 from mercury.model.errors import MatchingError
-from mercury.model.matching import EventType, Match, entity_key
+from mercury.model.matching import EventType, Match, Publication, entity_key
 from mercury.session import SessionSettings
 from mercury.wire.match_frames import Happened, read_frame
 
@@ -83,7 +83,9 @@ async def test_a_fleet_over_a_link_that_loses_a_fifth() -> None:
                 handler=lambda one, name=name: heard[name].append((one.time_us, one.publication)),
             )
         await asyncio.gather(*(stream.declared(30.0) for stream in streams.values()))
-        await asyncio.gather(*(cab.moving.publish("taxi", {}, timeout_s=30.0) for cab in cabs))
+        await asyncio.gather(
+            *(cab.moving.publish(Publication("taxi", "taxi"), 30.0) for cab in cabs)
+        )
         for _ in range(40):
             moves = adapter.counters["moves"]
             for one in (*cabs, *people):

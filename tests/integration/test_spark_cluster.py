@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from live import eventually
 
 from mercury.bench.processes import free_port
 from mercury.bus import Bus, open_bus
@@ -172,14 +173,17 @@ def pipeline(place: Embedded | Cluster, folder: Path) -> Iterator[int]:
 
 def wait_until(port: int, folder: Path, **wanted: float) -> None:
     """Wait until numbers of `/metrics` are reached."""
-    deadline = time.monotonic() + READ_S
     found: dict[str, float] = {}
-    while time.monotonic() < deadline:
-        found = metrics(port)
-        if all(found.get(key, 0) >= least for key, least in wanted.items()):
-            return
-        time.sleep(0.1)
-    pytest.fail(f"{wanted} did not come true: {found}\n{(folder / 'log').read_text()[-3000:]}")
+
+    def reached() -> bool:
+        found.update(metrics(port))
+        return all(found.get(key, 0) >= least for key, least in wanted.items())
+
+    try:
+        eventually(reached, READ_S)
+    except AssertionError:
+        log = (folder / "log").read_text()[-3000:]
+        pytest.fail(f"{wanted} did not come true: {found}\n{log}")
 
 
 def metrics(port: int) -> dict[str, float]:

@@ -6,11 +6,11 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from cli.commands import mercury
+from live import eventually
 from typer.testing import CliRunner
 
 from mercury.cli.main import app
@@ -46,10 +46,7 @@ def test_ctrl_c_ends_it_with_a_summary(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         text=True,
     ) as process:
-        deadline = time.monotonic() + 30.0
-        while not (tmp_path / "trace.csv.gz").exists():  # it begins to drive
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        eventually((tmp_path / "trace.csv.gz").exists, 30.0, "it begins to drive")
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=30)
     assert process.returncode == 0

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import redis
-from live import in_loop
+from live import eventually, in_loop
 from load.test_websocket_drivers import SETTINGS, by_brute_force
 from roads.streets import tangle
 
@@ -40,14 +40,13 @@ def redis_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     ) as process:
         try:
             client = redis.Redis("127.0.0.1", port)
-            deadline = time.monotonic() + 10.0
-            while True:
-                try:
-                    client.ping()
-                    break
-                except redis.RedisError:
-                    assert time.monotonic() < deadline
-                    time.sleep(0.02)
+
+            def answers() -> bool:
+                with contextlib.suppress(redis.RedisError):
+                    return bool(client.ping())
+                return False
+
+            eventually(answers, what="Redis answers")
             client.close()
             yield port
         finally:

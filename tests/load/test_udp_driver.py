@@ -17,7 +17,7 @@ from mercury.adapter import Adapter
 from mercury.load.drivers import open_driver
 from mercury.load.generator import Generator
 from mercury.load.workload import Workload, WorkloadSettings
-from mercury.matcher import warm_up
+from mercury.matching import warm_up
 from mercury.matching.rules import MatchingRules
 from mercury.model.errors import LoadError
 from mercury.model.matching import EventType

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mercury.matcher import warm_up
+from mercury.matching import warm_up
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -19,6 +19,7 @@ from mercury.config.gateway import GatewaySettings
 from mercury.matcher.gateway import Gateway
 from mercury.matcher.hub import Hub
 from mercury.matching import MatchingRules
+from mercury.service.clock import now_us
 from mercury.wire.gateway_frames import MOVE_ROW, pack_moves, read_server_frame
 
 JSON, BINARY = "mercury.json.v1", "mercury.binary.v1"
@@ -26,11 +27,21 @@ LAT, LON = 60.17, 24.94
 METRE = 1 / 111_195  # in degrees of latitude
 
 
+class Clock:
+    """The wall clock, which a test may put forward."""
+
+    ahead_us = 0
+
+    def __call__(self) -> int:
+        return now_us() + self.ahead_us
+
+
 class World:
     """A hub and its gateway."""
 
-    def __init__(self, hub: Hub, gateway: Gateway) -> None:
+    def __init__(self, hub: Hub, gateway: Gateway, clock: Clock) -> None:
         self.hub = hub
+        self.clock = clock
         self.gateway = gateway
         self.url = f"http://127.0.0.1:{gateway.port}"
 
@@ -46,6 +57,11 @@ class World:
         ) as websocket:
             yield Talk(websocket)
 
+    def let_pass(self, seconds: float) -> None:
+        """What happens by itself in this time happens now."""
+        self.clock.ahead_us += round(seconds * 1e6)
+        self.hub.tick()
+
     def count(self, name: str) -> float:
         return self.gateway.statistics().flat().get(name, 0)
 
@@ -57,12 +73,13 @@ class World:
 @asynccontextmanager
 async def world(rules: MatchingRules | None = None, **settings: Any) -> AsyncIterator[World]:
     """A gateway that is open for a while; nothing may be left when it has closed."""
-    hub = Hub(rules or MatchingRules())
+    clock = Clock()
+    hub = Hub(rules or MatchingRules(), clock=clock)
     gateway = Gateway(hub, GatewaySettings(port=0, **settings))
     await gateway.start()
     running = asyncio.create_task(hub.run())
     try:
-        yield World(hub, gateway)
+        yield World(hub, gateway, clock)
     finally:
         await gateway.stop()
         running.cancel()

@@ -146,7 +146,7 @@ def test_fields_are_those_that_are_read() -> None:
     assert documented("ask") == requests._ASK - {"id"}
     schemas = OPENAPI["components"]["schemas"]
     assert set(schemas["Publication"]["properties"]) == requests._PUBLICATION - {"id"}
-    assert set(schemas["Question"]["properties"]) == requests._ASK - {"id"}
+    assert set(schemas["Query"]["properties"]) == requests._ASK - {"id"}
 
 
 def test_rows_have_the_sizes_of_the_protocol() -> None:

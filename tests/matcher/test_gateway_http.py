@@ -13,8 +13,13 @@ import pytest
 from live import WAIT_S, in_loop, until
 from matcher.gateway_client import LAT, LON, METRE, World, near, publish, world
 
+from mercury.bus import open_bus
+from mercury.config import GatewaySettings, MatcherSettings
 from mercury.matcher.gateway import stream as stream_module
+from mercury.matcher.service import Matcher
+from mercury.matcher.shared_service import SharedMatcher
 from mercury.matching import MatchingRules
+from mercury.model.errors import BusFullError
 from mercury.model.matching import Publication
 
 SQUARE = {
@@ -97,6 +102,25 @@ async def test_topics_and_health() -> None:
         assert (health["publications"], health["gateway_connections"]) == (2, 1)
 
 
+@in_loop
+@pytest.mark.parametrize("shared", [False, True])
+async def test_health_is_that_of_the_matcher(shared: bool) -> None:
+    bus = open_bus("memory:")
+    kind = SharedMatcher if shared else Matcher
+    matcher = kind(bus, MatcherSettings(), GatewaySettings(port=0))
+    await matcher.start()
+    assert matcher.gateway is not None
+    async with httpx.AsyncClient(trust_env=False, timeout=WAIT_S) as http:
+        url = f"http://127.0.0.1:{matcher.gateway.port}/healthz"
+        assert (await http.get(url)).status_code == 200
+        matcher.bus_failed(BusFullError("no space is left"))
+        answer = await http.get(url)
+    assert (answer.status_code, answer.json()["status"]) == (503, "failing")
+    assert answer.json()["reason"] == "the bus does not take what is appended: no space is left"
+    await matcher.stop()
+    bus.close()
+
+
 REFUSED: list[tuple[str, dict[str, Any], int, str, str]] = [
     ("/v1/near", {"radius_m": 5}, 400, "topic", "topic is missing"),
     ("/v1/near", {**HERE, "radius_m": "wide"}, 400, "radius_m", "radius_m must be a number"),
@@ -171,7 +195,7 @@ async def test_a_stream_tells_what_comes_and_goes() -> None:
             "id": "corner",
         }
         async with streaming(http, **subscription) as lines:
-            await asyncio.sleep(0.4)  # longer than things live that do not say how long
+            here.let_pass(0.4)  # longer than things live that do not say how long
             for metres in (0, 10, 500):
                 await put(http, "taxi-1", metres, values={"seats": 2}, ttl_s=60)
             told = [await next_event(lines) for _ in range(3)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 import pytest
@@ -128,9 +127,10 @@ async def test_values_and_wishes_change() -> None:
 async def test_a_polygon_needs_no_place_and_lives_as_long_as_its_owner() -> None:
     async with world(MatchingRules(ttl_s=0.2)) as here, here.connect() as ann:
         await ann.ok(near("centre", None, area=SQUARE))
-        await asyncio.sleep(0.5)
+        here.let_pass(0.5)
         await ann.ok(publish("taxi-1", 0))
         assert (await ann.event())["subscription"] == "centre"
+        here.let_pass(0.5)
         # What moves is forgotten when it is not heard of, and says so when it is spoken of.
         told = await ann.event()
         assert (told["event"], told["reason"]) == ("exit", "expired")

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import numpy as np
 import pytest
-from live import until
+from live import iterate, until
 
 from mercury.matcher import hub as hub_module
 from mercury.matcher.hub import Hub
@@ -87,7 +87,7 @@ def test_each_listener_is_told_of_its_own() -> None:
         for i, taxi in enumerate(taxis):
             hub.move_one(taxi, LAT + i * NORTH_100_M, LON)
         assert ann.times == bob.times == 0  # nothing before the turn is over
-        await asyncio.sleep(0)
+        await iterate()
         moved = (EventType.ENTER, EventReason.MOVED)
         assert ann.events == [(*moved, "a", "taxi-0"), (*moved, "a2", "taxi-2")]
         assert bob.events == [(*moved, "b", "taxi-2")]
@@ -108,7 +108,7 @@ def test_a_turn_is_one_call_of_the_engine_and_many_rows_do_not_wait(
         ref = hub.publish(Publication("taxi-1", "taxi"))
         for _ in range(10):
             hub.move_one(ref, LAT, LON)
-        await asyncio.sleep(0)
+        await iterate()
         assert batches == [10]
         count = hub_module.AT_ONCE_ROWS + 1
         place = np.full(count, LAT)
@@ -130,7 +130,7 @@ def test_what_is_said_in_order_happens_in_order() -> None:
         hub.move_one(taxi, LAT + NORTH_100_M / 10, LON)
         hub.withdraw(taxi)
         hub.withdraw(12345)  # unknown: ignored
-        await asyncio.sleep(0)
+        await iterate()
         assert ann.event_types() == [(what, "taxi-1") for what in ("ENTER", "INSIDE", "EXIT")]
 
     with_hub(work)
@@ -144,7 +144,7 @@ def test_a_slot_that_was_given_away_does_not_mix_up_listeners() -> None:
         hub.move_one(mine, LAT, LON)
         hub.withdraw(mine)
         hub.move_one(hub.subscribe(near("b"), bob), LAT, LON)  # may get the slot
-        await asyncio.sleep(0)
+        await iterate()
         assert ann.event_types() == [("ENTER", "taxi-1"), ("EXIT", "taxi-1")]
         assert bob.event_types() == [("ENTER", "taxi-1")]
 
@@ -165,8 +165,7 @@ def test_who_left_is_told_nothing_and_its_subscriptions_end(
         hub.forget(ann)
         hub.move_one(hub.subscribe(near("a-9"), bob), LAT, LON)  # taken over in between
         hub.move_one(taxi, LAT, LON)
-        for _ in range(6):
-            await asyncio.sleep(0)
+        await iterate(6)
         assert ann.events == []
         assert sorted(event[2] for event in bob.events) == ["a-9", "b"]
         assert hub.engine.statistics()["subscriptions"] == 2
@@ -174,7 +173,7 @@ def test_who_left_is_told_nothing_and_its_subscriptions_end(
         # Its number is free again, and whoever gets it hears its own alone.
         eve = Heard(hub)
         hub.move_one(hub.subscribe(near("e"), eve), LAT, LON)
-        await asyncio.sleep(0)
+        await iterate()
         assert [event[2] for event in eve.events] == ["e"]
         assert hub.statistics().gauges["listeners"] == 2
 
@@ -187,7 +186,7 @@ def test_a_broken_listener_harms_nobody(caplog: pytest.LogCaptureFixture) -> Non
         for name, listener in (("d", deaf), ("a", ann)):
             hub.move_one(hub.subscribe(near(name), listener), LAT, LON)
         hub.move_one(hub.publish(Publication("taxi-1", "taxi")), LAT, LON)
-        await asyncio.sleep(0)
+        await iterate()
         assert ann.event_types() == [("ENTER", "taxi-1")]
         assert hub.statistics().counters["listeners_failed"] == 1
 
@@ -226,7 +225,7 @@ def test_revisions_tell_when_values_are_others() -> None:
         assert revision(ref) == first
         hub.publish(Publication("taxi-1", "taxi", {"seats": 3}))
         assert revision(ref) != first
-        await asyncio.sleep(0)
+        await iterate()
 
     with_hub(work)
 
@@ -239,7 +238,7 @@ def test_asking_sees_what_was_said_before() -> None:
         found = hub.near(near("ask", where="seats >= 1"), LAT, LON, 3)
         assert [one.publication.id for one in found] == ["taxi-1", "taxi-2", "taxi-3"]
         assert found[0].distance_m == pytest.approx(10, rel=0.01)
-        await asyncio.sleep(0)
+        await iterate()
 
     with_hub(work)
 
@@ -250,7 +249,7 @@ def test_the_rules_hold() -> None:
             hub.subscribe(near("a"), Heard(hub))
         with pytest.raises(MatchingError, match="no topic 'taxi' here"):
             hub.publish(Publication("taxi-1", "taxi"))
-        await asyncio.sleep(0)
+        await iterate()
 
     with_hub(work, MatchingRules(topics=frozenset({"bus"})))
 
@@ -258,7 +257,7 @@ def test_the_rules_hold() -> None:
 def test_after_warming_up_nothing_is_left_to_compile() -> None:
     code = """
 import sys
-from mercury.matcher import warm_up
+from mercury.matching import warm_up
 warm_up()
 for name, module in list(sys.modules.items()):
     if name.startswith("mercury.matching."):

@@ -22,10 +22,11 @@ from mercury.wire.match_frames import (
     FrameWriter,
     Moved,
     Withdrawn,
+    bucket_key,
+    buckets_of,
     from_e7,
     read_frame,
     rows,
-    subscription_bucket_key,
     to_e7,
 )
 
@@ -122,7 +123,9 @@ class BusTwin:
             self._append(subscription, frame)
 
     def _append(self, subscription: int, frame: FrameWriter) -> None:
-        self._bus.append(topics.MATCHES, frame.to_bytes(), subscription_bucket_key(subscription))
+        self._bus.append(
+            topics.MATCHES, frame.to_bytes(), bucket_key(int(buckets_of(subscription)))
+        )
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ from mercury.model.errors import ConfigurationError
 from mercury.net import Blackout, DropOff, Link, LinkPair, LinkSettings, Outages, parse_link
 from mercury.net.link_spec import _KEYS, PRESETS, link_from
 
-DOCS = Path(__file__).parents[2] / "docs" / "links.md"
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "links.md"
 
 
 @pytest.mark.parametrize(

@@ -68,17 +68,29 @@ def test_a_healthy_run_says_nothing_of_spark(
     assert "Traceback" not in said
 
 
-def test_a_java_that_does_not_start(java: str, tmp_path: Path) -> None:
-    done = mercury(
-        "pipeline", "--bus", "embedded:bus.db",
-        "--spark-conf", "spark.driver.extraJavaOptions=-agentlib:none-such", folder=tmp_path,
-    )  # fmt: skip
+@pytest.mark.parametrize(
+    ("option", "sentence", "detail"),
+    [
+        (
+            "--spark-conf=spark.driver.extraJavaOptions=-agentlib:none-such",
+            "mercury: Spark's Java did not start: bus.db-pipeline/spark.log says why",
+            "none-such",
+        ),
+        (
+            "--spark-master=local[none-such]",
+            "mercury: Spark did not start: org.apache.spark.SparkException: Could not parse Master"
+            " URL: 'local[none-such]'; the details are in bus.db-pipeline/spark.log",
+            "ERROR SparkContext: Error initializing SparkContext.",
+        ),
+    ],
+)
+def test_a_spark_that_does_not_start(
+    java: str, tmp_path: Path, option: str, sentence: str, detail: str
+) -> None:
+    done = mercury("pipeline", "--bus", "embedded:bus.db", option, folder=tmp_path)
     assert done.returncode == 1
-    log = tmp_path / "bus.db-pipeline" / "spark.log"
-    sentence = f"mercury: Spark's Java did not start: {log.relative_to(tmp_path)} says why"
-    assert done.stderr.splitlines()[-1] == sentence
-    assert "Traceback" not in done.stderr
-    assert "none-such" in log.read_text()
+    assert done.stderr.splitlines()[1:] == [sentence]  # after that it is starting
+    assert detail in (tmp_path / "bus.db-pipeline" / "spark.log").read_text()
 
 
 def test_a_source_that_spark_has_left_ends_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from mercury.config.settings import PipelineSettings
 from mercury.model.errors import JobFailedError
 from mercury.pipeline.ledger.job import Entered
 from mercury.pipeline.service import Pipeline
+from mercury.service import now
 
 
 class Ledger:
@@ -67,3 +68,11 @@ def test_what_was_cut_short_on_the_way_out_is_no_failure(pipeline: Pipeline) -> 
             raise OSError("the job was cancelled")
 
     keep(pipeline, Cut(OSError()))
+
+
+def test_a_spark_that_does_not_answer_is_told(pipeline: Pipeline) -> None:
+    assert pipeline.problem() == ""  # it starts
+    pipeline._tended_at = now() - 1
+    assert pipeline.problem() == ""
+    pipeline._tended_at = now() - 12
+    assert pipeline.problem() == "Spark has not answered for 12 s"

@@ -17,6 +17,7 @@ from mercury.model import topics
 from mercury.model.errors import JobFailedError
 from mercury.model.message import Address
 from mercury.service import Service, Statistics
+from mercury.service.service import STATUS_INTERVAL_S
 from mercury.service.status import Status, read_status
 
 
@@ -28,7 +29,7 @@ class Part(Service):
     wrong = ""
 
     def __init__(self, bus: Bus) -> None:
-        super().__init__(bus, Address.service("part-1"), metrics_port=0)
+        super().__init__(bus, Address.service("part-1"), metrics=("127.0.0.1", 0))
 
     def statistics(self) -> Statistics:
         return Statistics({"gauge": 1})
@@ -69,7 +70,8 @@ async def test_a_bus_that_takes_nothing_is_told_at_once(tmp_path: Path) -> None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (1, before[1]))
             try:
                 await car.publish("news", {"text": "lost"})
-                await until(lambda: adapter.problem())
+                # Before the next report, which would fail as well.
+                await until(lambda: adapter.problem(), STATUS_INTERVAL_S / 2)
                 code, said = await health(adapter)
             finally:
                 resource.setrlimit(resource.RLIMIT_FSIZE, before)

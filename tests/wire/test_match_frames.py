@@ -121,7 +121,7 @@ def test_the_bucket_of_an_entity_holds_for_arrays_and_single_ones() -> None:
     buckets = match_frames.buckets_of(keys)
     assert set(buckets.tolist()) == set(range(match_frames.BUCKETS))
     for key, bucket in zip(keys.tolist(), buckets.tolist(), strict=True):
-        assert match_frames.subscription_bucket_key(key) == match_frames.bucket_key(bucket)
+        assert int(match_frames.buckets_of(key)) == bucket
 
 
 @pytest.mark.parametrize(

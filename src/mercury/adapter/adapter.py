@@ -89,7 +89,7 @@ class Adapter(Service):
         super().__init__(
             bus,
             Address.adapter(settings.id),
-            metrics_port=settings.metrics_port,
+            metrics=settings.metrics,
             stall_probe_s=settings.stall_probe_s,
         )
         self.settings = settings
@@ -123,14 +123,7 @@ class Adapter(Service):
             self.dropped,
             repeat_after_s=session.missed_reports * session.report_interval_s + 1.0,
         )
-        self._match_events = MatchEvents(
-            self.address,
-            self.moving,
-            self.sessions.table,
-            self.deliveries,
-            self.counters,
-            self.dropped,
-        )
+        self._match_events = MatchEvents(self.moving)
         self._to_confirm = asyncio.Event()
         self._is_gathering = False  # what is due, so that it goes out in order of urgency
         self._endpoint: UdpEndpoint | None = None
@@ -509,13 +502,16 @@ class Adapter(Service):
             await asyncio.sleep(_INTEREST_REFRESH_S)
             begun = now()
             self.addressing.expire(now_us())
-            for interest, topic, text in list(self.interests):
-                message = Message(
-                    kind=Kind.SUBSCRIBE,
-                    source=self.address,
-                    destination=Address.broker(),
-                    payload=Subscription(interest, topic, text),
-                )
-                headers = (message_route(message),)
-                self.bus.append(topics.SUBSCRIPTIONS, encode(message), interest, headers)
-                begun = await self._alternate(begun)
+            try:
+                for interest, topic, text in list(self.interests):
+                    message = Message(
+                        kind=Kind.SUBSCRIBE,
+                        source=self.address,
+                        destination=Address.broker(),
+                        payload=Subscription(interest, topic, text),
+                    )
+                    headers = (message_route(message),)
+                    self.bus.append(topics.SUBSCRIPTIONS, encode(message), interest, headers)
+                    begun = await self._alternate(begun)
+            except BusError as error:
+                self._complain(error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
@@ -10,15 +10,14 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
-from mercury.adapter.deliveries import Deliveries
 from mercury.adapter.entities import NONE
 from mercury.adapter.moving_clients import MovingClients
 from mercury.model.errors import PacketError
 from mercury.model.identity import new_id
 from mercury.model.instant import Instant
 from mercury.model.matching import EventReason, EventType, Match
-from mercury.model.message import VERSION, Address, Priority
-from mercury.session import Session, SessionTable
+from mercury.model.message import VERSION, Priority
+from mercury.session import Session
 from mercury.wire import MAX_BODY_BYTES
 from mercury.wire import mercury_pb2 as pb
 from mercury.wire.declarations import Refusal
@@ -54,22 +53,13 @@ class MatchEvents:
     it in order; what is still inside is sent once, and not at all to who lags behind.
     """
 
-    def __init__(
-        self,
-        adapter: Address,
-        moving: MovingClients,
-        table: SessionTable,
-        deliveries: Deliveries,
-        counters: Counter[str],
-        dropped: Counter[str],
-    ) -> None:
-        self._adapter = adapter
+    def __init__(self, moving: MovingClients) -> None:
         self._moving = moving
         self._entities = moving.entities
-        self._table = table
-        self._deliveries = deliveries
-        self._counters = counters
-        self._dropped = dropped
+        self._table = moving.table
+        self._deliveries = moving.deliveries
+        self._counters = moving.counters
+        self._dropped = moving.dropped
         # What publications are that our clients have met, by key; those met last at the end.
         self._known: OrderedDict[int, pb.MovingPublication] = OrderedDict()
         self._seen = SeenOrigins()
@@ -208,7 +198,7 @@ class MatchEvents:
             sent_us=now.us,
             matches=matches,
         )
-        envelope.source.adapter = self._adapter.name
+        envelope.source.adapter = self._moving.adapter.name
         envelope.destination.client = session.identity
         if reliably:
             envelope.policy = pb.CRITICAL

@@ -82,11 +82,11 @@ class MovingClients:
     ) -> None:
         self.entities = Entities()
         self.queries = Queries(self.entities)
-        self._adapter = adapter
-        self._table = table
-        self._deliveries = deliveries
-        self._counters = counters
-        self._dropped = dropped
+        self.adapter = adapter
+        self.table = table
+        self.deliveries = deliveries
+        self.counters = counters
+        self.dropped = dropped
         self._reports: list[tuple[int, int, float, float, float]] = []
         self._reported_us: dict[int, int] = {}  # by slot: time of the last report, by its clock
         self._withdrawn: list[tuple[int, int]] = []  # keys and times
@@ -103,7 +103,7 @@ class MovingClients:
         """Take a declaration, a withdrawal or a query; it is answered by and by."""
         answered = self._answered.get(envelope.id)
         if answered is not None:
-            self._deliveries.send(session, answered, now)
+            self.deliveries.send(session, answered, now)
             return
         if envelope.id in self._waiting or self.queries.has(envelope.id):
             return  # asked again before the answer was there
@@ -126,10 +126,10 @@ class MovingClients:
         if not self.entities.moves(slot):
             return
         if 0 < self._reported_us.get(slot, 0) - telemetry.time_us < _OVERTAKEN_US:
-            self._dropped["overtaken-report"] += 1
+            self.dropped["overtaken-report"] += 1
             return
         self._reported_us[slot] = telemetry.time_us
-        generation = int(self._table.generation[slot])
+        generation = int(self.table.generation[slot])
         lat, lon, accuracy_m = telemetry.lat, telemetry.lon, telemetry.accuracy_m
         self._reports.append((slot, generation, lat, lon, accuracy_m))
 
@@ -160,7 +160,7 @@ class MovingClients:
         entity.request = envelope.id
         self._declared[entity.key] = entity
         self._waiting[envelope.id] = Waiting(session, now.s + ANSWER_AFTER_S)
-        self._counters["declarations"] += 1
+        self.counters["declarations"] += 1
 
     def _add(
         self, session: Session, side: Side, id: str, key: int, moves: bool, now: Instant
@@ -185,7 +185,7 @@ class MovingClients:
     def _ask(self, session: Session, envelope: pb.Envelope, now: Instant) -> None:
         entity = self.queries.ask(session, envelope.id, envelope.query, now.s)
         self._declared[entity.key] = entity
-        self._counters["queries"] += 1
+        self.counters["queries"] += 1
 
     def _drop(self, entity: Entity, time_us: int) -> None:
         self._declared.pop(entity.key, None)
@@ -203,7 +203,7 @@ class MovingClients:
         self._withdrawn = []
         # One time for all: a position that is older than its declaration would not count.
         moves = self._moves(declared, now_us)
-        self._counters["moves"] += len(moves)
+        self.counters["moves"] += len(moves)
         return Batch(list(self._records(withdrawn, declared, moves, now_us)), declared)
 
     def rejected(self, batch: Batch, error: Exception, now: Instant) -> None:
@@ -237,7 +237,7 @@ class MovingClients:
         self._reports = []
         slots = reports[:, 0].astype(np.int64)
         # A session may have ended, and its slot may be another client's, since it reported.
-        alive = self._table.active[slots] & (self._table.generation[slots] == reports[:, 1])
+        alive = self.table.active[slots] & (self.table.generation[slots] == reports[:, 1])
         reports, slots = reports[alive], slots[alive]
         index, moving = self.entities.moving(slots)
         keys = self.entities.key[moving]
@@ -290,7 +290,7 @@ class MovingClients:
         entity = self.entities.at(row)
         asked = self.queries.pop(entity)
         self.entities.remove(entity)
-        self._counters["declarations_refused"] += 1
+        self.counters["declarations_refused"] += 1
         if asked is not None:
             self._answer_refusal(entity.session, asked.request, refusal, now)
         else:
@@ -319,12 +319,12 @@ class MovingClients:
         *,
         reliably: bool = False,
     ) -> None:
-        if self._table.by_identity.get(session.identity) is not session:
+        if self.table.by_identity.get(session.identity) is not session:
             return  # it asks again in its next session
         reply = Message(
             kind=Kind.REPLY,
             sent_us=now.us,
-            source=self._adapter,
+            source=self.adapter,
             destination=Address.client(session.identity),
             correlation=UUID(bytes=request),
             payload=payload,
@@ -335,7 +335,7 @@ class MovingClients:
         self._answered[request] = envelope
         if len(self._answered) > _ANSWERS:
             self._answered.popitem(last=False)
-        self._deliveries.send(session, envelope, now, reliably=reliably)
+        self.deliveries.send(session, envelope, now, reliably=reliably)
 
 
 def _check(declaration: pb.Declaration) -> None:

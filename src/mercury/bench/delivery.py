@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from mercury.bench import processes
-from mercury.bus import open_bus
+from mercury.bus import Record, open_bus
 from mercury.client import Client, ServiceEndpoint
 from mercury.config.mediator import MediatorSettings
 from mercury.mediator import BY_STRENGTH, Policy
@@ -70,10 +69,11 @@ def run(
     """Measure every policy at every loss."""
     rows = []
     for loss in losses:
-        with tempfile.TemporaryDirectory(prefix="mercury-bench-") as folder:
-            bus = processes.bus_in(folder)
-            with processes.adapter(bus, _ENVIRONMENT) as (port, _):
-                rows += asyncio.run(_at(loss, clients, policies, bus, port, say, seed))
+        with (
+            processes.temporary_bus() as bus,
+            processes.adapter(bus, _ENVIRONMENT) as (port, _),
+        ):
+            rows += asyncio.run(_at(loss, clients, policies, bus, port, say, seed))
     return rows
 
 
@@ -157,20 +157,21 @@ class _Clients:
                 validity_s=VALIDITY_S,
                 policy=policy,
             )
-        deadline = begun + (VALIDITY_S if policy else _QUIET_S)
-        while time.monotonic() < deadline:
-            for record in await followed.read(timeout_s=0.2):
+
+        def take(records: list[Record]) -> None:
+            for record in records:
                 payload = decode(record.value).payload
                 if isinstance(payload, Deliveries) and payload.message == alert.id:
                     ledger.add(payload)
+
+        deadline = begun + (VALIDITY_S if policy else _QUIET_S)
+        while time.monotonic() < deadline:
+            take(await followed.read(timeout_s=0.2))
             entry = ledger.get(alert.id)
             if entry is not None and policy and not entry.states()[DeliveryState.WAITING]:
                 break
         await asyncio.sleep(0.2)
-        for record in followed.poll(10_000):
-            payload = decode(record.value).payload
-            if isinstance(payload, Deliveries) and payload.message == alert.id:
-                ledger.add(payload)
+        take(followed.poll(10_000))
         followed.close()
         sockets.close()
         return self._row(ledger, alert.id, begun, loss, policy, receipts_before)

@@ -39,7 +39,7 @@ def draw(runs: list[Run], floors: list[Run], path: Path) -> None:
     )
     axes.plot([], [], color="#c0392b", linewidth=2, label="Mercury: median; box 25–75 %, "
               "whiskers 1–99 %")  # fmt: skip
-    floor = [float(_median(run)) for run in floors]
+    floor = [run.row()["p50_ms"] for run in floors]
     axes.plot(places, floor, "_", color="#27ae60", markersize=26, markeredgewidth=2.5,
               label="bare asyncio UDP echo on this machine, median")  # fmt: skip
     known = [(at, PAPER_MS[int(run.rate)]) for at, run in zip(places, runs, strict=True)
@@ -59,11 +59,6 @@ def draw(runs: list[Run], floors: list[Run], path: Path) -> None:
     axes.set_ylabel("round trip, ms (log scale)")
     axes.set_title("Round trip client → adapter → bus → broker → bus → adapter → client")
     axes.grid(axis="y", alpha=0.3)
-    axes.legend(loc="upper left", bbox_to_reference=(0.12, 0.8), framealpha=0.95)
+    axes.legend(loc="upper left", bbox_to_anchor=(0.12, 0.8), framealpha=0.95)
     figure.savefig(path, dpi=130)
     plt.close(figure)
-
-
-def _median(run: Run) -> float:
-    found = sorted(run.round_trips_ms)
-    return float(found[len(found) // 2]) if found else float("nan")

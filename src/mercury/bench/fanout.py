@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 import time
 from collections.abc import Callable
 
@@ -35,20 +34,21 @@ def _measure(count: int, rounds: int, say: Callable[[str], None]) -> dict[str, f
         "MERCURY_SESSION__HEARTBEAT_INTERVAL_S": "3600",
         "MERCURY_ADAPTER__STALL_PROBE_S": str(_STALL_PROBE_S),
     }
-    with tempfile.TemporaryDirectory(prefix="mercury-bench-") as folder:
-        bus = processes.bus_in(folder)
-        with processes.adapter(bus, environment) as (port, metrics_port):
-            say(f"opening {count:,} sessions")
-            clients = LoadClients(port, count, SOCKETS, _spread(count))
-            try:
-                clients.connect(timeout_s=60.0 + count / 500)
-                results = []
-                for number in range(rounds):
-                    say(f"{count:,} clients: alert {number + 1} of {rounds}")
-                    time.sleep(_window(metrics_port))
-                    results.append(_alert(bus, clients, metrics_port, count))
-            finally:
-                clients.close()
+    with (
+        processes.temporary_bus() as bus,
+        processes.adapter(bus, environment) as (port, metrics_port),
+    ):
+        say(f"opening {count:,} sessions")
+        clients = LoadClients(port, count, SOCKETS, _spread(count))
+        try:
+            clients.connect(timeout_s=60.0 + count / 500)
+            results = []
+            for number in range(rounds):
+                say(f"{count:,} clients: alert {number + 1} of {rounds}")
+                time.sleep(_window(metrics_port))
+                results.append(_alert(bus, clients, metrics_port, count))
+        finally:
+            clients.close()
     results.sort(key=lambda result: result["last_ms"])
     median = results[len(results) // 2]
     return {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import tempfile
 import time
 from collections.abc import Callable
 
@@ -26,17 +25,18 @@ def run(
     """Offer reports at each rate and count those on the bus."""
     rows = []
     for rate in rates:
-        with tempfile.TemporaryDirectory(prefix="mercury-bench-") as folder:
-            bus = processes.bus_in(folder)
-            environment = {"MERCURY_SESSION__FLOOD_RATE_PER_S": "1e9"}
-            environment["MERCURY_SESSION__FLOOD_BURST"] = "1000000000"
-            with processes.adapter(bus, environment) as (port, _):
-                clients = LoadClients(port, SESSIONS, SOCKETS, [Position(40.76, -111.89)])
-                clients.connect(timeout_s=30.0)
-                say(f"{rate:,} reports a second for {seconds:g} s")
-                rows.append(_offer(bus, clients, rate, seconds))
-                for sock in clients.sockets:
-                    sock.close()
+        environment = {"MERCURY_SESSION__FLOOD_RATE_PER_S": "1e9"}
+        environment["MERCURY_SESSION__FLOOD_BURST"] = "1000000000"
+        with (
+            processes.temporary_bus() as bus,
+            processes.adapter(bus, environment) as (port, _),
+        ):
+            clients = LoadClients(port, SESSIONS, SOCKETS, [Position(40.76, -111.89)])
+            clients.connect(timeout_s=30.0)
+            say(f"{rate:,} reports a second for {seconds:g} s")
+            rows.append(_offer(bus, clients, rate, seconds))
+            for sock in clients.sockets:
+                sock.close()
     return rows
 
 
@@ -54,7 +54,6 @@ def _offer(bus_uri: str, clients: LoadClients, rate: int, seconds: float) -> dic
         )
         for session in clients.sessions
     ]
-    bus = open_bus(bus_uri)
     before = _newest(bus_uri)
     begun = time.perf_counter()
     sent = turn = 0
@@ -67,18 +66,11 @@ def _offer(bus_uri: str, clients: LoadClients, rate: int, seconds: float) -> dic
             # One socket after the other, each with a report of every session that it serves.
             socket_number = turn % len(clients.sockets)
             sequence = 1_000_000 + turn // len(clients.sockets)
+            numbers = range(socket_number, SESSIONS, len(clients.sockets))
+            what = Kind.REPORT, Priority.NORMAL
             packets = [
-                (
-                    pack(
-                        Kind.REPORT,
-                        Priority.NORMAL,
-                        clients.sessions[number].token,
-                        sequence,
-                        bodies[number],
-                    ),
-                    clients.adapter,
-                )
-                for number in range(socket_number, SESSIONS, len(clients.sockets))
+                (pack(*what, clients.sessions[one].token, sequence, bodies[one]), clients.adapter)
+                for one in numbers
             ]
             send_packets(clients.sockets[socket_number].fileno(), packets)
             sent += len(packets)
@@ -87,7 +79,6 @@ def _offer(bus_uri: str, clients: LoadClients, rate: int, seconds: float) -> dic
         gc.enable()
     offered_s = time.perf_counter() - begun
     absorbed = _settled(bus_uri, before, sent)
-    bus.close()
     return {
         "rate": rate,
         "sent": sent,

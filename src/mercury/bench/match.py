@@ -8,11 +8,8 @@ from __future__ import annotations
 import asyncio
 import shutil
 import socket
-import subprocess
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,7 +19,6 @@ from mercury.load.drivers import open_driver
 from mercury.load.generator import Generator, Outcome
 from mercury.load.workload import Workload, WorkloadSettings
 from mercury.matching import Engine
-from mercury.model.errors import MercuryError
 from mercury.model.matching import EventType, Publication
 from mercury.roads.network import CITY, open_roads
 
@@ -37,6 +33,7 @@ _WARM_UP_S = 4.0
 _START_S = 180.0  # a machine makes the kernel's code once
 _REDIS_OFFERED = 100_000
 _CHECKED_AT_ONCE = 1 << 16
+_SETTLE_S = 5.0  # Redis goes on with what waits
 
 Say = Callable[[str], None]
 
@@ -55,9 +52,9 @@ def run(
     workload = Workload(
         open_roads(CITY), WorkloadSettings(entities=entities, radius_m=RADIUS_M, inside=True)
     )
-    with tempfile.TemporaryDirectory(prefix="mercury-bench-") as folder:
+    with processes.temporary_bus() as bus:
         port = processes.free_port(socket.SOCK_STREAM)
-        arguments = ["--bus", processes.bus_in(folder), "--gateway-port", str(port)]
+        arguments = ["--bus", bus, "--gateway-port", str(port)]
         with processes.part("matcher", arguments, start_s=_START_S):
             rows = _through_the_gateway(workload, f"ws://127.0.0.1:{port}", seconds, say)
     paper = [row for row in rows if row["rate"] == PAPER_RATE][-1]
@@ -115,8 +112,9 @@ def _through_the_gateway(
 def _row(
     rate: int, workload: Workload, uri: str, seconds: float, say: Say, *, check: bool = False
 ) -> dict[str, Any]:
+    say(f"{rate:,} updates a second for {seconds:g} s")
     moving = workload.at_rate(rate / len(workload))
-    found = _offer(moving, uri, seconds, say)
+    found = _offer(moving, uri, seconds)
     notified = found.tally.matches_by_name()
     row: dict[str, Any] = {
         "rate": rate,
@@ -128,16 +126,14 @@ def _row(
         "generator_kept_up": found.kept_up,
     }
     if check:
-        say("what should have been told, by an engine without a gateway")
+        say("the events to expect, by an engine without a gateway")
         expected = expected_matches(moving, seconds)
         row["events_missing"] = sum(abs(expected[name] - notified[name]) for name in expected)
     return row
 
 
-def _offer(workload: Workload, uri: str, seconds: float, say: Say) -> Outcome:
-    generator = Generator(
-        workload, open_driver(uri), seconds=seconds, warm_up_s=_WARM_UP_S, say=say
-    )
+def _offer(workload: Workload, uri: str, seconds: float) -> Outcome:
+    generator = Generator(workload, open_driver(uri), seconds=seconds, warm_up_s=_WARM_UP_S)
     return asyncio.run(generator.run())
 
 
@@ -147,7 +143,7 @@ def _sustained(row: dict[str, Any]) -> bool:
 
 
 def expected_matches(workload: Workload, seconds: float) -> dict[str, int]:
-    """How many events of each kind one engine tells of the same updates, warm-up not counted."""
+    """How many events of each kind one engine has of the same updates, warm-up not counted."""
     engine = Engine()
     refs = np.empty(len(workload), np.int64)
     for number, thing in enumerate(workload.declarations()):
@@ -177,14 +173,18 @@ def _redis(workload: Workload, seconds: float, say: Say) -> dict[str, Any]:
     server = shutil.which("redis-server")
     if server is None:
         return {"updates_per_s": None, "reason": "redis-server is not installed"}
-    with (
-        tempfile.TemporaryDirectory(prefix="mercury-bench-") as folder,
-        _server(server, folder) as port,
-    ):
+    port = processes.free_port(socket.SOCK_STREAM)
+
+    def is_up() -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    command = [server, "--port", str(port), "--bind", "127.0.0.1", "--loglevel", "warning"]
+    with processes.running("redis-server", [*command, "--save", "", "--appendonly", "no"], is_up):
         say("Redis")
         moving = workload.at_rate(_REDIS_OFFERED / len(workload))
         begun = time.monotonic()
-        found = _offer(moving, f"redis://127.0.0.1:{port}", seconds, say)
+        found = _offer(moving, f"redis://127.0.0.1:{port}", seconds)
         took_s = time.monotonic() - begun
     taken = found.tally.taken or 0
     # It goes on with what waits for a while after the last update was offered.
@@ -194,27 +194,3 @@ def _redis(workload: Workload, seconds: float, say: Say) -> dict[str, Any]:
         "matches_per_s": round(found.tally.events / worked_s),
         "notes": found.tally.notes,
     }
-
-
-_SETTLE_S = 5.0
-
-
-@contextmanager
-def _server(program: str, folder: str) -> Iterator[int]:
-    port = processes.free_port(socket.SOCK_STREAM)
-    command = [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", folder]
-    process = subprocess.Popen([*command, "--appendonly", "no"], stdout=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + 10.0
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1.0).close()
-                break
-            except OSError:
-                if process.poll() is not None or time.monotonic() > deadline:
-                    raise MercuryError("redis-server does not start") from None
-                time.sleep(0.05)
-        yield port
-    finally:
-        process.terminate()
-        process.wait(10.0)

@@ -7,10 +7,11 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,34 @@ def metric(port: int, name: str) -> float:
 
 
 @contextmanager
+def running(
+    name: str,
+    command: Sequence[str],
+    is_up: Callable[[], object],
+    environment: dict[str, str] | None = None,
+    start_s: float = _START_S,
+) -> Iterator[None]:
+    """Run a program while the block lasts, from when it is up."""
+    process = subprocess.Popen(command, env={**os.environ, **(environment or {})})
+    try:
+        deadline = time.monotonic() + start_s
+        while not is_up():
+            if process.poll() is not None:
+                raise MercuryError(f"the {name} ended at its start with {process.returncode}")
+            if time.monotonic() > deadline:
+                raise MercuryError(f"the {name} did not come up within {start_s:g} s")
+            time.sleep(0.05)
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(10.0)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@contextmanager
 def part(
     name: str,
     arguments: Sequence[str],
@@ -59,26 +88,15 @@ def part(
     """Run `mercury NAME` while the block lasts; yields its metrics port."""
     port = free_port(socket.SOCK_STREAM)
     command = [sys.executable, "-m", "mercury.cli.main", name, *arguments]
-    process = subprocess.Popen(
+    environment = {"MERCURY_LOG__LEVEL": "warning", **(environment or {})}
+    with running(
+        name,
         [*command, "--metrics-port", str(port)],
-        env={**os.environ, "MERCURY_LOG__LEVEL": "warning", **(environment or {})},
-    )
-    try:
-        deadline = time.monotonic() + start_s
-        while health(port) is None:
-            if process.poll() is not None:
-                raise MercuryError(f"the {name} ended at its start with {process.returncode}")
-            if time.monotonic() > deadline:
-                raise MercuryError(f"the {name} did not come up within {start_s:g} s")
-            time.sleep(0.05)
+        lambda: health(port) is not None,
+        environment,
+        start_s,
+    ):
         yield port
-    finally:
-        process.terminate()
-        try:
-            process.wait(10.0)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 @contextmanager
@@ -100,6 +118,13 @@ def broker(bus: str, environment: dict[str, str] | None = None) -> Iterator[int]
 def bus_in(folder: str | Path) -> str:
     """The URI of a fresh embedded bus."""
     return f"embedded:{Path(folder) / 'bench.db'}"
+
+
+@contextmanager
+def temporary_bus() -> Iterator[str]:
+    """The URI of an embedded bus that is gone after the block."""
+    with tempfile.TemporaryDirectory(prefix="mercury-bench-") as folder:
+        yield bus_in(folder)
 
 
 def fresh_bus(uri: str | None, folder: str | Path) -> str:

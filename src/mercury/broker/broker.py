@@ -74,7 +74,7 @@ class Broker(Service):
     part = "broker"
 
     def __init__(self, bus: Bus, settings: BrokerSettings) -> None:
-        super().__init__(bus, Address.broker(settings.id), metrics_port=settings.metrics_port)
+        super().__init__(bus, Address.broker(settings.id), metrics=settings.metrics)
         self.settings = settings
         self.counters: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()

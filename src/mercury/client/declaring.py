@@ -23,7 +23,7 @@ from mercury.model.declarations import (
 )
 from mercury.model.errors import MatchingError, MercuryError, RequestError
 from mercury.model.matching import Match, NearSubscription, Publication, Side
-from mercury.model.message import Kind, Message, Payload, Values
+from mercury.model.message import Kind, Message, Payload
 from mercury.service.clock import now, now_us
 
 log = logging.getLogger(__name__)
@@ -57,21 +57,14 @@ class Declaring:
 
     # What the application wants
 
-    async def publish(
-        self,
-        topic: str,
-        values: Values,
-        *,
-        radius_m: float = 0.0,
-        ttl_s: float | None = None,
-        name: str | None = None,
-        timeout_s: float = 5.0,
-    ) -> MovingPublication:
+    def free_name(self, side: Side, topic: str, name: str | None) -> str:
+        """The name asked for, or one after the topic; raises MatchingError where it is taken."""
+        return self._entities.free_name(side, topic, name)
+
+    async def publish(self, what: Publication, timeout_s: float = 5.0) -> MovingPublication:
         """Publish something that moves; raises MatchingError when refused."""
-        name = self._entities.free_name("publication", topic, name)
-        what = Publication(name, topic, dict(values), radius_m, ttl_s)
-        self._entities.add("publication", name)
-        publication = self.publications[name] = MovingPublication(what, self)
+        self._entities.add("publication", what.id)
+        publication = self.publications[what.id] = MovingPublication(what, self)
         try:
             await self.declare(publication, timeout_s)
         except BaseException:
@@ -81,34 +74,12 @@ class Declaring:
         return publication
 
     def near(
-        self,
-        topic: str,
-        *,
-        radius_m: float | None,
-        polygon: Polygon | Sequence[PositionLike] | None,
-        where: str,
-        inside: bool,
-        dwell_s: float | None,
-        hysteresis_m: float | None,
-        name: str | None,
-        handler: MatchHandler | None,
-        timeout_s: float,
+        self, what: NearSubscription, handler: MatchHandler | None, timeout_s: float
     ) -> MatchStream:
-        """Begin to hear of what is near; raises for what cannot be."""
-        name = self._entities.free_name("subscription", topic, name)
-        subscription = NearSubscription(
-            name,
-            topic,
-            radius_m,
-            as_polygon(polygon),
-            where,
-            inside,
-            dwell_s,
-            hysteresis_m,
-        )
-        self._entities.add("subscription", name)
-        pairs = self._entities.pairs[name]
-        stream = self.streams[name] = MatchStream(subscription, self, self._call, pairs, handler)
+        """Begin to hear of what is near."""
+        self._entities.add("subscription", what.id)
+        pairs = self._entities.pairs[what.id]
+        stream = self.streams[what.id] = MatchStream(what, self, self._call, pairs, handler)
         self._run(self._begin(stream, timeout_s))
         return stream
 
@@ -262,13 +233,3 @@ def _error(reply: Message) -> MercuryError:
     if sentence.startswith("no such request"):  # said by who knows nothing of matching
         return RequestError("this adapter does not match what moves; a newer one does")
     return RequestError(sentence)
-
-
-def query_subscription(
-    topic: str,
-    radius_m: float | None,
-    polygon: Polygon | Sequence[PositionLike] | None,
-    where: str,
-) -> NearSubscription:
-    """The subscription of a query, which needs no name of its own."""
-    return NearSubscription("?", topic, radius_m, as_polygon(polygon), where)

@@ -21,9 +21,7 @@ Rule = TypeVar("Rule", KindRule, CongestionRule)
 
 class KindSettings(Section):
     enabled: bool = setting(True, "Whether this kind is judged at all")
-    predicate: str = Field(
-        description="When a bin is reported; see docs/detection.md for the names"
-    )
+    predicate: str = Field(description="When a bin is reported; see docs/how-to/detection-rule.md")
     every_s: float = setting(
         _KIND.every_s,
         "Interval at which bins are judged and emptied; 0 judges each observation as it comes",

@@ -48,9 +48,15 @@ class ServiceSection(Section):
     """The table of a service."""
 
     id: str
+    metrics_host: str = setting("127.0.0.1", "Address to serve metrics and health on", min_length=1)
     metrics_port: int | None = setting(
         None, "TCP port of metrics and health; none serves neither", ge=0, le=65535
     )
+
+    @property
+    def metrics(self) -> tuple[str, int] | None:
+        """Address and port of metrics and health, if they are served."""
+        return None if self.metrics_port is None else (self.metrics_host, self.metrics_port)
 
 
 def mistake(sentence: str, *keys: str) -> PydanticCustomError:

@@ -18,7 +18,7 @@ class SimSettings(Section):
     width_m: float = setting(4000.0, "Extent of the city to the east", gt=0)
     height_m: float = setting(4000.0, "Extent of the city to the north", gt=0)
     link: str | None = setting(
-        None, "Lossy link of each vehicle, such as cellular,loss=0.1; see docs/links.md"
+        None, "Lossy link of each vehicle, such as cellular,loss=0.1; see docs/reference/links.md"
     )
     antenna_x_m: float | None = setting(
         None, "Range is the distance from here, to the east; none is the middle"

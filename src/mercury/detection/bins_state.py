@@ -2,52 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from itertools import islice
+from typing import Any
 
 from mercury.detection.alerts_in_force import Alert
 from mercury.detection.bin import Bin, Member, Observation
 from mercury.detection.bins import MAX_BINS, MAX_REPORTERS, Counters, KindBins
 from mercury.detection.rules import KindRule
-from mercury.detection.snapshot import Packer, Unpacker
-from mercury.geo.space import Point
+from mercury.detection.snapshot import pack, unpack
 from mercury.model.errors import SnapshotError
 
 _MAGIC = b"MBIN"
-_VERSION = 1
 
 
 def snapshot_bins(state: KindBins) -> bytes:
     """Everything that a decision can depend on, to the last digit."""
-    packer = Packer(_MAGIC, _VERSION)
-    packer.texts([state.rule.kind])
-    packer.ints([state.frontier_us, state.closed_us])
-    packer.ints(state.counters.values())
-
-    waiting = state.waiting
-    packer.ints([one.time_us for one in waiting])
-    packer.blobs([one.id for one in waiting])
-    packer.texts(one.reporter for one in waiting)
-    packer.floats([number for one in waiting for number in one[3:]])
-
-    bins = list(state.bins)
-    packer.ints([number for bin in bins for number in _numbers(bin)])
-    packer.blobs([bin.rank[1] for bin in bins])
-    packer.blobs([bin.incident_id for bin in bins])
-    packer.floats([number for bin in bins for number in bin.total])
-
-    packer.texts(reporter for bin in bins for reporter in bin.members)
-    members = [member for bin in bins for member in bin.members.values()]
-    packer.ints([member.time_us for member in members])
-    packer.blobs([member.id for member in members])
-    packer.floats([n for m in members for n in (*m.point, m.speed_mps, m.heading_deg)])
-
-    alerts = list(state.alerts)
-    packer.ints([number for alert in alerts for number in (alert.rank[0], alert.until_us)])
-    packer.blobs([alert.rank[1] for alert in alerts])
-    packer.blobs([alert.incident_id for alert in alerts])
-    packer.floats([number for alert in alerts for number in alert.point])
-    return packer.finish()
+    document = {
+        "kind": state.rule.kind,
+        "frontier_us": state.frontier_us,
+        "closed_us": state.closed_us,
+        "counters": state.counters.values(),
+        "waiting": [(one.time_us, one.id.hex(), *one[2:]) for one in state.waiting],
+        "bins": [_bin_to_json(bin) for bin in state.bins],
+        "alerts": [
+            (alert.point, _rank_to_json(alert.rank), alert.until_us, alert.incident_id.hex())
+            for alert in state.alerts
+        ],
+    }
+    return pack(_MAGIC, document)
 
 
 def restore_bins(
@@ -61,78 +42,59 @@ def restore_bins(
 
     All but the kind may have changed in the rule meanwhile; it then holds from now on.
     """
-    state = KindBins(rule, max_bins=max_bins, max_reporters=max_reporters)
-    unpacker = Unpacker(data, _MAGIC, _VERSION)
-    (kind,) = unpacker.texts(1)
-    if kind != rule.kind:
-        raise SnapshotError(f"the snapshot is of kind {kind!r}, not {rule.kind!r}")
-    state.frontier_us, state.closed_us = unpacker.ints(2)
-    state.counters = Counters(*unpacker.ints(len(fields(Counters))))
-    state.waiting = _read_waiting(unpacker)
-    for bin in _read_bins(unpacker):
-        state.put(bin)
-    for alert in _read_alerts(unpacker):
-        state.alerts.put(alert)
-    unpacker.finish()
-    return state
+
+    def read(document: dict[str, Any]) -> KindBins:
+        if document["kind"] != rule.kind:
+            raise SnapshotError(f"the snapshot is of kind {document['kind']!r}, not {rule.kind!r}")
+        state = KindBins(rule, max_bins=max_bins, max_reporters=max_reporters)
+        state.frontier_us, state.closed_us = document["frontier_us"], document["closed_us"]
+        state.counters = Counters(*document["counters"])
+        state.waiting = [
+            Observation(time_us, bytes.fromhex(id), *rest)
+            for time_us, id, *rest in document["waiting"]
+        ]
+        for fields in document["bins"]:
+            state.put(_bin_from_json(**fields))
+        for point, rank, until_us, incident_id in document["alerts"]:
+            incident = bytes.fromhex(incident_id)
+            state.alerts.put(Alert(tuple(point), _rank_from_json(rank), until_us, incident))
+        return state
+
+    return unpack(_MAGIC, data, read)
 
 
-def _numbers(bin: Bin) -> tuple[int, ...]:
-    return (bin.since_us, bin.last_us, bin.heard_us, bin.reports, bin.alerted, len(bin.members))
+def _bin_to_json(bin: Bin) -> dict[str, Any]:
+    return {
+        "members": [
+            (reporter, member.time_us, member.id.hex(), *member[2:])
+            for reporter, member in bin.members.items()
+        ],
+        "total": bin.total,
+        "rank": _rank_to_json(bin.rank),
+        "times_us": (bin.last_us, bin.heard_us),
+        "counts": (bin.reports, bin.alerted),
+        "incident_id": bin.incident_id.hex(),
+    }
 
 
-def _read_waiting(unpacker: Unpacker) -> list[Observation]:
-    times_us = unpacker.ints()
-    size = len(times_us)
-    ids, reporters = unpacker.blobs(size), unpacker.texts(size)
-    numbers = _rows(unpacker.floats(4 * size), 4)
-    return [
-        Observation(time_us, id, reporter, *row)
-        for time_us, id, reporter, row in zip(times_us, ids, reporters, numbers, strict=True)
-    ]
+def _bin_from_json(
+    members: list[Any], total: Any, rank: Any, times_us: Any, counts: Any, incident_id: str
+) -> Bin:
+    own = {
+        reporter: Member(time_us, bytes.fromhex(id), tuple(point), *rest)
+        for reporter, time_us, id, point, *rest in members
+    }
+    if len(own) != len(members) or not own:
+        raise SnapshotError("the snapshot is damaged: a bin has no or doubled reporters")
+    return Bin.restored(
+        own, tuple(total), _rank_from_json(rank), times_us, counts, bytes.fromhex(incident_id)
+    )
 
 
-def _read_bins(unpacker: Unpacker) -> list[Bin]:
-    numbers = unpacker.ints()
-    if len(numbers) % 6:
-        raise SnapshotError("the snapshot is damaged: a bin is not whole")
-    size = len(numbers) // 6
-    firsts, incidents = unpacker.blobs(size), unpacker.blobs(size)
-    totals = unpacker.floats(3 * size)
-    members = iter(_read_members(unpacker, sum(numbers[5::6])))
-    bins = []
-    for i in range(size):
-        since_us, last_us, heard_us, reports, alerted, count = numbers[6 * i : 6 * i + 6]
-        own = dict(islice(members, count))
-        if len(own) != count or not own:
-            raise SnapshotError("the snapshot is damaged: a bin has no or doubled reporters")
-        total: Point = (totals[3 * i], totals[3 * i + 1], totals[3 * i + 2])
-        rank = (since_us, firsts[i])
-        bins.append(
-            Bin.restored(own, total, rank, (last_us, heard_us), (reports, alerted), incidents[i])
-        )
-    return bins
+def _rank_to_json(rank: tuple[int, bytes]) -> tuple[int, str]:
+    return rank[0], rank[1].hex()
 
 
-def _read_members(unpacker: Unpacker, size: int) -> list[tuple[str, Member]]:
-    reporters, times_us = unpacker.texts(size), unpacker.ints(size)
-    ids, rows = unpacker.blobs(size), _rows(unpacker.floats(5 * size), 5)
-    return [
-        (reporter, Member(time_us, id, (row[0], row[1], row[2]), row[3], row[4]))
-        for reporter, time_us, id, row in zip(reporters, times_us, ids, rows, strict=True)
-    ]
-
-
-def _read_alerts(unpacker: Unpacker) -> list[Alert]:
-    numbers = unpacker.ints()
-    size = len(numbers) // 2
-    ids, incidents = unpacker.blobs(size), unpacker.blobs(size)
-    places = _rows(unpacker.floats(3 * size), 3)
-    return [
-        Alert((x, y, z), (numbers[2 * i], ids[i]), numbers[2 * i + 1], incidents[i])
-        for i, (x, y, z) in enumerate(places)
-    ]
-
-
-def _rows(numbers: list[float], width: int) -> list[tuple[float, ...]]:
-    return list(zip(*(numbers[i::width] for i in range(width)), strict=True))
+def _rank_from_json(rank: list[Any]) -> tuple[int, bytes]:
+    time_us, id = rank
+    return time_us, bytes.fromhex(id)

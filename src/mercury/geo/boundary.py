@@ -14,12 +14,8 @@ from functools import lru_cache
 import numpy as np
 
 from mercury.geo.arrays import FloatArray, IntArray
-from mercury.geo.distance import (
-    destination,
-    destination_and_azimuth,
-    geodesic_inverse,
-    haversine_m,
-)
+from mercury.geo.corridor import segments_of
+from mercury.geo.distance import destination, destination_and_azimuth, haversine_m
 from mercury.model.area import Circle, Corridor, Ellipse, Polygon, Position, Rectangle, Shape
 from mercury.model.ring import unwrap_longitudes
 
@@ -107,9 +103,7 @@ def _straight_edges(rings: Sequence[FloatArray]) -> Boundary:
 
 
 def _corridor(shape: Corridor) -> Boundary:
-    lats = np.array([p.lat for p in shape.line])
-    lons = np.array([p.lon for p in shape.line])
-    lengths_m, azimuths_deg = geodesic_inverse(lats[:-1], lons[:-1], lats[1:], lons[1:])
+    lats, lons, lengths_m, azimuths_deg = segments_of(shape)
     segments, half_width_m = lengths_m.size, shape.width_m / 2.0
 
     def at(arcs: IntArray, fractions: FloatArray) -> tuple[FloatArray, FloatArray]:

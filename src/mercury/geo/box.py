@@ -51,6 +51,10 @@ class Box(NamedTuple):
         return cls(south, _into_range(west), north, _into_range(east))
 
     @property
+    def box(self) -> Box:
+        return self  # a box is a shape that is ready for questions
+
+    @property
     def crosses_antimeridian(self) -> bool:
         return self.west > self.east
 

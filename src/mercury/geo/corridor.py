@@ -9,18 +9,14 @@ exactly, by walking along the geodesic to the foot of the perpendicular.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from mercury.geo.arrays import BoolArray, FloatArray
 from mercury.geo.box import Box, box_of_circles
-from mercury.geo.distance import (
-    MEAN_RADIUS_M,
-    destination_and_azimuth,
-    geodesic_inverse,
-    geodesic_m,
-)
+from mercury.geo.distance import MEAN_RADIUS_M, destination_and_azimuth, geodesic_inverse
 from mercury.geo.flat_frame import FlatFrame
 from mercury.geo.local_frame import EDGE_M, LocalFrame, chord_limits_squared
 from mercury.model.area import Corridor
@@ -40,11 +36,16 @@ class Pieces(NamedTuple):
     half_lengths_m: FloatArray
 
 
-def cut_line(shape: Corridor, longest_m: float) -> Pieces:
-    """The corridor's line in pieces no longer than this."""
+def segments_of(shape: Corridor) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Latitudes and longitudes of the line's points, lengths and azimuths of its segments."""
     lats = np.array([p.lat for p in shape.line])
     lons = np.array([p.lon for p in shape.line])
-    lengths_m, azimuths_deg = geodesic_inverse(lats[:-1], lons[:-1], lats[1:], lons[1:])
+    return lats, lons, *geodesic_inverse(lats[:-1], lons[:-1], lats[1:], lons[1:])
+
+
+def cut_line(shape: Corridor, longest_m: float) -> Pieces:
+    """The corridor's line in pieces no longer than this."""
+    lats, lons, lengths_m, azimuths_deg = segments_of(shape)
     counts = np.maximum(np.ceil(lengths_m / longest_m), 1.0).astype(np.intp)
     segment = np.repeat(np.arange(counts.size), counts)
     within = np.arange(segment.size) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -62,77 +63,60 @@ def cut_line(shape: Corridor, longest_m: float) -> Pieces:
 
 def corridor_box(shape: Corridor) -> Box:
     """A box that contains the corridor, closely."""
-    lats = np.array([p.lat for p in shape.line])
-    lons = np.array([p.lon for p in shape.line])
-    length_m = float(np.sum(geodesic_m(lats[:-1], lons[:-1], lats[1:], lons[1:])))
+    length_m = float(np.sum(segments_of(shape)[2]))
     pieces = cut_line(shape, max(shape.width_m / 8.0, length_m / 256.0, 1e-3))
     return box_of_circles(
         pieces.lats, pieces.lons, pieces.half_lengths_m + shape.width_m / 2.0 + EDGE_M
     )
 
 
-class PreparedCorridor:
-    """A corridor with what does not depend on the positions computed ahead."""
+class _Parts:
+    """Parts with boxes of their own: inside is who is inside one of them."""
 
-    __slots__ = ("_stretches", "box")
+    __slots__ = ("_parts", "box")
 
-    def __init__(self, shape: Corridor) -> None:
-        self.box = corridor_box(shape)
-        half_width_m = shape.width_m / 2.0 + EDGE_M
-        pieces = cut_line(shape, PIECE_M)
-        # A tree of two levels: of n pieces a point meets about √n stretches, then √n pieces.
-        together = math.isqrt(pieces.lats.size)
-        self._stretches = [
-            _Stretch(Pieces(*(column[i : i + together] for column in pieces)), half_width_m)
-            for i in range(0, pieces.lats.size, together)
-        ]
-
-    def contains(self, lats: FloatArray, lons: FloatArray) -> BoolArray:
-        inside = self.box.contains(lats, lons)
-        near = np.flatnonzero(inside)
-        lats, lons = lats[near], lons[near]
-        found = np.zeros(near.size, dtype=np.bool_)
-        for stretch in self._stretches:
-            close = np.flatnonzero(stretch.box.contains(lats, lons) & ~found)
-            if close.size:
-                found[close] = stretch.contains(lats[close], lons[close])
-        inside[near] = found
-        return inside
-
-    def contains_point(self, lat: float, lon: float) -> bool:
-        return self.box.contains_point(lat, lon) and any(
-            stretch.box.contains_point(lat, lon) and stretch.contains_point(lat, lon)
-            for stretch in self._stretches
-        )
-
-
-class _Stretch:
-    """Some pieces that follow one another."""
-
-    __slots__ = ("_pieces", "box")
-
-    def __init__(self, pieces: Pieces, limit_m: float) -> None:
-        self.box = box_of_circles(pieces.lats, pieces.lons, pieces.half_lengths_m + limit_m)
-        self._pieces = [
-            _Piece(lat, lon, azimuth_deg, half_length_m, limit_m)
-            for lat, lon, azimuth_deg, half_length_m in zip(
-                *(column.tolist() for column in pieces), strict=True
-            )
-        ]
+    def __init__(self, box: Box, parts: Sequence[_Parts | _Piece]) -> None:
+        self.box = box
+        self._parts = parts
 
     def contains(self, lats: FloatArray, lons: FloatArray) -> BoolArray:
         inside = np.zeros(lats.size, dtype=np.bool_)
-        for piece in self._pieces:
-            close = np.flatnonzero(piece.box.contains(lats, lons) & ~inside)
+        for part in self._parts:
+            close = np.flatnonzero(part.box.contains(lats, lons) & ~inside)
             if close.size:
-                inside[close] = piece.contains(lats[close], lons[close])
+                inside[close] = part.contains(lats[close], lons[close])
         return inside
 
     def contains_point(self, lat: float, lon: float) -> bool:
         return any(
-            piece.box.contains_point(lat, lon) and piece.contains_point(lat, lon)
-            for piece in self._pieces
+            part.box.contains_point(lat, lon) and part.contains_point(lat, lon)
+            for part in self._parts
         )
+
+
+class PreparedCorridor(_Parts):
+    """A corridor with what does not depend on the positions computed ahead."""
+
+    __slots__ = ()
+
+    def __init__(self, shape: Corridor) -> None:
+        limit_m = shape.width_m / 2.0 + EDGE_M
+        pieces = cut_line(shape, PIECE_M)
+        # A tree of two levels: of n pieces a point meets about √n stretches, then √n pieces.
+        together = math.isqrt(pieces.lats.size)
+        stretches = []
+        for first in range(0, pieces.lats.size, together):
+            some = Pieces(*(column[first : first + together] for column in pieces))
+            box = box_of_circles(some.lats, some.lons, some.half_lengths_m + limit_m)
+            rows = zip(*(column.tolist() for column in some), strict=True)
+            stretches.append(_Parts(box, [_Piece(limit_m, *row) for row in rows]))
+        super().__init__(corridor_box(shape), stretches)
+
+    def contains(self, lats: FloatArray, lons: FloatArray) -> BoolArray:
+        return self.box.contains_if(super().contains, lats, lons)
+
+    def contains_point(self, lat: float, lon: float) -> bool:
+        return self.box.contains_point(lat, lon) and super().contains_point(lat, lon)
 
 
 class _Piece:
@@ -151,7 +135,7 @@ class _Piece:
     )
 
     def __init__(
-        self, lat: float, lon: float, azimuth_deg: float, half_length_m: float, limit_m: float
+        self, limit_m: float, lat: float, lon: float, azimuth_deg: float, half_length_m: float
     ) -> None:
         self._lat, self._lon, self._azimuth_deg = lat, lon, azimuth_deg
         self._half_length_m, self._limit_m = half_length_m, limit_m
@@ -217,10 +201,8 @@ class _Piece:
         along = abs(north * self._cos + east * self._sin)
         # Flattening onto the plane of the middle moves a point by less than this.
         margin = chord_squared * math.sqrt(chord_squared) / MEAN_RADIUS_M**2 + 3.0 * EDGE_M
-        if margin > self._limit_m / 2.0:
-            return bool(self.contains(np.array([lat]), np.array([lon]))[0])
         distance_m = math.hypot(across, max(along - self._half_length_m, 0.0))
-        if abs(distance_m - self._limit_m) > margin:
+        if margin <= self._limit_m / 2.0 and abs(distance_m - self._limit_m) > margin:
             return distance_m < self._limit_m
         return bool(self.contains(np.array([lat]), np.array([lon]))[0])
 

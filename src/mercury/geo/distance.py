@@ -5,18 +5,29 @@ All arguments broadcast against one another, as NumPy's do.
 
 from __future__ import annotations
 
+from functools import cache
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import ArrayLike
-from pyproj import Geod
 
 from mercury.geo.arrays import FloatArray
+
+if TYPE_CHECKING:
+    from pyproj import Geod
 
 MEAN_RADIUS_M = 6_371_008.7714  # IUGG mean radius of WGS84, (2a + b) / 3
 # With geodetic latitudes put on the mean sphere, a distance is off by at most 0.56 %, along the
 # meridian at the equator; by 0.45 % near the poles.
 SPHERE_ERROR = 0.006
 
-WGS84 = Geod(ellps="WGS84")
+
+@cache
+def _wgs84() -> Geod:
+    # Not before it is needed: a device that hears of circles alone need not load it.
+    from pyproj import Geod
+
+    return Geod(ellps="WGS84")
 
 
 def haversine_m(lat1: ArrayLike, lon1: ArrayLike, lat2: ArrayLike, lon2: ArrayLike) -> FloatArray:
@@ -35,7 +46,7 @@ def haversine_m(lat1: ArrayLike, lon1: ArrayLike, lat2: ArrayLike, lon2: ArrayLi
 def geodesic_m(lat1: ArrayLike, lon1: ArrayLike, lat2: ArrayLike, lon2: ArrayLike) -> FloatArray:
     """Exact distances on WGS84."""
     lats1, lons1, lats2, lons2 = _broadcast(lat1, lon1, lat2, lon2)
-    _, _, distance_m = WGS84.inv(lons1, lats1, lons2, lats2)
+    _, _, distance_m = _wgs84().inv(lons1, lats1, lons2, lats2)
     return np.asarray(distance_m, dtype=np.float64)
 
 
@@ -47,11 +58,19 @@ def geodesic_inverse(
     The azimuth between coincident positions is arbitrary.
     """
     lats0, lons0, lats2, lons2 = _broadcast(lat0, lon0, lats, lons)
-    azimuth, _, distance_m = WGS84.inv(lons0, lats0, lons2, lats2)
+    azimuth, _, distance_m = _wgs84().inv(lons0, lats0, lons2, lats2)
     azimuth_deg = np.mod(np.asarray(azimuth, dtype=np.float64), 360.0)
     # A tiny negative angle is rounded up to 360 by the modulo.
     azimuth_deg = np.where(azimuth_deg == 360.0, 0.0, azimuth_deg)
     return np.asarray(distance_m, dtype=np.float64), azimuth_deg
+
+
+def geodesic_inverse_of_point(
+    lat0: float, lon0: float, lat: float, lon: float
+) -> tuple[float, float]:
+    """The same for one position, without arrays; the azimuth may be negative."""
+    azimuth_deg, _, distance_m = _wgs84().inv(lon0, lat0, lon, lat)
+    return distance_m, azimuth_deg
 
 
 def destination(
@@ -67,7 +86,7 @@ def destination_and_azimuth(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Like `destination`, with the azimuth in which each geodesic would go on."""
     lats, lons, azimuths, distances = _broadcast(lat, lon, azimuth_deg, distance_m)
-    lons2, lats2, back_azimuths = WGS84.fwd(lons, lats, azimuths, distances)
+    lons2, lats2, back_azimuths = _wgs84().fwd(lons, lats, azimuths, distances)
     return (
         np.asarray(lats2, dtype=np.float64),
         np.asarray(lons2, dtype=np.float64),

@@ -9,15 +9,17 @@ distance almost exactly: a geodesic bends no more than 1/`_SHARPEST_M` and no le
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from mercury.geo.arrays import FloatArray
-from mercury.geo.distance import MEAN_RADIUS_M, WGS84
+from mercury.geo.distance import MEAN_RADIUS_M
 
-SEMI_MAJOR_M: float = WGS84.a
-ECCENTRICITY_SQUARED: float = WGS84.es
-_SEMI_MINOR_M: float = WGS84.b
+# WGS84, as PROJ has it.
+SEMI_MAJOR_M = 6378137.0
+ECCENTRICITY_SQUARED = 0.00669437999014133
+_SEMI_MINOR_M = 6356752.314245179
 # The extreme radii of curvature of WGS84: along the equator's meridian, and at the poles.
 _SHARPEST_M = _SEMI_MINOR_M**2 / SEMI_MAJOR_M
 _FLATTEST_M = SEMI_MAJOR_M**2 / _SEMI_MINOR_M
@@ -59,24 +61,19 @@ class LocalFrame:
         self, lats: FloatArray, lons: FloatArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """East, north and squared chord, in metres, of positions as seen from the origin."""
-        phi, turned = np.radians(lats), np.radians(lons - self._lon)
-        sine = np.sin(phi)
-        normal = SEMI_MAJOR_M / np.sqrt(1.0 - ECCENTRICITY_SQUARED * sine * sine)
-        axis = normal * np.cos(phi)
-        outward = axis * np.cos(turned) - self._axis_m
-        east = axis * np.sin(turned)
-        up = normal * ((1.0 - ECCENTRICITY_SQUARED) * sine) - self._height_m
-        north = up * self._cos_lat - outward * self._sin_lat
-        return east, north, outward * outward + east * east + up * up
+        return self._offsets(lats, lons, np)
 
     def offsets_of_point(self, lat: float, lon: float) -> tuple[float, float, float]:
         """The same for one position, without arrays."""
-        phi, turned = math.radians(lat), math.radians(lon - self._lon)
-        sine = math.sin(phi)
-        normal = SEMI_MAJOR_M / math.sqrt(1.0 - ECCENTRICITY_SQUARED * sine * sine)
-        axis = normal * math.cos(phi)
-        outward = axis * math.cos(turned) - self._axis_m
-        east = axis * math.sin(turned)
+        return self._offsets(lat, lon, math)
+
+    def _offsets(self, lat: Any, lon: Any, functions: Any) -> tuple[Any, Any, Any]:
+        phi, turned = functions.radians(lat), functions.radians(lon - self._lon)
+        sine = functions.sin(phi)
+        normal = SEMI_MAJOR_M / functions.sqrt(1.0 - ECCENTRICITY_SQUARED * sine * sine)
+        axis = normal * functions.cos(phi)
+        outward = axis * functions.cos(turned) - self._axis_m
+        east = axis * functions.sin(turned)
         up = normal * ((1.0 - ECCENTRICITY_SQUARED) * sine) - self._height_m
         north = up * self._cos_lat - outward * self._sin_lat
         return east, north, outward * outward + east * east + up * up

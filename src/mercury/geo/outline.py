@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-import shapely
 
 from mercury.geo.arrays import FloatArray
 from mercury.geo.boundary import Boundary, boundary
@@ -73,7 +72,7 @@ def bounding_circle(shape: Shape) -> Circle:
     lats, lons, gap_m = _samples(boundary(shape))
     candidates = [
         _middle(lats, lons),
-        _box_middle(shape),
+        box_middle(shape),
         Position(90.0, 0.0),
         Position(-90.0, 0.0),
     ]
@@ -110,7 +109,8 @@ def _middle(lats: FloatArray, lons: FloatArray) -> Position:
     )
 
 
-def _box_middle(shape: Shape) -> Position:
+def box_middle(shape: Shape) -> Position:
+    """The middle of a box around the shape."""
     box = prepare(shape).box
     lon = box.west + box.width_deg / 2.0
     return Position((box.south + box.north) / 2.0, lon - 360.0 if lon > 180.0 else lon)
@@ -131,6 +131,8 @@ def _ellipse_box(shape: Ellipse) -> Box:
 
 def _corridor_outline(shape: Corridor, points: int) -> tuple[FloatArray, FloatArray]:
     """The outer ring of the union of all segments, joined in the plane of azimuth and distance."""
+    import shapely  # with GEOS: not all who know of areas need it
+
     half_width_m = shape.width_m / 2.0
     middle = bounding_circle(shape).center
     length_m = max(sum(2.0 * cut_line(shape, HALF_MERIDIAN_M).half_lengths_m), 1e-3)

@@ -9,18 +9,16 @@ further, until a point of one shape is found in the other or no two steps are cl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
-import shapely
 
 from mercury.geo.arrays import BoolArray, FloatArray, GeometryArray, IntArray
 from mercury.geo.boundary import Boundary, boundary
-from mercury.geo.box import Box
 from mercury.geo.containment import contains_point
-from mercury.geo.distance import WGS84, geodesic_inverse
+from mercury.geo.distance import geodesic_inverse, geodesic_m
 from mercury.geo.local_frame import EDGE_M
-from mercury.geo.outline import bounding_circle
+from mercury.geo.outline import bounding_circle, box_middle
 from mercury.geo.prepared import prepare
 from mercury.model.area import Area, Circle, Corridor, Ellipse, Polygon, Position, Rectangle, Shape
 
@@ -62,7 +60,8 @@ def _shapes_overlap(a: Shape, b: Shape) -> bool:
     if isinstance(a, Rectangle) and isinstance(b, Rectangle):
         return True
     around_a, around_b = bounding_circle(a), bounding_circle(b)
-    apart_m = _apart_m(around_a.center, around_b.center)
+    here, there = around_a.center, around_b.center
+    apart_m = geodesic_m(here.lat, here.lon, there.lat, there.lon)
     if apart_m > around_a.radius_m + around_b.radius_m + EDGE_M:
         return False
     if isinstance(a, Circle) and isinstance(b, Circle):
@@ -77,18 +76,13 @@ def _shapes_overlap(a: Shape, b: Shape) -> bool:
     return _edges_meet(a, b, around_a)
 
 
-def _apart_m(a: Position, b: Position) -> float:
-    return float(WGS84.inv(a.lon, a.lat, b.lon, b.lat)[2])
-
-
 def _some_point(shape: Shape) -> Position:
     """A position in the shape, the more in its middle the better."""
     match shape:
         case Circle() | Ellipse():
             return shape.center
         case Rectangle():
-            lon = shape.west + Box.of_rectangle(shape).width_deg / 2.0
-            return Position((shape.south + shape.north) / 2.0, lon - 360.0 if lon > 180.0 else lon)
+            return box_middle(shape)
         case Polygon():
             return shape.exterior[0]
         case Corridor():
@@ -118,6 +112,8 @@ def _close_pairs(a: _Steps, b: _Steps) -> tuple[BoolArray, BoolArray]:
     close_a = np.zeros(a.arcs.size, dtype=np.bool_)
     close_b = np.zeros(b.arcs.size, dtype=np.bool_)
     if close_a.size and close_b.size:
+        import shapely
+
         tree = shapely.STRtree(a.lines)
         reach_m = b.error_m + a.error_m.max()
         index_b, index_a = tree.query(b.lines, predicate="dwithin", distance=reach_m)
@@ -148,6 +144,8 @@ class _Steps:
     def of(
         cls, edge: Boundary, around: Circle, arcs: IntArray, starts: FloatArray, ends: FloatArray
     ) -> _Steps:
+        import shapely
+
         along = np.linspace(0.0, 1.0, _CUTS + 1)
         fractions = starts[:, None] * (1.0 - along) + ends[:, None] * along
         lats, lons = edge.at(np.repeat(arcs, along.size), fractions.ravel())
@@ -155,8 +153,8 @@ class _Steps:
         azimuth = np.radians(azimuth_deg)
         plane = np.stack([np.sin(azimuth), np.cos(azimuth)], axis=-1) * distance_m[:, None]
         plane = plane.reshape(arcs.size, along.size, 2)
-        lines = _linestrings(plane)
-        chords = _linestrings(plane[:, [0, -1]])
+        lines: GeometryArray = np.asarray(shapely.linestrings(plane))
+        chords = np.asarray(shapely.linestrings(plane[:, [0, -1]]))
         bulge_m = shapely.distance(chords[:, None], shapely.points(plane[:, 1:-1])).max(axis=1)
         length_m = np.hypot(*np.diff(plane, axis=1).transpose(2, 0, 1)).sum(axis=1)
         # Through four times as many points, a smooth curve bulges a sixteenth; a fourth is safe.
@@ -176,17 +174,8 @@ class _Steps:
         return steps.chosen(nearest_m <= around.radius_m + length_m + bulge_m)
 
     def chosen(self, chosen: BoolArray) -> _Steps:
-        return _Steps(
-            self.edge,
-            self.around,
-            self.arcs[chosen],
-            self.starts[chosen],
-            self.ends[chosen],
-            self.lats[chosen],
-            self.lons[chosen],
-            self.lines[chosen],
-            self.error_m[chosen],
-        )
+        columns = (getattr(self, field.name)[chosen] for field in fields(self)[2:])
+        return _Steps(self.edge, self.around, *columns)
 
     def cut(self) -> _Steps:
         """The same part of the edge in steps a fourth as long."""
@@ -202,7 +191,3 @@ class _Steps:
 
     def any_point_in(self, shape: Shape) -> bool:
         return bool(prepare(shape).contains(self.lats.ravel(), self.lons.ravel()).any())
-
-
-def _linestrings(plane: FloatArray) -> GeometryArray:
-    return np.asarray(shapely.linestrings(plane), dtype=np.object_)

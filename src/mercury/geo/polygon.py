@@ -36,20 +36,16 @@ class PreparedPolygon:
         shapely.intersects_xy(self._geometry, west, south)
 
     def contains(self, lats: FloatArray, lons: FloatArray) -> BoolArray:
-        inside = self.box.contains(lats, lons)
-        near = np.flatnonzero(inside)
-        if near.size:
-            near_lats, near_lons = lats[near], lons[near]
-            found = np.zeros(near.size, dtype=np.bool_)
-            for turn_deg in self._turns_deg:
-                found |= shapely.intersects_xy(self._geometry, near_lons + turn_deg, near_lats)
-            # A pole has every longitude.
-            if self._north_pole:
-                found |= near_lats == 90.0
-            if self._south_pole:
-                found |= near_lats == -90.0
-            inside[near] = found
-        return inside
+        return self.box.contains_if(self._settle, lats, lons)
+
+    def _settle(self, lats: FloatArray, lons: FloatArray) -> BoolArray:
+        # A pole has every longitude.
+        found: BoolArray = (lats == 90.0) if self._north_pole else np.zeros(lats.size, np.bool_)
+        if self._south_pole:
+            found |= lats == -90.0
+        for turn_deg in self._turns_deg:
+            found |= shapely.intersects_xy(self._geometry, lons + turn_deg, lats)
+        return found
 
     def contains_point(self, lat: float, lon: float) -> bool:
         if not self.box.contains_point(lat, lon):

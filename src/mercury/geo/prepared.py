@@ -7,18 +7,17 @@ from typing import Protocol
 
 from mercury.geo.arrays import BoolArray, FloatArray
 from mercury.geo.box import Box
-from mercury.geo.circle import PreparedCircle
 from mercury.geo.corridor import PreparedCorridor
-from mercury.geo.ellipse import PreparedEllipse
-from mercury.geo.polygon import PreparedPolygon
-from mercury.geo.rectangle import PreparedRectangle
+from mercury.geo.oval import PreparedOval
 from mercury.model.area import Circle, Corridor, Ellipse, Polygon, Rectangle, Shape
 
 
 class PreparedShape(Protocol):
     """A shape with what does not depend on the positions computed ahead."""
 
-    box: Box  # contains the shape, not always tightly
+    @property
+    def box(self) -> Box:
+        """Contains the shape, not always tightly."""
 
     def contains(self, lats: FloatArray, lons: FloatArray) -> BoolArray:
         """Which of the positions, given as flat arrays, are inside."""
@@ -33,12 +32,16 @@ def prepare(shape: Shape) -> PreparedShape:
     """The shape made ready; equal shapes share one preparation."""
     match shape:
         case Circle():
-            return PreparedCircle(shape)
+            return PreparedOval(shape.center, shape.radius_m, shape.radius_m)
         case Ellipse():
-            return PreparedEllipse(shape)
+            return PreparedOval(
+                shape.center, shape.semi_major_m, shape.semi_minor_m, shape.azimuth_deg
+            )
         case Rectangle():
-            return PreparedRectangle(shape)
+            return Box.of_rectangle(shape)
         case Polygon():
+            from mercury.geo.polygon import PreparedPolygon  # with shapely, which not all need
+
             return PreparedPolygon(shape)
         case Corridor():
             return PreparedCorridor(shape)

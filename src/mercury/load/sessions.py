@@ -39,7 +39,6 @@ class LoadClients:
         if host == "127.0.0.1":
             local = host
         self.sockets = [bind_udp(local, 0) for _ in range(min(sockets, count))]
-        self.by_fd = {sock.fileno(): sock for sock in self.sockets}
         settings = SessionSettings(report_interval_s=3600.0)
         self.sessions = [
             ClientSession(
@@ -73,13 +72,14 @@ class LoadClients:
             if time.monotonic() > deadline:
                 raise MercuryError(f"{len(waiting)} of {len(self.sessions)} sessions did not open")
             for at in range(0, len(waiting), _CHUNK):
-                for number in waiting[at : at + _CHUNK]:
+                some = waiting[at : at + _CHUNK]
+                for number in some:
                     session, now = self.sessions[number], time.monotonic()
                     if session.state is SessionState.IDLE:
                         session.start(now)
                     else:
                         session.handle_timer(now)
-                    self._send(number, session)
+                self.send_all(some)
                 self.receive()
             for _ in range(20):
                 self.receive(timeout_s=0.01)
@@ -94,51 +94,47 @@ class LoadClients:
     def tend(self) -> None:
         """Send the reports that keep the sessions alive."""
         now = time.monotonic()
-        for number, session in enumerate(self.sessions):
-            due = session.next_timer()
-            if due is not None and due <= now:
-                session.handle_timer(now)
-                self._send(number, session)
+        timers = ((number, one.next_timer()) for number, one in enumerate(self.sessions))
+        due = [number for number, at in timers if at is not None and at <= now]
+        for number in due:
+            self.sessions[number].handle_timer(now)
+        self.send_all(due)
 
-    def report(self, number: int, telemetry: Telemetry) -> list[tuple[bytes, bytes]]:
-        """The packets by which a session says where it is; none while it has to be opened again."""
+    def report(self, number: int, telemetry: Telemetry) -> bool:
+        """Let a session say where it is, once it is sent; False while it is opened again."""
         session, now = self.sessions[number], time.monotonic()
         session.telemetry = telemetry
         if session.state is SessionState.ESTABLISHED:
             session.report(now)
-        else:
-            session.handle_timer(now)
-            self._send(number, session)
-        packets = [(packet, self.adapter) for packet in session.outbox]
-        session.outbox.clear()
-        return packets
+            return True
+        session.handle_timer(now)
+        self.send_all([number])
+        return False
 
     def close(self) -> None:
         """Say goodbye and close the sockets."""
-        for number, session in enumerate(self.sessions):
+        for session in self.sessions:
             session.close(time.monotonic())
-            self._send(number, session)
+        self.send_all(range(len(self.sessions)))
         self.poller.close()
         for sock in self.sockets:
             sock.close()
 
-    def _send(self, number: int, session: ClientSession) -> None:
-        if session.outbox:
-            fd = self.socket_of(number).fileno()
-            send_packets(fd, [(packet, self.adapter) for packet in session.outbox])
-            session.outbox.clear()
-
-    def send_all(self, numbers: Iterable[int]) -> None:
-        """Send what these sessions have to say, by a few system calls."""
+    def send_all(self, numbers: Iterable[int]) -> tuple[int, int]:
+        """Send what these sessions have to say; how many packets left, and how many did not."""
         by_socket: dict[int, list[tuple[bytes, bytes]]] = defaultdict(list)
         for number in numbers:
             session = self.sessions[number]
             packets = by_socket[self.socket_of(number).fileno()]
             packets += [(packet, self.adapter) for packet in session.outbox]
             session.outbox.clear()
+        sent = total = 0
         for fd, packets in by_socket.items():
+            total += len(packets)
             for begin in range(0, len(packets), SEND_BATCH):
-                send_packets(fd, packets[begin : begin + SEND_BATCH])
+                handled, unsendable = send_packets(fd, packets[begin : begin + SEND_BATCH])
+                sent += handled - unsendable
+        return sent, total - sent
 
     def receive(self, timeout_s: float = 0.0) -> None:
         """Give sessions what waits for them."""

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from mercury.matcher.hub import Hub, Listener, warm_up
+from mercury.matcher.hub import Hub, Listener
 
-__all__ = ["Hub", "Listener", "warm_up"]
+__all__ = ["Hub", "Listener"]

@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mercury.bus import Record
-from mercury.matcher.hub import SLOT_MASK, Hub
+from mercury.geo.arrays import grown
+from mercury.matcher.hub import Hub
 from mercury.matching import Events
+from mercury.matching.layout import SLOT_MASK
 from mercury.model.errors import AreaError, FilterError, MatchingError, PacketError
 from mercury.model.matching import EventType, Publication, entity_key
 from mercury.wire.declarations import Declaration, Refusal, refusal
@@ -157,12 +159,9 @@ class BusListener:
         """Keys of the publications, whoever declared them."""
         slots = events.publication & SLOT_MASK
         most = int(slots.max())
-        if most >= len(self._pub_refs):
-            more = max(len(self._pub_refs), most + 1)
-            self._pub_refs = np.append(self._pub_refs, np.full(more, -1, np.int64))
-            self._pub_keys = np.append(self._pub_keys, np.zeros(more, np.uint64))
-            new = np.zeros((more, BUCKETS), np.int64)
-            self._revisions = np.concatenate([self._revisions, new])
+        self._pub_refs = grown(self._pub_refs, most, -1)
+        self._pub_keys = grown(self._pub_keys, most)
+        self._revisions = grown(self._revisions, most)
         keys = self._pub_keys[slots]
         for row in np.flatnonzero(self._pub_refs[slots] != events.publication).tolist():
             ref = int(events.publication[row])
@@ -195,7 +194,3 @@ class BusListener:
             for key, ref in self._refs.items()
             if ref in subscriptions or engine.publication(ref) is not None
         }
-
-    def withdraw_all(self) -> None:
-        """Nothing is said over the bus any more."""
-        self.hub.forget(self)

@@ -23,10 +23,11 @@ from mercury.matcher.front_frames import FrontFrames
 from mercury.matcher.front_leases import LONG_LAG_US, Leases
 from mercury.matcher.front_meetings import FrontMeetings, exits_of
 from mercury.matcher.front_things import Slots, Things
-from mercury.matcher.hub import SLOT_MASK, WITHDRAWN_AT_ONCE
+from mercury.matcher.hub import WITHDRAWN_AT_ONCE
 from mercury.matcher.one_shot_query import TTL_S, OneShotQuery
 from mercury.matcher.shared.routing import reach_of
 from mercury.matching import Events, Found, MatchingRules
+from mercury.matching.layout import SLOT_MASK
 from mercury.model import topics
 from mercury.model.errors import BusError, MatchingError
 from mercury.model.matching import EventReason, NearSubscription, Publication, Side, entity_key

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mercury.matcher.backend import Participant
-from mercury.matcher.hub import SLOT_MASK
+from mercury.matching.layout import SLOT_MASK
 from mercury.model.matching import NearSubscription, Publication, Side, entity_key
 
 NONE = -1

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mercury.matching import Engine, Events, Found, MatchingRules, layout
-from mercury.model.area import Polygon, Position
+from mercury.geo.arrays import grown
+from mercury.matching import Engine, Events, Found, MatchingRules
+from mercury.matching.layout import SLOT_MASK
 from mercury.model.matching import NearSubscription, Publication, Side
 from mercury.service.clock import now_us
 from mercury.service.statistics import Statistics
@@ -22,10 +23,6 @@ TICK_S = 0.1
 AT_ONCE_ROWS = 1024  # so many updates are worth a call of their own
 WITHDRAWN_AT_ONCE = 500  # of a listener that left, so that the others do not wait for it
 NOBODY = -1
-SLOT_MASK = 0xFFFF_FFFF  # a reference's slot; above it stands which life of the slot is meant
-
-_Number = TypeVar("_Number", np.int32, np.int64)
-_TRIANGLE = Polygon((Position(0.0, 0.0), Position(0.0, 0.01), Position(0.01, 0.0)))
 
 Moves = tuple[
     NDArray[np.int64],
@@ -76,8 +73,7 @@ class Hub:
         ref = self.engine.publish(publication, self.clock() if time_us is None else time_us)
         if before != publication or known != ref:
             slot = ref & SLOT_MASK
-            if slot >= len(self._revisions):
-                self._revisions = _grown(self._revisions, slot, 0)
+            self._revisions = grown(self._revisions, slot)
             self._revision += 1
             self._revisions[slot] = self._revision
         self._plan_flush()
@@ -90,9 +86,8 @@ class Hub:
         self._hand_over()
         ref = self.engine.subscribe(subscription, self.clock() if time_us is None else time_us)
         slot = ref & SLOT_MASK
-        if slot >= len(self._owners):
-            self._owners = _grown(self._owners, slot, NOBODY)
-            self._refs = _grown(self._refs, slot, NOBODY)
+        self._owners = grown(self._owners, slot, NOBODY)
+        self._refs = grown(self._refs, slot, NOBODY)
         if self._refs[slot] != ref and self._owners[slot] != NOBODY:
             self._former[int(self._refs[slot])] = int(self._owners[slot])
         self._owners[slot] = self._number(listener)
@@ -296,26 +291,3 @@ class Hub:
         else:
             self._former = {ref: who for ref, who in self._former.items() if who != number}
             self._free_numbers.append(number)
-
-
-def warm_up() -> None:
-    """Have the engine's machine code ready, which a machine makes once, in half a minute."""
-    engine = Engine()
-    beside = [
-        engine.publish(Publication("a", "a"), 0),
-        engine.subscribe(NearSubscription("a", "a", 1.0, where="a == 1", dwell_s=0.0), 0),
-        engine.subscribe(NearSubscription("b", "a", polygon=_TRIANGLE), 0),
-    ]
-    engine.move(np.array(beside), np.zeros(3), np.zeros(3), np.ones(3, np.int64), np.zeros(3))
-    engine.store.provide(layout.MORE_TABLE)
-    engine.store.resettle(0, len(beside))
-    for ref in beside[1:]:
-        engine.withdraw(ref, 1)
-    engine.tick(1 << 50)
-    engine.take()
-
-
-def _grown(column: NDArray[_Number], slot: int, fill: int) -> NDArray[_Number]:
-    larger = np.full(max(2 * len(column), slot + 1), fill, column.dtype)
-    larger[: len(column)] = column
-    return larger

@@ -1,10 +1,9 @@
-"""From settings to what an engine wants."""
+"""From settings to the rules of an engine."""
 
 from __future__ import annotations
 
 from mercury.config import MatcherSettings
-from mercury.matching import Engine, MatchingRules
-from mercury.model.matching import NearSubscription, Publication
+from mercury.matching import MatchingRules
 
 
 def rules_of(settings: MatcherSettings) -> MatchingRules:
@@ -17,14 +16,3 @@ def rules_of(settings: MatcherSettings) -> MatchingRules:
         max_publication_radius_m=settings.max_publication_radius_m,
         topics=None if settings.topics is None else frozenset(settings.topics),
     )
-
-
-def warm_up() -> None:
-    """Have the engine's machine code made or loaded, before somebody waits for it."""
-    engine = Engine()
-    taxi = engine.publish(Publication("taxi", "warm-up"), 0)
-    me = engine.subscribe(NearSubscription("me", "warm-up", 100.0, where="seats > 0"), 0)
-    engine.move([taxi, me], [0.0, 0.0], [0.0, 0.0], [1, 1], [0.0, 0.0])
-    engine.withdraw(taxi, 2)
-    engine.tick(3)
-    engine.take()

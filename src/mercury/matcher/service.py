@@ -13,7 +13,8 @@ from mercury.config import GatewaySettings, MatcherSettings
 from mercury.matcher.bus_listener import BusListener
 from mercury.matcher.gateway import Gateway
 from mercury.matcher.hub import Hub
-from mercury.matcher.rules import rules_of, warm_up
+from mercury.matcher.rules import rules_of
+from mercury.matching import warm_up
 from mercury.model import topics
 from mercury.model.errors import BusFullError
 from mercury.model.message import Address
@@ -41,7 +42,7 @@ class Matcher(Service):
         self, bus: Bus, settings: MatcherSettings, gateway: GatewaySettings | None = None
     ) -> None:
         address = Address.service(settings.id)
-        super().__init__(bus, address, metrics_port=settings.metrics_port)
+        super().__init__(bus, address, metrics=settings.metrics)
         self.settings = settings
         self.hub = Hub(rules_of(settings))
         self.gateway = None if gateway is None else Gateway(self.hub, gateway, self.condition)

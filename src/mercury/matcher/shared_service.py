@@ -12,13 +12,14 @@ from mercury.bus import Bus
 from mercury.config import GatewaySettings, MatcherSettings
 from mercury.matcher.front import Front
 from mercury.matcher.gateway import Gateway
-from mercury.matcher.rules import rules_of, warm_up
+from mercury.matcher.rules import rules_of
 from mercury.matcher.shared.lanes import Lanes
 from mercury.matcher.shared.meetings import Meetings
 from mercury.matcher.shared.roster import Roster
 from mercury.matcher.shared.runner import StageRunner
 from mercury.matcher.shared.stage import StageNumber
 from mercury.matcher.shared.state_log import StateLog
+from mercury.matching import warm_up
 from mercury.model import topics
 from mercury.model.message import Address
 from mercury.service import Service, Statistics, now_us
@@ -35,13 +36,15 @@ class SharedMatcher(Service):
         self, bus: Bus, settings: MatcherSettings, gateway: GatewaySettings | None = None
     ) -> None:
         address = Address.service(settings.id)
-        super().__init__(bus, address, metrics_port=settings.metrics_port)
+        super().__init__(bus, address, metrics=settings.metrics)
         rules = rules_of(settings)
         self.settings = settings
         # What comes in by the door is for all workers, over the bus.
         self.front = None if gateway is None else Front(bus, rules)
         self.gateway = (
-            None if self.front is None or gateway is None else Gateway(self.front, gateway)
+            None
+            if self.front is None or gateway is None
+            else Gateway(self.front, gateway, self.condition)
         )
         self._states = StateLog(bus, now_us)
         self.runners = [

@@ -7,11 +7,12 @@ from typing import Any
 from mercury.matching import layout as at
 from mercury.matching.cells import DEGREE_M, column_of, columns_in, key_of, row_of
 from mercury.matching.compiling import compiled, inlined
+from mercury.matching.layout import Arrays
 from mercury.matching.references import PARTS, pull_in, size_m, skin_m
 
 _SPREAD = -7046029254386353131  # the golden ratio in 64 bits: spreads neighbouring cells
 
-# The arrays travel in one order through all functions, several to a line.
+# Arguments stand several to a line.
 # fmt: off
 
 
@@ -32,54 +33,49 @@ def slot_of(key: int, table: Any) -> int:
 
 
 @inlined
-def put_record(
-    slot: int, key: int, counters: Any, clocks: Any, states: Any, table: Any, wholes: Any,
-) -> None:
+def put_record(slot: int, key: int, a: Arrays) -> None:
     """Put an entity into a cell."""
-    place = slot_of(key, table)
-    if table[2 * place] == 0:
-        table[2 * place] = key
-        table[2 * place + 1] = -1
-        counters[at.USED] += 1
-    head = table[2 * place + 1]
-    if head < 0 or wholes[64 * head + at.COUNT] == at.MOST_RECORDS:
-        chunk = counters[at.FREE_CHUNK]
+    place = slot_of(key, a.table)
+    if a.table[2 * place] == 0:
+        a.table[2 * place] = key
+        a.table[2 * place + 1] = -1
+        a.counters[at.USED] += 1
+    head = a.table[2 * place + 1]
+    if head < 0 or a.wholes[64 * head + at.COUNT] == at.MOST_RECORDS:
+        chunk = a.counters[at.FREE_CHUNK]
         if chunk >= 0:
-            counters[at.FREE_CHUNK] = wholes[64 * chunk + at.FOLLOWING]
+            a.counters[at.FREE_CHUNK] = a.wholes[64 * chunk + at.FOLLOWING]
         else:
-            chunk = counters[at.CHUNKS]
-            counters[at.CHUNKS] += 1
-        wholes[64 * chunk + at.FOLLOWING] = head
-        wholes[64 * chunk + at.COUNT] = 0
-        table[2 * place + 1] = chunk
+            chunk = a.counters[at.CHUNKS]
+            a.counters[at.CHUNKS] += 1
+        a.wholes[64 * chunk + at.FOLLOWING] = head
+        a.wholes[64 * chunk + at.COUNT] = 0
+        a.table[2 * place + 1] = chunk
         head = chunk
-    wholes[64 * head + at.COUNT] += 1
-    record = head * at.CHUNK_ROWS + wholes[64 * head + at.COUNT]
-    wholes[8 * record + at.WHOLE_SLOT] = slot
-    states[slot * 16 + at.RECORD] = record
-    clocks[slot * 8 + at.KEY] = key
+    a.wholes[64 * head + at.COUNT] += 1
+    record = head * at.CHUNK_ROWS + a.wholes[64 * head + at.COUNT]
+    a.wholes[8 * record + at.WHOLE_SLOT] = slot
+    a.states[slot * 16 + at.RECORD] = record
+    a.clocks[slot * 8 + at.KEY] = key
 
 
 @inlined
-def take_record(
-    slot: int, counters: Any, clocks: Any, states: Any, table: Any, records: Any,
-    wholes: Any,
-) -> None:
+def take_record(slot: int, a: Arrays) -> None:
     """Take an entity out of its cell; the last of the cell's first chunk fills its place."""
-    record = states[slot * 16 + at.RECORD]
-    place = slot_of(clocks[slot * 8 + at.KEY], table)
-    head = table[2 * place + 1]
-    last = head * at.CHUNK_ROWS + wholes[64 * head + at.COUNT]
-    wholes[64 * head + at.COUNT] -= 1
+    record = a.states[slot * 16 + at.RECORD]
+    place = slot_of(a.clocks[slot * 8 + at.KEY], a.table)
+    head = a.table[2 * place + 1]
+    last = head * at.CHUNK_ROWS + a.wholes[64 * head + at.COUNT]
+    a.wholes[64 * head + at.COUNT] -= 1
     if last != record:
         for number in range(at.ROW_NUMBERS):
-            records[4 * record + number] = records[4 * last + number]
-        states[wholes[8 * record + at.WHOLE_SLOT] * 16 + at.RECORD] = record
-    if wholes[64 * head + at.COUNT] == 0:
-        table[2 * place + 1] = wholes[64 * head + at.FOLLOWING]
-        wholes[64 * head + at.FOLLOWING] = counters[at.FREE_CHUNK]
-        counters[at.FREE_CHUNK] = head
-    states[slot * 16 + at.RECORD] = -1
+            a.records[4 * record + number] = a.records[4 * last + number]
+        a.states[a.wholes[8 * record + at.WHOLE_SLOT] * 16 + at.RECORD] = record
+    if a.wholes[64 * head + at.COUNT] == 0:
+        a.table[2 * place + 1] = a.wholes[64 * head + at.FOLLOWING]
+        a.wholes[64 * head + at.FOLLOWING] = a.counters[at.FREE_CHUNK]
+        a.counters[at.FREE_CHUNK] = head
+    a.states[slot * 16 + at.RECORD] = -1
 
 
 @compiled
@@ -103,91 +99,79 @@ def put_verdict(key: int, verdict: int, verdicts: Any) -> None:
 
 
 @inlined
-def level_for(slot: int, numbers: Any, states: Any, levels: Any) -> int:
+def level_for(slot: int, a: Arrays) -> int:
     """The level of cells that an entity stands in: publications of a topic share one."""
-    topic = states[slot * 16 + at.TOPIC]
-    if states[slot * 16 + at.KIND] == at.PUBLICATION:
-        return levels[2 * topic]
-    level = levels[2 * topic + 1]
-    wanted_deg = 1.5 * numbers[slot * 8 + at.RADIUS] / DEGREE_M
+    topic = a.states[slot * 16 + at.TOPIC]
+    if a.states[slot * 16 + at.KIND] == at.PUBLICATION:
+        return a.levels[2 * topic]
+    level = a.levels[2 * topic + 1]
+    wanted_deg = 1.5 * a.numbers[slot * 8 + at.RADIUS] / DEGREE_M
     while level < 12 and wanted_deg * (4096 >> level) > 1.0:
         level = min(level + 2, 12)
     return level
 
 
 @compiled
-def unsettle(
-    slot: int, counters: Any, clocks: Any, states: Any, table: Any, records: Any,
-    wholes: Any, widest: Any, inhabited: Any,
-) -> None:
+def unsettle(slot: int, a: Arrays) -> None:
     """Take an entity out of the cells."""
-    if states[slot * 16 + at.RECORD] < 0:
+    if a.states[slot * 16 + at.RECORD] < 0:
         return
-    take_record(slot, counters, clocks, states, table, records, wholes)
-    side = 0 if states[slot * 16 + at.KIND] == at.PUBLICATION else 1
-    entry = (states[slot * 16 + at.TOPIC] * 2 + side) * 16 + states[slot * 16 + at.LEVEL]
-    widest[2 * entry] -= 1.0
-    if widest[2 * entry] == 0.0:
-        widest[2 * entry + 1] = 0.0
-        inhabited[entry >> 4] &= ~(1 << states[slot * 16 + at.LEVEL])
+    take_record(slot, a)
+    side = 0 if a.states[slot * 16 + at.KIND] == at.PUBLICATION else 1
+    entry = (a.states[slot * 16 + at.TOPIC] * 2 + side) * 16 + a.states[slot * 16 + at.LEVEL]
+    a.widest[2 * entry] -= 1.0
+    if a.widest[2 * entry] == 0.0:
+        a.widest[2 * entry + 1] = 0.0
+        a.inhabited[entry >> 4] &= ~(1 << a.states[slot * 16 + at.LEVEL])
 
 
 @inlined
-def settle(
-    slot: int, counters: Any, numbers: Any, clocks: Any, states: Any, table: Any,
-    records: Any, singles: Any, wholes: Any, columns: Any, levels: Any, widest: Any, inhabited: Any,
-) -> None:
+def settle(slot: int, a: Arrays) -> None:
     """Put an entity into the cell of its reference position, which is where it is now."""
-    topic = states[slot * 16 + at.TOPIC]
-    side = 0 if states[slot * 16 + at.KIND] == at.PUBLICATION else 1
-    level = level_for(slot, numbers, states, levels)
+    topic = a.states[slot * 16 + at.TOPIC]
+    side = 0 if a.states[slot * 16 + at.KIND] == at.PUBLICATION else 1
+    level = level_for(slot, a)
     entry = (topic * 2 + side) * 16 + level
-    size = size_m(slot, numbers, states) + skin_m(slot, clocks)
-    if states[slot * 16 + at.RECORD] >= 0 and states[slot * 16 + at.LEVEL] != level:
-        unsettle(slot, counters, clocks, states, table, records, wholes, widest, inhabited)
-    if states[slot * 16 + at.RECORD] < 0:
-        states[slot * 16 + at.LEVEL] = level
-        if widest[2 * entry] == 0.0:
-            counters[at.WIDENED] += 1
-        widest[2 * entry] += 1.0
-        inhabited[topic * 2 + side] |= 1 << level
-    if size > widest[2 * entry + 1]:
-        counters[at.WIDENED] += 1  # what was foreseen before does not hold
-        widest[2 * entry + 1] = size
-    row = row_of(numbers[slot * 8 + at.LAT], level)
-    column = column_of(numbers[slot * 8 + at.LON], columns_in(row, level, columns))
+    size = size_m(slot, a) + skin_m(slot, a)
+    if a.states[slot * 16 + at.RECORD] >= 0 and a.states[slot * 16 + at.LEVEL] != level:
+        unsettle(slot, a)
+    if a.states[slot * 16 + at.RECORD] < 0:
+        a.states[slot * 16 + at.LEVEL] = level
+        if a.widest[2 * entry] == 0.0:
+            a.counters[at.WIDENED] += 1
+        a.widest[2 * entry] += 1.0
+        a.inhabited[topic * 2 + side] |= 1 << level
+    if size > a.widest[2 * entry + 1]:
+        a.counters[at.WIDENED] += 1  # what was prefetched before does not hold
+        a.widest[2 * entry + 1] = size
+    row = row_of(a.numbers[slot * 8 + at.LAT], level)
+    column = column_of(a.numbers[slot * 8 + at.LON], columns_in(row, level, a.columns))
     key = key_of(side, topic, level, row, column)
-    if states[slot * 16 + at.RECORD] >= 0 and clocks[slot * 8 + at.KEY] != key:
-        take_record(slot, counters, clocks, states, table, records, wholes)
-    if states[slot * 16 + at.RECORD] < 0:
-        put_record(slot, key, counters, clocks, states, table, wholes)
-    record = states[slot * 16 + at.RECORD]
+    if a.states[slot * 16 + at.RECORD] >= 0 and a.clocks[slot * 8 + at.KEY] != key:
+        take_record(slot, a)
+    if a.states[slot * 16 + at.RECORD] < 0:
+        put_record(slot, key, a)
+    record = a.states[slot * 16 + at.RECORD]
     for axis in range(3):
-        records[4 * record + axis] = states[slot * 16 + at.REFERENCE + axis] * (1.0 / PARTS)
-    singles[8 * record + at.SINGLE_RADIUS] = size * 1.000001 + 0.001  # never rounded down
+        a.records[4 * record + axis] = a.states[slot * 16 + at.REFERENCE + axis] * (1.0 / PARTS)
+    a.singles[8 * record + at.SINGLE_RADIUS] = size * 1.000001 + 0.001  # never rounded down
 
 
 @compiled
-def resettle(
-    topic: int, first: int, used: int, counters: Any, numbers: Any, clocks: Any, states: Any,
-    table: Any, records: Any, singles: Any, wholes: Any, columns: Any, levels: Any, widest: Any,
-    inhabited: Any,
-) -> int:
+def resettle(topic: int, first: int, used: int, a: Arrays) -> int:
     """Put a topic's entities into cells of the sizes that hold now; the slot to go on with."""
     for slot in range(first, used):
         if (
-            states[slot * 16 + at.KIND] == at.FREE or states[slot * 16 + at.TOPIC] != topic
-            or states[slot * 16 + at.RECORD] < 0
+            a.states[slot * 16 + at.KIND] == at.FREE or a.states[slot * 16 + at.TOPIC] != topic
+            or a.states[slot * 16 + at.RECORD] < 0
         ):
             continue
-        if counters[at.FREE_CHUNK] < 0 and counters[at.CHUNKS] * 32 >= len(records):
+        if a.counters[at.FREE_CHUNK] < 0 and a.counters[at.CHUNKS] * 32 >= len(a.records):
             return slot
-        if counters[at.USED] * 4 >= len(table):
+        if a.counters[at.USED] * 4 >= len(a.table):
             return slot
-        if level_for(slot, numbers, states, levels) != states[slot * 16 + at.LEVEL]:
-            pull_in(slot, level_for(slot, numbers, states, levels), numbers, clocks, states)
-            settle(
-                slot, counters, numbers, clocks, states, table, records, singles, wholes, columns,
-                levels, widest, inhabited,
-            )
+        level = level_for(slot, a)
+        if level != a.states[slot * 16 + at.LEVEL]:
+            pull_in(slot, level, a)
+            settle(slot, a)
     return used

@@ -77,47 +77,16 @@ def sine_and_cosine(degrees: float) -> tuple[float, float]:
     quarter = math.floor(degrees * (1.0 / 90.0) + 0.5)
     angle = (degrees - 90.0 * quarter) * (math.pi / 180.0)  # within an eighth of a turn
     s = angle * angle
-    sine = angle * (
-        1.0
-        + s
-        * (
-            -1 / 6
-            + s
-            * (
-                1 / 120
-                + s
-                * (
-                    -1 / 5040
-                    + s
-                    * (1 / 362880 + s * (-1 / 39916800 + s * (1 / 6227020800 - s / 1307674368000)))
-                )
-            )
-        )
-    )
-    cosine = 1.0 + s * (
-        -1 / 2
-        + s
-        * (
-            1 / 24
-            + s
-            * (
-                -1 / 720
-                + s
-                * (
-                    1 / 40320
-                    + s
-                    * (
-                        -1 / 3628800
-                        + s * (1 / 479001600 + s * (-1 / 87178291200 + s / 20922789888000))
-                    )
-                )
-            )
-        )
-    )
+    # Their series up to s⁷ and s⁸, by Horner's scheme.
+    odd = 1 / 362880 + s * (-1 / 39916800 + s * (1 / 6227020800 - s / 1307674368000))
+    odd = -1 / 6 + s * (1 / 120 + s * (-1 / 5040 + s * odd))
+    even = -1 / 3628800 + s * (1 / 479001600 + s * (-1 / 87178291200 + s / 20922789888000))
+    even = -1 / 2 + s * (1 / 24 + s * (-1 / 720 + s * (1 / 40320 + s * even)))
+    sine, cosine = angle * (1.0 + s * odd), 1.0 + s * even
     turns = quarter - 4.0 * math.floor(quarter * 0.25)  # 0, 1, 2 or 3 quarters
-    odd = turns == 1.0 or turns == 3.0
-    first = cosine if odd else sine
-    second = sine if odd else cosine
+    swapped = turns == 1.0 or turns == 3.0
+    first = cosine if swapped else sine
+    second = sine if swapped else cosine
     return (
         -first if turns >= 2.0 else first,
         -second if turns == 1.0 or turns == 2.0 else second,

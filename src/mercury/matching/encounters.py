@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from mercury.matching.engine import Engine
 from mercury.matching.events import Events
+from mercury.matching.layout import SLOT_MASK
 from mercury.matching.rules import MatchingRules
 from mercury.model.errors import MatchingError
 from mercury.model.matching import MAX_RADIUS_M, MAX_TTL_S, EventType, NearSubscription, Publication
@@ -30,7 +31,6 @@ from mercury.model.matching import MAX_RADIUS_M, MAX_TTL_S, EventType, NearSubsc
 NEVER_US = np.iinfo(np.int64).max
 
 _TOPIC = "met"
-_SLOT = (1 << 32) - 1  # the part of a reference that is as small as there are entities
 _CHUNK_ROWS = 10_000  # what the engine tells of so many reports is held at a time
 
 Ints = NDArray[np.int64]
@@ -193,13 +193,13 @@ class _Crowd:
         self._seen, self._wide, self._near = np.full((3, clients), -1)
         self._enter()
         every = np.concatenate([self._seen, self._wide, self._near])
-        count = int((every[every >= 0] & _SLOT).max(initial=-1)) + 1
+        count = int((every[every >= 0] & SLOT_MASK).max(initial=-1)) + 1
         # Whose it is, and whether it is a wide circle, by slot.
         self._who, self._is_wide = np.zeros(count, np.int64), np.zeros(count, np.bool_)
         for refs in (self._seen, self._wide, self._near):
             known = np.flatnonzero(refs >= 0)
-            self._who[refs[known] & _SLOT] = known
-            self._is_wide[refs[known] & _SLOT] = refs is self._wide
+            self._who[refs[known] & SLOT_MASK] = known
+            self._is_wide[refs[known] & SLOT_MASK] = refs is self._wide
 
     def _enter(self) -> None:
         stands, rule = self._stands, self._rule
@@ -260,8 +260,8 @@ class _Crowd:
 
     def read(self, events: Events, until_us: int) -> Contacts:
         """What was told since the last time, as contacts that end at this instant at the latest."""
-        whom = self._who[events.publication & _SLOT]
-        circle = events.subscription & _SLOT
+        whom = self._who[events.publication & SLOT_MASK]
+        circle = events.subscription & SLOT_MASK
         who, wide = self._who[circle], self._is_wide[circle]
         enters = events.event_type == EventType.ENTER
         kept = who < whom if self._mutual else who != whom

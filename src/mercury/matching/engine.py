@@ -18,11 +18,10 @@ from mercury.matching.outline import Outline
 from mercury.matching.rules import MatchingRules
 from mercury.matching.snapshot import pack, thing_from_json, thing_to_json, unpack
 from mercury.matching.store import Store, Updates
-from mercury.model.area import Polygon
+from mercury.model.area import Polygon, Position
 from mercury.model.errors import MatchingError
 from mercury.model.matching import EventReason, NearSubscription, Publication, Side
 
-_SLOT = (1 << 32) - 1
 _NEVER_US = 1 << 62
 _ASKED_ONCE = "\0"  # the name of a subscription that is gone at once
 
@@ -118,7 +117,7 @@ class Engine:
 
     def heard_us(self, reference: int) -> int:
         """The time of an entity's last word; the entity must be here."""
-        return int(self.store.clocks[(reference & _SLOT) * 8 + at.TIME])
+        return int(self.store.clocks[(reference & at.SLOT_MASK) * 8 + at.TIME])
 
     def publication(self, reference: int) -> Publication | None:
         """What a publication is, also for a while after it has gone."""
@@ -156,7 +155,7 @@ class Engine:
         few = count <= len(_MOVES)
         self._apply(
             Updates(
-                refs & _SLOT,
+                refs & at.SLOT_MASK,
                 refs >> 32,
                 _MOVES[:count] if few else np.full(count, at.MOVE, np.uint8),
                 _column(lats, np.float64, count),
@@ -170,7 +169,7 @@ class Engine:
 
     def withdraw(self, reference: int, time_us: int, *, silently: bool = False) -> None:
         """Let an entity go; its pairs part, silently if somebody else goes on with them."""
-        slot = reference & _SLOT
+        slot = reference & at.SLOT_MASK
         if slot in self._things and self._reference(slot) == reference:
             self._remove(
                 np.array([slot]), np.array([time_us]), EventReason.WITHDRAWN, silently=silently
@@ -231,7 +230,7 @@ class Engine:
         for row in nearest.tolist():
             publication = self.publication(int(found.publication[row]))
             assert publication is not None
-            slot = int(found.publication[row]) & _SLOT
+            slot = int(found.publication[row]) & at.SLOT_MASK
             rows.append(
                 Found(
                     publication,
@@ -298,7 +297,7 @@ class Engine:
         return int(self.store.states[slot * 16 + at.GENERATION]) << 32 | slot
 
     def _thing(self, reference: int) -> Publication | NearSubscription | None:
-        slot = reference & _SLOT
+        slot = reference & at.SLOT_MASK
         if slot in self._things and self._reference(slot) == reference:
             return self._things[slot]
         return self._going.get(reference) or self._gone.get(reference)
@@ -447,6 +446,24 @@ class Engine:
             if counters[counter]:
                 self.dropped[reason] += int(counters[counter])
                 counters[counter] = 0
+
+
+def warm_up() -> None:
+    """Have the machine code ready, which a machine makes once, in half a minute."""
+    engine = Engine()
+    triangle = Polygon((Position(0.0, 0.0), Position(0.0, 0.01), Position(0.01, 0.0)))
+    beside = [
+        engine.publish(Publication("a", "a"), 0),
+        engine.subscribe(NearSubscription("a", "a", 1.0, where="a == 1", dwell_s=0.0), 0),
+        engine.subscribe(NearSubscription("b", "a", polygon=triangle), 0),
+    ]
+    engine.move(beside, np.zeros(3), np.zeros(3), np.ones(3, np.int64))
+    engine.store.provide(at.MORE_TABLE)
+    engine.store.resettle(0, len(beside))
+    for reference in beside[1:]:
+        engine.withdraw(reference, 1)
+    engine.tick(1 << 50)
+    engine.take()
 
 
 # Columns of what most batches are, made once.

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from mercury.matching import layout as at
 from mercury.matching.engine import Engine
-
-_SLOT = (1 << 32) - 1
+from mercury.matching.pairs import link
 
 
 def partners(engine: Engine, reference: int) -> NDArray[np.int64]:
     """References of those that an entity forms pairs with, the newest first."""
     store = engine.store
-    slot = reference & _SLOT
+    slot = reference & at.SLOT_MASK
     if _kind(engine, reference) == at.FREE:
         return np.zeros(0, np.int64)
     side = 0 if _kind(engine, reference) == at.PUBLICATION else 1
@@ -33,13 +34,15 @@ def adopt(engine: Engine, publication: int, subscription: int, since_us: int) ->
     if kinds[0] != at.PUBLICATION or kinds[1] not in (at.CIRCLE, at.POLYGON):
         return False
     store, counters = engine.store, engine.store.counters
-    for pair in _pairs(engine, publication & _SLOT, 0):
-        if store.pairs[pair * at.PAIR + at.MEMBER + 1] == subscription & _SLOT:
+    for pair in _pairs(engine, publication & at.SLOT_MASK, 0):
+        if store.pairs[pair * at.PAIR + at.MEMBER + 1] == subscription & at.SLOT_MASK:
             break
     else:
         pair = _new_pair(engine)
-        _link(engine, pair, publication & _SLOT, 0)
-        _link(engine, pair, subscription & _SLOT, 1)
+        # As plain Python: a call from here would have it compiled once more.
+        plain: Any = link
+        for side, member in enumerate((publication, subscription)):
+            plain.py_func(pair, member & at.SLOT_MASK, side, store.all_arrays())
     row = store.pairs[pair * at.PAIR : (pair + 1) * at.PAIR]
     if not row[at.INSIDE]:
         row[at.INSIDE], row[at.DWELLED] = 1, 0
@@ -72,22 +75,8 @@ def _new_pair(engine: Engine) -> int:
     return pair
 
 
-def _link(engine: Engine, pair: int, member: int, side: int) -> None:
-    """As the kernel does it; a call from here would have it compiled once more."""
-    pairs, states = engine.store.pairs, engine.store.states
-    head = int(states[member * at.STATES + at.HEAD])
-    row = pair * at.PAIR
-    pairs[row + at.MEMBER + side] = member
-    pairs[row + at.NEXT + side] = head
-    pairs[row + at.PREVIOUS + side] = -1
-    if head >= 0:
-        pairs[head * at.PAIR + at.PREVIOUS + side] = pair
-    states[member * at.STATES + at.HEAD] = pair
-    states[member * at.STATES + at.DEGREE] += 1
-
-
 def _kind(engine: Engine, reference: int) -> int:
-    slot = reference & _SLOT
+    slot = reference & at.SLOT_MASK
     states = engine.store.states
     if not 0 <= slot * at.STATES < len(states):
         return at.FREE

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
+SLOT_MASK = 0xFFFF_FFFF  # the slot of a reference; above it stands the slot's generation
+
 # Entities have a line of cache in each of three arrays, at `slot * 8` or `slot * 16`.
 X, Y, Z, RADIUS, SLACK, ACCURACY, LAT, LON = range(8)  # numbers: metres and degrees
 TIME, EXPIRES, TTL, DWELL = range(4)  # clocks: microseconds,
@@ -27,6 +31,33 @@ ROW_NUMBERS = 4
 MOST_RECORDS = CHUNK_ROWS - 1
 FOLLOWING, COUNT = 0, 1
 SINGLE_RADIUS, WHOLE_SLOT = 6, 7
+
+
+class Arrays(NamedTuple):
+    """All arrays of the kernel, which travel through its functions together."""
+
+    counters: Any
+    numbers: Any
+    clocks: Any
+    states: Any
+    table: Any  # of cells: key and first chunk
+    records: Any  # three views of the same chunks
+    singles: Any
+    wholes: Any
+    pairs: Any
+    since: Any  # for each pair
+    edges: Any  # of polygons
+    verdicts: Any
+    columns: Any  # of cells in a row, for each level and degree
+    levels: Any  # for each topic: of publications, of subscriptions
+    widest: Any
+    inhabited: Any  # for each topic and side: which levels, as bits
+    looks: Any
+    prefetched: Any
+    out_marks: Any
+    out_wholes: Any
+    out_numbers: Any
+
 
 # Counters that the kernel and its host share.
 (

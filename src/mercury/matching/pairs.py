@@ -7,35 +7,35 @@ have something to remember.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from mercury.matching import layout as at
 from mercury.matching.cell_lists import slot_of
 from mercury.matching.cells import DEGREE_M, arc_m
 from mercury.matching.compiling import inlined
+from mercury.matching.layout import Arrays
 from mercury.matching.references import out_of_reach
 
 _ENTER, _INSIDE, _EXIT = 1, 2, 3  # EventType
 
-# The arrays travel in one order through all functions, several to a line.
+# Arguments stand several to a line.
 # fmt: off
 
 
 @inlined
-def to_polygon_m(lat: float, lon: float, slot: int, numbers: Any, states: Any, edges: Any) -> float:
+def to_polygon_m(lat: float, lon: float, slot: int, a: Arrays) -> float:
     """How far a place is from a polygon; 0 inside it. Edges are straight in longitude, latitude."""
-    lon -= numbers[slot * 8 + at.LON]
+    lon -= a.numbers[slot * 8 + at.LON]
     if lon > 180.0:
         lon -= 360.0
     elif lon < -180.0:
         lon += 360.0
-    first = states[slot * 16 + at.EDGE]
+    first = a.states[slot * 16 + at.EDGE]
     squeeze = math.cos(lat * (math.pi / 180.0))
     inside = False
     nearest = math.inf
-    for edge in range(first, first + states[slot * 16 + at.EDGES]):
-        y1, x1 = edges[4 * edge] - lat, edges[4 * edge + 1] - lon
-        y2, x2 = edges[4 * edge + 2] - lat, edges[4 * edge + 3] - lon
+    for edge in range(first, first + a.states[slot * 16 + at.EDGES]):
+        y1, x1 = a.edges[4 * edge] - lat, a.edges[4 * edge + 1] - lon
+        y2, x2 = a.edges[4 * edge + 2] - lat, a.edges[4 * edge + 3] - lon
         if (y1 > 0.0) != (y2 > 0.0) and (x1 * y2 - x2 * y1 > 0.0) == (y2 > y1):
             inside = not inside
         x1 *= squeeze
@@ -49,173 +49,152 @@ def to_polygon_m(lat: float, lon: float, slot: int, numbers: Any, states: Any, e
 
 
 @inlined
-def distance_m(pub: int, sub: int, numbers: Any, states: Any, edges: Any) -> float:
+def distance_m(pub: int, sub: int, a: Arrays) -> float:
     """From the centre of a circle, or to the border of a polygon from outside."""
-    if states[sub * 16 + at.KIND] == at.POLYGON:
-        return to_polygon_m(
-            numbers[pub * 8 + at.LAT], numbers[pub * 8 + at.LON], sub, numbers, states, edges
-        )
-    x = numbers[pub * 8 + at.X] - numbers[sub * 8 + at.X]
-    y = numbers[pub * 8 + at.Y] - numbers[sub * 8 + at.Y]
-    z = numbers[pub * 8 + at.Z] - numbers[sub * 8 + at.Z]
+    if a.states[sub * 16 + at.KIND] == at.POLYGON:
+        return to_polygon_m(a.numbers[pub * 8 + at.LAT], a.numbers[pub * 8 + at.LON], sub, a)
+    x = a.numbers[pub * 8 + at.X] - a.numbers[sub * 8 + at.X]
+    y = a.numbers[pub * 8 + at.Y] - a.numbers[sub * 8 + at.Y]
+    z = a.numbers[pub * 8 + at.Z] - a.numbers[sub * 8 + at.Z]
     return arc_m(x * x + y * y + z * z)
 
 
 @inlined
-def reach_m(pub: int, sub: int, numbers: Any, states: Any) -> float:
+def reach_m(pub: int, sub: int, a: Arrays) -> float:
     """How near a pair must be to match."""
-    if states[sub * 16 + at.KIND] == at.POLYGON:
-        return numbers[pub * 8 + at.RADIUS]
-    return numbers[pub * 8 + at.RADIUS] + numbers[sub * 8 + at.RADIUS]
+    if a.states[sub * 16 + at.KIND] == at.POLYGON:
+        return a.numbers[pub * 8 + at.RADIUS]
+    return a.numbers[pub * 8 + at.RADIUS] + a.numbers[sub * 8 + at.RADIUS]
 
 
 @inlined
-def slack_m(pub: int, sub: int, numbers: Any) -> float:
+def slack_m(pub: int, sub: int, a: Arrays) -> float:
     """How much farther a pair may be and still match: as far as positions may be wrong, too."""
-    a, b = numbers[pub * 8 + at.ACCURACY], numbers[sub * 8 + at.ACCURACY]
-    size = numbers[pub * 8 + at.RADIUS] + numbers[sub * 8 + at.RADIUS]
-    return max(numbers[sub * 8 + at.SLACK], min(math.sqrt(a * a + b * b), size))
+    one, other = a.numbers[pub * 8 + at.ACCURACY], a.numbers[sub * 8 + at.ACCURACY]
+    size = a.numbers[pub * 8 + at.RADIUS] + a.numbers[sub * 8 + at.RADIUS]
+    return max(a.numbers[sub * 8 + at.SLACK], min(math.sqrt(one * one + other * other), size))
 
 
 @inlined
-def verdict_on(sub: int, pub: int, states: Any, verdicts: Any, counters: Any) -> int:
+def verdict_on(sub: int, pub: int, a: Arrays) -> int:
     """Whether values pass a filter: 1 no, 2 yes, 0 not known yet."""
-    filter_id = states[sub * 16 + at.CONTENT]
+    filter_id = a.states[sub * 16 + at.CONTENT]
     if filter_id == 0:
         return 2
-    content = states[pub * 16 + at.CONTENT]
-    place = slot_of((filter_id << 31) | content, verdicts)
-    if verdicts[2 * place] == 0:
-        counters[at.FILTER] = filter_id
-        counters[at.CONTENT_ASKED] = content
+    content = a.states[pub * 16 + at.CONTENT]
+    place = slot_of((filter_id << 31) | content, a.verdicts)
+    if a.verdicts[2 * place] == 0:
+        a.counters[at.FILTER] = filter_id
+        a.counters[at.CONTENT_ASKED] = content
         return 0
-    return verdicts[2 * place + 1]
+    return a.verdicts[2 * place + 1]
 
 
 @inlined
-def link(pair: int, member: int, side: int, pairs: Any, states: Any) -> None:
-    head = states[member * 16 + at.HEAD]
-    pairs[pair * 8 + at.MEMBER + side] = member
-    pairs[pair * 8 + at.NEXT + side] = head
-    pairs[pair * 8 + at.PREVIOUS + side] = -1
+def link(pair: int, member: int, side: int, a: Arrays) -> None:
+    head = a.states[member * 16 + at.HEAD]
+    a.pairs[pair * 8 + at.MEMBER + side] = member
+    a.pairs[pair * 8 + at.NEXT + side] = head
+    a.pairs[pair * 8 + at.PREVIOUS + side] = -1
     if head >= 0:
-        pairs[head * 8 + at.PREVIOUS + side] = pair
-    states[member * 16 + at.HEAD] = pair
-    states[member * 16 + at.DEGREE] += 1
+        a.pairs[head * 8 + at.PREVIOUS + side] = pair
+    a.states[member * 16 + at.HEAD] = pair
+    a.states[member * 16 + at.DEGREE] += 1
 
 
 @inlined
-def unlink(pair: int, side: int, pairs: Any, states: Any) -> None:
-    member = pairs[pair * 8 + at.MEMBER + side]
-    following = pairs[pair * 8 + at.NEXT + side]
-    previous = pairs[pair * 8 + at.PREVIOUS + side]
+def unlink(pair: int, side: int, a: Arrays) -> None:
+    member = a.pairs[pair * 8 + at.MEMBER + side]
+    following = a.pairs[pair * 8 + at.NEXT + side]
+    previous = a.pairs[pair * 8 + at.PREVIOUS + side]
     if previous >= 0:
-        pairs[previous * 8 + at.NEXT + side] = following
+        a.pairs[previous * 8 + at.NEXT + side] = following
     else:
-        states[member * 16 + at.HEAD] = following
+        a.states[member * 16 + at.HEAD] = following
     if following >= 0:
-        pairs[following * 8 + at.PREVIOUS + side] = previous
-    states[member * 16 + at.DEGREE] -= 1
+        a.pairs[following * 8 + at.PREVIOUS + side] = previous
+    a.states[member * 16 + at.DEGREE] -= 1
 
 
 @inlined
-def part(pair: int, pairs: Any, states: Any, counters: Any) -> None:
+def part(pair: int, a: Arrays) -> None:
     """Forget a pair that does not match."""
-    unlink(pair, 0, pairs, states)
-    unlink(pair, 1, pairs, states)
-    pairs[pair * 8 + at.MEMBER] = -1
-    pairs[pair * 8 + at.NEXT] = counters[at.FREE_PAIR]
-    counters[at.FREE_PAIR] = pair
+    unlink(pair, 0, a)
+    unlink(pair, 1, a)
+    a.pairs[pair * 8 + at.MEMBER] = -1
+    a.pairs[pair * 8 + at.NEXT] = a.counters[at.FREE_PAIR]
+    a.counters[at.FREE_PAIR] = pair
 
 
 @inlined
 def tell(
-    event_type: int, reason: int, pub: int, sub: int, time_us: int, distance: float, counters: Any,
-    numbers: Any, states: Any, out_marks: Any, out_wholes: Any, out_numbers: Any,
+    event_type: int, reason: int, pub: int, sub: int, time_us: int, distance: float, a: Arrays,
 ) -> None:
     """Write an event down."""
-    event = counters[at.EVENTS]
-    counters[at.EVENTS] = event + 1
-    out_marks[2 * event] = event_type
-    out_marks[2 * event + 1] = reason
-    out_wholes[4 * event] = (states[pub * 16 + at.GENERATION] << 32) | pub
-    out_wholes[4 * event + 1] = (states[sub * 16 + at.GENERATION] << 32) | sub
-    out_wholes[4 * event + 2] = time_us
-    out_wholes[4 * event + 3] = counters[at.ROW]
-    out_numbers[3 * event] = distance
-    out_numbers[3 * event + 1] = numbers[pub * 8 + at.LAT]
-    out_numbers[3 * event + 2] = numbers[pub * 8 + at.LON]
+    event = a.counters[at.EVENTS]
+    a.counters[at.EVENTS] = event + 1
+    a.out_marks[2 * event] = event_type
+    a.out_marks[2 * event + 1] = reason
+    a.out_wholes[4 * event] = (a.states[pub * 16 + at.GENERATION] << 32) | pub
+    a.out_wholes[4 * event + 1] = (a.states[sub * 16 + at.GENERATION] << 32) | sub
+    a.out_wholes[4 * event + 2] = time_us
+    a.out_wholes[4 * event + 3] = a.counters[at.ROW]
+    a.out_numbers[3 * event] = distance
+    a.out_numbers[3 * event + 1] = a.numbers[pub * 8 + at.LAT]
+    a.out_numbers[3 * event + 2] = a.numbers[pub * 8 + at.LON]
 
 
 @inlined
 def enter(
-    pair: int, reason: int, pub: int, sub: int, time_us: int, distance: float, counters: Any,
-    numbers: Any, clocks: Any, states: Any, pairs: Any, since: Any, out_marks: Any,
-    out_wholes: Any, out_numbers: Any,
+    pair: int, reason: int, pub: int, sub: int, time_us: int, distance: float, a: Arrays,
 ) -> None:
     """A pair begins to match."""
-    pairs[pair * 8 + at.INSIDE] = 1
-    pairs[pair * 8 + at.DWELLED] = 0
-    since[pair] = time_us
-    if clocks[sub * 8 + at.DWELL] >= 0:
-        due_us = time_us + clocks[sub * 8 + at.DWELL]
-        counters[at.NEXT_DWELL_US] = min(counters[at.NEXT_DWELL_US], due_us)
-    counters[at.ALIVE_PAIRS] += 1
-    tell(
-        _ENTER, reason, pub, sub, time_us, distance, counters, numbers, states,
-        out_marks, out_wholes, out_numbers,
-    )
+    a.pairs[pair * 8 + at.INSIDE] = 1
+    a.pairs[pair * 8 + at.DWELLED] = 0
+    a.since[pair] = time_us
+    if a.clocks[sub * 8 + at.DWELL] >= 0:
+        due_us = time_us + a.clocks[sub * 8 + at.DWELL]
+        a.counters[at.NEXT_DWELL_US] = min(a.counters[at.NEXT_DWELL_US], due_us)
+    a.counters[at.ALIVE_PAIRS] += 1
+    tell(_ENTER, reason, pub, sub, time_us, distance, a)
 
 
 @inlined
-def judge_pairs(
-    slot: int, operation: int, reason: int, time_us: int, stamp: int, counters: Any, numbers: Any,
-    clocks: Any, states: Any, pairs: Any, since: Any, edges: Any, verdicts: Any, out_marks: Any,
-    out_wholes: Any, out_numbers: Any,
-) -> int:
+def judge_pairs(slot: int, operation: int, reason: int, time_us: int, stamp: int, a: Arrays) -> int:
     """What becomes of an entity's pairs; how many do not match, or −1 if a verdict is wanted."""
-    side = 0 if states[slot * 16 + at.KIND] == at.PUBLICATION else 1
+    side = 0 if a.states[slot * 16 + at.KIND] == at.PUBLICATION else 1
     false_candidates = 0
-    pair = states[slot * 16 + at.HEAD]
+    pair = a.states[slot * 16 + at.HEAD]
     while pair >= 0:
-        following = pairs[pair * 8 + at.NEXT + side]
-        other = pairs[pair * 8 + at.MEMBER + 1 - side]
+        following = a.pairs[pair * 8 + at.NEXT + side]
+        other = a.pairs[pair * 8 + at.MEMBER + 1 - side]
         pub, sub = (slot, other) if side == 0 else (other, slot)
-        distance = distance_m(pub, sub, numbers, states, edges)
-        reach = reach_m(pub, sub, numbers, states)
+        distance = distance_m(pub, sub, a)
+        reach = reach_m(pub, sub, a)
         goes_on = operation < at.REMOVE
         if operation == at.JUDGE:
-            verdict = verdict_on(sub, pub, states, verdicts, counters)
+            verdict = verdict_on(sub, pub, a)
             if verdict == 0:
                 return -1
             goes_on = verdict == 2
-        if pairs[pair * 8 + at.INSIDE]:
-            if goes_on and distance <= reach + slack_m(pub, sub, numbers):
-                if operation == at.MOVE and states[sub * 16 + at.WANTS] & at.WANTS_INSIDE:
-                    tell(
-                        _INSIDE, reason, pub, sub, time_us, distance, counters, numbers, states,
-                        out_marks, out_wholes, out_numbers,
-                    )
+        if a.pairs[pair * 8 + at.INSIDE]:
+            if goes_on and distance <= reach + slack_m(pub, sub, a):
+                if operation == at.MOVE and a.states[sub * 16 + at.WANTS] & at.WANTS_INSIDE:
+                    tell(_INSIDE, reason, pub, sub, time_us, distance, a)
             else:
-                pairs[pair * 8 + at.INSIDE] = 0
-                counters[at.ALIVE_PAIRS] -= 1
+                a.pairs[pair * 8 + at.INSIDE] = 0
+                a.counters[at.ALIVE_PAIRS] -= 1
                 if operation != at.REMOVE_SILENTLY:
-                    tell(
-                        _EXIT, reason, pub, sub, time_us, distance, counters, numbers, states,
-                        out_marks, out_wholes, out_numbers,
-                    )
+                    tell(_EXIT, reason, pub, sub, time_us, distance, a)
         elif goes_on and distance <= reach:
-            enter(
-                pair, reason, pub, sub, time_us, distance, counters, numbers, clocks, states, pairs,
-                since, out_marks, out_wholes, out_numbers,
-            )
-        if pairs[pair * 8 + at.INSIDE] == 0:
+            enter(pair, reason, pub, sub, time_us, distance, a)
+        if a.pairs[pair * 8 + at.INSIDE] == 0:
             false_candidates += 1
-            if counters[at.LOOKS_AROUND]:
-                goes_on = goes_on and not out_of_reach(slot, other, numbers, clocks, states)
+            if a.counters[at.LOOKS_AROUND]:
+                goes_on = goes_on and not out_of_reach(slot, other, a)
             if not goes_on:
-                part(pair, pairs, states, counters)
-        if counters[at.LOOKS_AROUND]:
-            clocks[other * 8 + at.SEEN] = stamp  # whoever was let go need not be found again
+                part(pair, a)
+        if a.counters[at.LOOKS_AROUND]:
+            a.clocks[other * 8 + at.SEEN] = stamp  # whoever was let go need not be found again
         pair = following
     return false_candidates

@@ -1,84 +1,85 @@
 """Reference positions and skins: how an entity avoids looking around at every update.
 
-At its reference position an entity notes everyone it can meet while both stay within their skins (Verlet's
-neighbour lists). Until it leaves its skin it looks only at those it noted. A skin that is too large
-notes many false candidates, one that is too small ends soon: the next is chosen by how the last fared.
+At its reference position an entity notes all candidates: everyone it can meet while both stay
+within their skins (Verlet's neighbour lists). Until it leaves its skin it looks only at those. A
+skin that is too large has many false candidates, one that is too small ends soon: the next is
+chosen by how the last fared.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from mercury.matching import layout as at
 from mercury.matching.cells import DEGREE_M
 from mercury.matching.compiling import inlined
+from mercury.matching.layout import Arrays
 
 PARTS = 256.0  # of a metre, in which reference positions and skins are whole numbers
-_LEAST = 4  # more than an reference position is moved by rounding
-_FEW, _MANY = 6, 12  # looks at somebody noted in vain that cost about as much as a look around
+_LEAST = 4  # more than a reference position is moved by rounding
+_FEW, _MANY = 6, 12  # looks at false candidates that cost about as much as a look around
 _CELL_SHARE = 1.0 / 8.0  # of a cell's height: the most skin
 ROUNDING_M = 0.02  # no less than two reference positions and a position may be off
 
 
 @inlined
-def size_m(slot: int, numbers: Any, states: Any) -> float:
+def size_m(slot: int, a: Arrays) -> float:
     """How far from its position an entity's scope goes, at most."""
-    if states[slot * 16 + at.KIND] == at.POLYGON:
-        return numbers[slot * 8 + at.RADIUS] * 1.001 + 1.0
-    return numbers[slot * 8 + at.RADIUS]
+    if a.states[slot * 16 + at.KIND] == at.POLYGON:
+        return a.numbers[slot * 8 + at.RADIUS] * 1.001 + 1.0
+    return a.numbers[slot * 8 + at.RADIUS]
 
 
 @inlined
-def skin_m(slot: int, clocks: Any) -> float:
-    return clocks[slot * 8 + at.SKIN] * (1.0 / PARTS)
+def skin_m(slot: int, a: Arrays) -> float:
+    return a.clocks[slot * 8 + at.SKIN] * (1.0 / PARTS)
 
 
 @inlined
-def coming_skin(slot: int, clocks: Any) -> int:
+def coming_skin(slot: int, a: Arrays) -> int:
     """What an entity gets at its next reference position, in parts of a metre."""
-    return max(clocks[slot * 8 + at.NEXT_SKIN], _LEAST)
+    return max(a.clocks[slot * 8 + at.NEXT_SKIN], _LEAST)
 
 
 @inlined
-def strayed_squared(slot: int, x: float, y: float, z: float, states: Any) -> float:
+def strayed_squared(slot: int, x: float, y: float, z: float, a: Arrays) -> float:
     """How far a place is from an entity's reference position, in square metres."""
-    dx = x - states[slot * 16 + at.REFERENCE] * (1.0 / PARTS)
-    dy = y - states[slot * 16 + at.REFERENCE + 1] * (1.0 / PARTS)
-    dz = z - states[slot * 16 + at.REFERENCE + 2] * (1.0 / PARTS)
+    dx = x - a.states[slot * 16 + at.REFERENCE] * (1.0 / PARTS)
+    dy = y - a.states[slot * 16 + at.REFERENCE + 1] * (1.0 / PARTS)
+    dz = z - a.states[slot * 16 + at.REFERENCE + 2] * (1.0 / PARTS)
     return dx * dx + dy * dy + dz * dz
 
 
 @inlined
-def set_reference(slot: int, numbers: Any, clocks: Any, states: Any) -> None:
+def set_reference(slot: int, a: Arrays) -> None:
     """Put an entity's reference position where it is."""
     for axis in range(3):
-        parts = math.floor(numbers[slot * 8 + at.X + axis] * PARTS + 0.5)
-        states[slot * 16 + at.REFERENCE + axis] = int(parts)
-    clocks[slot * 8 + at.SKIN] = coming_skin(slot, clocks)
-    states[slot * 16 + at.STAYED] = 0
+        parts = math.floor(a.numbers[slot * 8 + at.X + axis] * PARTS + 0.5)
+        a.states[slot * 16 + at.REFERENCE + axis] = int(parts)
+    a.clocks[slot * 8 + at.SKIN] = coming_skin(slot, a)
+    a.states[slot * 16 + at.STAYED] = 0
 
 
 @inlined
-def pull_in(slot: int, level: int, numbers: Any, clocks: Any, states: Any) -> None:
+def pull_in(slot: int, level: int, a: Arrays) -> None:
     """Give an entity no more skin than a level allows, within what it has: nobody is noted."""
-    x, y, z = numbers[slot * 8 + at.X], numbers[slot * 8 + at.Y], numbers[slot * 8 + at.Z]
-    left = skin_m(slot, clocks) - math.sqrt(strayed_squared(slot, x, y, z, states)) - ROUNDING_M
+    x, y, z = a.numbers[slot * 8 + at.X], a.numbers[slot * 8 + at.Y], a.numbers[slot * 8 + at.Z]
+    left = skin_m(slot, a) - math.sqrt(strayed_squared(slot, x, y, z, a)) - ROUNDING_M
     most = most_skin(level)
-    clocks[slot * 8 + at.NEXT_SKIN] = min(clocks[slot * 8 + at.NEXT_SKIN], int(most))
-    set_reference(slot, numbers, clocks, states)
-    clocks[slot * 8 + at.SKIN] = int(min(max(left * PARTS, 0.0), most))
+    a.clocks[slot * 8 + at.NEXT_SKIN] = min(a.clocks[slot * 8 + at.NEXT_SKIN], int(most))
+    set_reference(slot, a)
+    a.clocks[slot * 8 + at.SKIN] = int(min(max(left * PARTS, 0.0), most))
 
 
 @inlined
-def out_of_reach(slot: int, other: int, numbers: Any, clocks: Any, states: Any) -> bool:
+def out_of_reach(slot: int, other: int, a: Arrays) -> bool:
     """Whether two cannot meet before one of them has a new reference position."""
-    limit = size_m(slot, numbers, states) + size_m(other, numbers, states) + ROUNDING_M
-    limit += skin_m(slot, clocks) + skin_m(other, clocks)
-    x = states[slot * 16 + at.REFERENCE] * (1.0 / PARTS)
-    y = states[slot * 16 + at.REFERENCE + 1] * (1.0 / PARTS)
-    z = states[slot * 16 + at.REFERENCE + 2] * (1.0 / PARTS)
-    return strayed_squared(other, x, y, z, states) > limit * limit
+    limit = size_m(slot, a) + size_m(other, a) + ROUNDING_M
+    limit += skin_m(slot, a) + skin_m(other, a)
+    x = a.states[slot * 16 + at.REFERENCE] * (1.0 / PARTS)
+    y = a.states[slot * 16 + at.REFERENCE + 1] * (1.0 / PARTS)
+    z = a.states[slot * 16 + at.REFERENCE + 2] * (1.0 / PARTS)
+    return strayed_squared(other, x, y, z, a) > limit * limit
 
 
 @inlined
@@ -89,7 +90,12 @@ def most_skin(level: int) -> float:
 
 @inlined
 def next_skin(
-    slot: int, skin: int, strayed_m: float, updates: int, false_candidates: int, level: int
+    slot: int,
+    skin: int,
+    strayed_m: float,
+    updates: int,
+    false_candidates: int,
+    level: int,
 ) -> int:
     """The skin of the next reference position, by how the one before fared."""
     most = most_skin(level)

@@ -171,31 +171,26 @@ class Store:
 
     def apply(self, updates: Updates) -> int:
         """Run the kernel from where it stopped; DONE or what it wants."""
-        return kernel.apply(
-            *updates,
-            *(self.counters, self.numbers, self.clocks, self.states, self.table),
-            *(self.records, self._singles, self._wholes, self.pairs, self.since),
-            *(self.edges, self.verdicts, self._columns, self.levels, self.widest),
-            *(self.inhabited, self.looks),
-            *(self._prefetched, self.out_marks, self.out_wholes, self.out_numbers),
-        )
+        return kernel.apply(*updates, self.all_arrays())
 
     def unsettle(self, slot: int) -> None:
         """Take an entity out of the cells."""
-        cell_lists.unsettle(
-            *(slot, self.counters, self.clocks, self.states, self.table),
-            *(self.records, self._wholes, self.widest, self.inhabited),
-        )
+        cell_lists.unsettle(slot, self.all_arrays())
+
+    def all_arrays(self) -> at.Arrays:
+        """As the kernel takes them."""
+        return at.Arrays(
+            self.counters, self.numbers, self.clocks, self.states, self.table, self.records,
+            self._singles, self._wholes, self.pairs, self.since, self.edges, self.verdicts,
+            self._columns, self.levels, self.widest, self.inhabited, self.looks,
+            self._prefetched, self.out_marks, self.out_wholes, self.out_numbers,
+        )  # fmt: skip
 
     def resettle(self, topic: int, used: int) -> None:
         """Put a topic's entities into cells of the sizes that hold now."""
         slot = 0
         while slot < used:
-            slot = cell_lists.resettle(
-                *(topic, slot, used, self.counters, self.numbers, self.clocks, self.states),
-                *(self.table, self.records, self._singles, self._wholes, self._columns),
-                *(self.levels, self.widest, self.inhabited),
-            )
+            slot = cell_lists.resettle(topic, slot, used, self.all_arrays())
             if slot < used:
                 full = self.counters[at.USED] * 4 >= len(self.table)
                 self.provide(at.MORE_TABLE if full else at.MORE_CHUNKS)
@@ -206,11 +201,7 @@ class Store:
             return
         pair = 0
         while pair >= 0:
-            pair = kernel.sweep(
-                *(pair, time_us, self.counters, self.numbers, self.clocks, self.states),
-                *(self.pairs, self.since, self.edges),
-                *(self.out_marks, self.out_wholes, self.out_numbers),
-            )
+            pair = kernel.sweep(pair, time_us, self.all_arrays())
             if pair >= 0:
                 self.provide(at.MORE_EVENTS)
 

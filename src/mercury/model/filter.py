@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple, NoReturn
 
@@ -42,6 +43,7 @@ _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _ESCAPED = {"\\": "\\", '"': '"', "'": "'", "`": "`", "n": "\n", "r": "\r", "t": "\t"}
 
 
+@dataclass(frozen=True, slots=True)
 class Filter:
     """A compiled filter; two filters are equal when their canonical text is.
 
@@ -49,25 +51,15 @@ class Filter:
     `text`, so it is `text` that travels and is stored.
     """
 
-    __slots__ = ("_predicate", "canonical", "keys", "text")
-
-    def __init__(
-        self, text: str, canonical: str, predicate: Predicate, keys: frozenset[str] = frozenset()
-    ) -> None:
-        self.text = text
-        self.canonical = canonical
-        self.keys = keys  # what it asks for, so that nothing else need be computed
-        self._predicate = predicate
+    text: str = field(compare=False)
+    canonical: str
+    predicate: Predicate = field(compare=False)
+    # What it asks for, so that nothing else need be computed.
+    keys: frozenset[str] = field(default=frozenset(), compare=False)
 
     def matches(self, values: Mapping[str, Value]) -> bool:
         """Whether these key/value pairs are wanted."""
-        return self._predicate(values)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Filter) and self.canonical == other.canonical
-
-    def __hash__(self) -> int:
-        return hash(self.canonical)
+        return self.predicate(values)
 
     def __repr__(self) -> str:
         return f"compile_filter({self.text!r})"

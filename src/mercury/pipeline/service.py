@@ -61,7 +61,7 @@ class Pipeline(Service):
         rules: Iterable[KindRule],
         congestion: CongestionRule | None = None,
     ) -> None:
-        super().__init__(bus, Address.service(settings.id), metrics_port=settings.metrics_port)
+        super().__init__(bus, Address.service(settings.id), metrics=settings.metrics)
         self.settings = settings
         self._bus_uri = bus_uri
         self._rules = tuple(rules)

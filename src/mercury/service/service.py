@@ -43,7 +43,7 @@ class Service(ABC):
         bus: Bus,
         address: Address,
         *,
-        metrics_port: int | None = None,
+        metrics: tuple[str, int] | None = None,
         stall_probe_s: float = 0.1,
     ) -> None:
         self.bus = bus
@@ -53,10 +53,10 @@ class Service(ABC):
         self.state: State = "starting"
         self.metrics = (
             MetricsServer(self.part, self.statistics, health=self.condition)
-            if metrics_port is not None
+            if metrics is not None
             else None
         )
-        self._metrics_port = metrics_port
+        self._metrics_at = metrics
         self._identity = new_identity(now_us())
         self._report_due = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -117,9 +117,8 @@ class Service(ABC):
     async def start(self) -> None:
         """Begin to serve."""
         if self.metrics is not None:
-            assert self._metrics_port is not None
-            await self.metrics.start("127.0.0.1", self._metrics_port)
-        self.spawn(self.stalls.run())
+            assert self._metrics_at is not None
+            await self.metrics.start(*self._metrics_at)
         self.spawn(self._report_status())
         try:
             await self._start()
@@ -135,6 +134,7 @@ class Service(ABC):
                 await self.metrics.stop()
             raise
         self.state = "running"
+        self.spawn(self.stalls.run())  # nobody waits for it while it starts
         self._report_due.set()
 
     async def stop(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 from uuid import UUID
 
 from google.protobuf.message import DecodeError
@@ -26,19 +26,20 @@ from mercury.model.message import (
     Telemetry,
 )
 from mercury.wire import mercury_pb2 as pb
-from mercury.wire.areas import area_from_pb, area_to_pb, position_from_pb, position_to_pb
+from mercury.wire.areas import area_from_pb, area_to_pb
 from mercury.wire.deliveries import deliveries_from_pb, deliveries_to_pb
-from mercury.wire.matches import (
-    matches_from_pb,
-    matches_to_pb,
-    request_from_pb,
-    request_to_pb,
-)
+from mercury.wire.mapped import POSITION, Mapped
+from mercury.wire.matches import matches_from_pb, matches_to_pb, request_from_pb, request_to_pb
 from mercury.wire.packet import MAX_PRIORITY
-from mercury.wire.values import values_from_pb, values_to_pb
 
 _SIMPLE_ADDRESSES = frozenset({"client", "service", "broker", "adapter", "group"})
 _KNOWN_KINDS = frozenset(int(kind) for kind in Kind)
+_MAPPED: dict[str, Mapped[Any]] = {
+    "event": Mapped(Event, pb.Event),
+    "attributes": Mapped(Attributes, pb.Attributes),
+    "subscription": Mapped(Subscription, pb.Subscription),
+    "grant": Mapped(Grant, pb.Grant),
+}
 
 
 def encode(message: Message) -> bytes:
@@ -162,37 +163,9 @@ def _set_payload(envelope: pb.Envelope, payload: Payload) -> None:
     match payload:
         case Telemetry():
             telemetry_to_pb(payload, envelope.telemetry)
-        case Event():
-            event = envelope.event
-            event.kind = payload.kind
-            event.text = payload.text
-            if payload.position is not None:
-                position_to_pb(payload.position, event.position)
-            if payload.radius_m is not None:
-                event.radius_m = payload.radius_m
-            if payload.speed_mps is not None:
-                event.speed_mps = payload.speed_mps
-            values_to_pb(payload.values, event.values)
-        case Attributes():
-            attributes = envelope.attributes
-            attributes.SetInParent()
-            if payload.position is not None:
-                position_to_pb(payload.position, attributes.position)
-            values_to_pb(payload.values, attributes.values)
-        case Subscription():
-            subscription = envelope.subscription
-            subscription.id = payload.id
-            subscription.topic = payload.topic
-            subscription.filter = payload.filter
-            if payload.near_m is not None:
-                subscription.near_m = payload.near_m
-        case Grant():
-            grant = envelope.grant
-            grant.token = payload.token
-            grant.incarnation = payload.incarnation
-            grant.heartbeat_interval_s = payload.heartbeat_interval_s
-            grant.report_interval_s = payload.report_interval_s
-            grant.adapter = payload.adapter
+        case Event() | Attributes() | Subscription() | Grant():
+            name = type(payload).__name__.lower()
+            _MAPPED[name].write(payload, getattr(envelope, name))
         case Deliveries():
             deliveries_to_pb(payload, envelope.deliveries)
         case Declaration() | Withdrawal() | NearQuery():
@@ -205,41 +178,9 @@ def _payload(envelope: pb.Envelope) -> Payload:
     match envelope.WhichOneof("payload"):
         case "telemetry":
             return telemetry_from_pb(envelope.telemetry)
-        case "event":
-            event = envelope.event
-            return Event(
-                kind=event.kind,
-                position=position_from_pb(event.position) if event.HasField("position") else None,
-                radius_m=event.radius_m if event.HasField("radius_m") else None,
-                speed_mps=event.speed_mps if event.HasField("speed_mps") else None,
-                text=event.text,
-                values=values_from_pb(event.values),
-            )
-        case "attributes":
-            attributes = envelope.attributes
-            return Attributes(
-                values=values_from_pb(attributes.values),
-                position=position_from_pb(attributes.position)
-                if attributes.HasField("position")
-                else None,
-            )
-        case "subscription":
-            subscription = envelope.subscription
-            return Subscription(
-                id=subscription.id,
-                topic=subscription.topic,
-                filter=subscription.filter,
-                near_m=subscription.near_m if subscription.HasField("near_m") else None,
-            )
-        case "grant":
-            grant = envelope.grant
-            return Grant(
-                token=grant.token,
-                incarnation=grant.incarnation,
-                heartbeat_interval_s=grant.heartbeat_interval_s,
-                report_interval_s=grant.report_interval_s,
-                adapter=grant.adapter,
-            )
+        case "event" | "attributes" | "subscription" | "grant" as name:
+            payload: Payload = _MAPPED[name].read(getattr(envelope, name))
+            return payload
         case "deliveries":
             return deliveries_from_pb(envelope.deliveries)
         case "declaration" | "withdrawal" | "query":
@@ -267,7 +208,7 @@ def telemetry_to_pb(telemetry: Telemetry, target: pb.Telemetry) -> None:
 def telemetry_from_pb(source: pb.Telemetry) -> Telemetry:
     """Read telemetry; raises AreaError for a position that is not on Earth."""
     return Telemetry(
-        position=position_from_pb(source),
+        position=POSITION.read(source),
         heading_deg=source.heading_deg if source.HasField("heading_deg") else None,
         speed_mps=source.speed_mps if source.HasField("speed_mps") else None,
         accuracy_m=source.accuracy_m if source.HasField("accuracy_m") else None,

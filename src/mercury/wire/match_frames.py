@@ -239,11 +239,6 @@ def bucket_key(bucket: int) -> bytes:
     return b"%02d" % bucket
 
 
-def subscription_bucket_key(key: int) -> bytes:
-    """The key of records on `matches` about one subscription."""
-    return bucket_key(int(buckets_of(key)))
-
-
 def _read(kind: bytes, data: memoryview) -> Segment | None:
     try:
         match kind:

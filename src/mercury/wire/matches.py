@@ -17,8 +17,11 @@ from mercury.wire.values import values_from_pb, values_to_pb
 _E7 = 1e7
 _ROW_BYTES = 40  # at most, but for the first mention of a publication and a subscription
 
-# Number, happening, cause, time, latitude and longitude in 1e-7 degrees, distance in metres.
+# Number, event type, reason, time, latitude and longitude in 1e-7 degrees, distance in metres.
 MatchRow = tuple[int, int, int, int, int, int, float]
+# The same in columns, after the indexes of subscription and publication.
+_COLUMNS = ("subscription", "publication", "number", "event_type", "reason", "time_us", "lat_e7",
+            "lon_e7", "distance_m")  # fmt: skip
 
 
 class MatchesWriter:
@@ -29,12 +32,12 @@ class MatchesWriter:
         self._left = limit_bytes
         self._subscriptions: dict[str, int] = {}
         self._publications: dict[str, int] = {}
-        self._rows: list[tuple[int, int, int, int, int, int, int, int, float]] = []
+        self._rows: list[tuple[float, ...]] = []
 
     def add(
         self, subscription: tuple[str, int], publication: pb.MovingPublication, match_row: MatchRow
     ) -> bool:
-        """Take a match of a subscription, by id and life; False if it must go into another.
+        """Take a match of a subscription, by id and incarnation; False if it must go into another.
 
         The first always has room: what is too large for a packet is found out when it is packed.
         """
@@ -60,20 +63,8 @@ class MatchesWriter:
 
     def finish(self) -> pb.Matches:
         """The payload; asked for once, when there is a match."""
-        message = self._message
-        subscription_index, one, number, event_type, reason, time_us, lat_e7, lon_e7, distance_m = (
-            zip(*self._rows, strict=True)
-        )
-        message.subscription.extend(subscription_index)
-        message.publication.extend(one)
-        message.number.extend(number)
-        message.event_type.extend(event_type)
-        message.reason.extend(reason)
-        message.time_us.extend(time_us)
-        message.lat_e7.extend(lat_e7)
-        message.lon_e7.extend(lon_e7)
-        message.distance_m.extend(distance_m)
-        return message
+        _extend(self._message, self._rows)
+        return self._message
 
 
 def matches_to_pb(matches: Matches, target: pb.Matches) -> None:
@@ -81,6 +72,7 @@ def matches_to_pb(matches: Matches, target: pb.Matches) -> None:
     target.SetInParent()
     subscriptions: dict[tuple[str, int], int] = {}
     publications: list[pb.MovingPublication] = []
+    rows: list[tuple[float, ...]] = []
     for incarnation, number, match in matches.rows:
         subscription_index = subscriptions.setdefault(
             (match.subscription, incarnation), len(subscriptions)
@@ -92,15 +84,16 @@ def matches_to_pb(matches: Matches, target: pb.Matches) -> None:
         if described not in publications:
             publications.append(described)
             target.publications.add().CopyFrom(described)
-        target.subscription.append(subscription_index)
-        target.publication.append(publications.index(described))
-        target.number.append(number)
-        target.event_type.append(match.event_type)
-        target.reason.append(match.reason)
-        target.time_us.append(match.time_us)
-        target.lat_e7.append(round(match.lat * _E7))
-        target.lon_e7.append(round(match.lon * _E7))
-        target.distance_m.append(match.distance_m)
+        one = subscription_index, publications.index(described), number
+        what = match.event_type, match.reason, match.time_us
+        where = round(match.lat * _E7), round(match.lon * _E7), match.distance_m
+        rows.append((*one, *what, *where))
+    _extend(target, rows)
+
+
+def _extend(target: pb.Matches, rows: list[tuple[float, ...]]) -> None:
+    for name, column in zip(_COLUMNS, zip(*rows, strict=True), strict=False):  # of no rows, none
+        getattr(target, name).extend(column)
 
 
 def matches_from_pb(source: pb.Matches) -> Matches:
@@ -108,39 +101,19 @@ def matches_from_pb(source: pb.Matches) -> Matches:
     values = [values_from_pb(one.values) for one in source.publications]
     rows = []
     try:
-        for (
-            subscription_index,
-            one,
-            number,
-            event_type,
-            reason,
-            time_us,
-            lat,
-            lon,
-            distance_m,
-        ) in zip(
-            source.subscription,
-            source.publication,
-            source.number,
-            source.event_type,
-            source.reason,
-            source.time_us,
-            source.lat_e7,
-            source.lon_e7,
-            source.distance_m,
-            strict=True,
+        columns = (getattr(source, name) for name in _COLUMNS)
+        for subscribed, published, number, event_type, reason, time_us, lat, lon, distance_m in zip(
+            *columns, strict=True
         ):
-            subscription, publication = (
-                source.subscriptions[subscription_index],
-                source.publications[one],
-            )
+            subscription = source.subscriptions[subscribed]
+            publication = source.publications[published]
             match = Match(
                 EventType(event_type),
                 EventReason(reason),
                 subscription.id,
                 publication.id,
                 publication.topic,
-                values[one],
+                values[published],
                 lat / _E7,
                 lon / _E7,
                 distance_m,

@@ -1,4 +1,4 @@
-"""What workers pass to each other: further segments of frames (see moving.py).
+"""What workers pass to each other: further segments of frames (see match_frames.py).
 
     S  steps of entities, on `tiles`       rows of STEPS
     L  what the entities of such steps are: for each step that asks for it, in order, a length
@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mercury.model.errors import PacketError
-from mercury.wire.match_frames import FrameWriter, Rows, rows_of, split_frame
+from mercury.wire.match_frames import FrameWriter, Rows, rows_of
 
 
 class Step(IntEnum):
@@ -185,12 +185,6 @@ def read_time(data: memoryview) -> int:
     if len(data) != _TIME.size:
         raise PacketError("truncated")
     return int(_TIME.unpack(data)[0])
-
-
-def is_time(data: bytes) -> bool:
-    """Whether a frame says how late it is, and nothing else."""
-    segments = split_frame(data)
-    return len(segments) == 1 and segments[0][0] == b"T"
 
 
 def _pieces(data: memoryview) -> list[bytes]:

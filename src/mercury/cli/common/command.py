@@ -22,7 +22,8 @@ from mercury.session import SessionSettings
 
 Result = TypeVar("Result")
 
-progress = Console(stderr=True, highlight=False)  # for people; stdout is for results
+# For people; stdout is for results. Neither [brackets] nor long lines are to be taken apart.
+progress = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
 ConfigOption = Annotated[
     Path | None,

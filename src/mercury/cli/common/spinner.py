@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from time import monotonic
 
+from rich.text import Text
+
 from mercury.cli.common import command
 
 _QUIET_S = 2.0
@@ -71,6 +73,6 @@ def _show(
         while not ended.wait(_LOG_EVERY_S):
             command.progress.print(text(), markup=False, soft_wrap=True)
         return
-    with command.progress.status(text(), refresh_per_second=2.0 / every_s) as status:
+    with command.progress.status(Text(text()), refresh_per_second=2.0 / every_s) as status:
         while not ended.wait(every_s):
-            status.update(text())
+            status.update(Text(text()))

@@ -103,19 +103,15 @@ def echo(
         "floor_p50_ms": floors[floor_at].row()["p50_ms"],
         "max_lossless_rate": max_lossless,
     }
-    record.append(log, result, {"rates": wanted, "seconds": seconds, "clients": clients})
     if plot is not None:
         from mercury.bench.echo_plot import draw
 
         draw(runs, floors, plot)
         command.progress.print(f"drawn to {plot}")
-    if as_json:
-        command.print_json(result)
-        return
-    _table(
-        ("rate", "sent", "received", "p50_ms", "p99_ms", "max_ms", "floor_p50_ms"), result["rows"]
-    )
-    print(f"highest rate without loss: {max_lossless:,.0f}/s")
+    parameters = {"rates": wanted, "seconds": seconds, "clients": clients}
+    columns = "rate sent received p50_ms p99_ms max_ms floor_p50_ms"
+    if _finish(result, parameters, log, as_json, {columns: result["rows"]}):
+        print(f"highest rate without loss: {max_lossless:,.0f}/s")
 
 
 @app.command("match")
@@ -138,16 +134,12 @@ def match_(
         result = match_bench.run(
             entities=entities, seconds=seconds, tenfold=tenfold, redis=redis, say=say
         )
-    record.append(log, result, {"entities": entities, "seconds": seconds})
-    if as_json:
-        command.print_json(result)
+    tables = {
+        "case entities updates_per_s ns_per_update matches_per_update": result["kernel"],
+        "rate taken lost matches_per_s p50_ms p99_ms own_lag_p99_ms": result["rows"],
+    }
+    if not _finish(result, {"entities": entities, "seconds": seconds}, log, as_json, tables):
         return
-    _table(
-        ("case", "entities", "updates_per_s", "ns_per_update", "matches_per_update"),
-        result["kernel"],
-    )
-    columns = ("rate", "taken", "lost", "matches_per_s", "p50_ms", "p99_ms", "own_lag_p99_ms")
-    _table(columns, result["rows"])
     print(f"highest rate with p99 up to 50 ms and nothing lost: {result['updates_per_s']:,}/s")
     missing = result["rows"][0]["events_missing"]
     print(f"events that are missing or too many at 80,000/s: {missing:,}")
@@ -198,12 +190,11 @@ def pipeline(
         "batch_s": batch_s,
     }
     parameters = {"events": events, "rate": rate, "seconds": seconds, "rows": rows}
-    record.append(log, result, parameters)
-    if as_json:
-        command.print_json(result)
-        return
-    _table(("latency_p50_ms", "latency_p99_ms", "sustained_reports_per_s"), [result])
-    _table(("spark", "duckdb", "polars"), [batch_s])
+    tables = {
+        "latency_p50_ms latency_p99_ms sustained_reports_per_s": [result],
+        "spark duckdb polars": [batch_s],
+    }
+    _finish(result, parameters, log, as_json, tables)
 
 
 def _pipeline_over_kafka(bus: str, events: int, log: Path, as_json: bool) -> None:
@@ -220,11 +211,8 @@ def _pipeline_over_kafka(bus: str, events: int, log: Path, as_json: bool) -> Non
     for name, found in (("latency", batches), ("realtime", real_time)):
         for share in (50, 99):
             result[f"{name}_p{share}_ms"] = round(float(np.percentile(found, share)), 1)
-    record.append(log, result, {"events": events})
-    if as_json:
-        command.print_json(result)
-    else:
-        _table(tuple(key for key in result if key.endswith("_ms")), [result])
+    columns = " ".join(key for key in result if key.endswith("_ms"))
+    _finish(result, {"events": events}, log, as_json, {columns: [result]})
 
 
 def _search(load: echo_bench.EchoLoad, say: Callable[[str], None]) -> float:
@@ -252,11 +240,8 @@ def fanout(
     with steps("bench fanout") as say:
         rows = fanout_bench.run(counts, rounds, say)
     result = {"bench": "fanout", "rows": rows}
-    record.append(log, result, {"clients": counts, "rounds": rounds})
-    if as_json:
-        command.print_json(result)
-    else:
-        _table(("clients", "received", "first_ms", "last_ms", "worst_last_ms", "stall_ms"), rows)
+    columns = "clients received first_ms last_ms worst_last_ms stall_ms"
+    _finish(result, {"clients": counts, "rounds": rounds}, log, as_json, {columns: rows})
 
 
 @app.command()
@@ -271,20 +256,20 @@ def delivery(
     as_json: command.JsonOption = False,
 ) -> None:
     """One alert to many over links that lose: who has it, after how long, at what price."""
-    losses = _shares(loss)
+    expected = "--loss takes shares from 0 to below 1 with commas"
+    losses = _parsed(loss, expected, lambda one: 0.0 <= one < 1.0)
     unknown = [name for name in policies.split(",") if name not in NAMES]
     if unknown:
         raise ConfigurationError(f"no policy {unknown[0]!r}: there are {', '.join(NAMES)}")
     chosen = [NAMES[name] for name in policies.split(",")]
     rows = delivery_bench.run(losses, clients, chosen, command.progress.print, seed)
     result = {"bench": "delivery", "rows": rows}
-    record.append(log, result, {"loss": losses, "clients": clients, "seed": seed})
-    if as_json:
-        command.print_json(result)
-    else:
-        columns = ("policy", "loss", "delivered_share", "duplicates", "wire_per_delivery",
-                   "minimum_wire_per_delivery", "t50_s", "t99_s", "t100_s")  # fmt: skip
-        _table(columns, rows)
+    parameters = {"loss": losses, "clients": clients, "seed": seed}
+    columns = (
+        "policy loss delivered_share duplicates wire_per_delivery minimum_wire_per_delivery"
+        " t50_s t99_s t100_s"
+    )
+    _finish(result, parameters, log, as_json, {columns: rows})
 
 
 @app.command()
@@ -300,11 +285,8 @@ def ingest(
         rows = ingest_bench.run(wanted, seconds, say)
     whole = [row["offered_per_s"] for row in rows if row["absorbed_share"] == 1.0]
     result = {"bench": "ingest", "rows": rows, "max_lossless_rate": max(whole, default=0)}
-    record.append(log, result, {"rates": wanted, "seconds": seconds})
-    if as_json:
-        command.print_json(result)
-    else:
-        _table(("rate", "sent", "on_bus", "offered_per_s", "absorbed_share"), rows)
+    columns = "rate sent on_bus offered_per_s absorbed_share"
+    _finish(result, {"rates": wanted, "seconds": seconds}, log, as_json, {columns: rows})
 
 
 @app.command()
@@ -324,12 +306,10 @@ def brokers(
         found = brokers_bench.run(uri, messages, interests, rounds, warm_up, say)
     rows = found.pop("rows")
     result = {"bench": "brokers", "bus": _bus_name(bus), **found, "ceiling": ceiling, "rows": rows}
-    record.append(log, result, {"messages": messages, "interests": interests, "rounds": rounds})
-    if as_json:
-        command.print_json(result)
-        return
-    _table(("brokers", "messages", "per_s", "cpu_us", "duplicates"), rows)
-    print(f"two do {result['ratio']:.2f} times as much as one; bare processes {ceiling:.2f}")
+    parameters = {"messages": messages, "interests": interests, "rounds": rounds}
+    columns = "brokers messages per_s cpu_us duplicates"
+    if _finish(result, parameters, log, as_json, {columns: rows}):
+        print(f"two do {result['ratio']:.2f} times as much as one; bare processes {ceiling:.2f}")
 
 
 @contextmanager
@@ -347,35 +327,52 @@ def _bus_name(bus: str | None) -> str:
 
 
 def _numbers(text: str) -> list[float]:
+    return _parsed(text, "expected positive numbers with commas", lambda one: one > 0.0)
+
+
+def _parsed(text: str, expected: str, fits: Callable[[float], bool]) -> list[float]:
     try:
         found = [float(part) for part in text.split(",")]
     except ValueError:
         found = []
-    if not found or min(found) <= 0:
-        raise ConfigurationError(f"expected positive numbers with commas, not {text!r}")
+    if not found or not all(map(fits, found)):
+        raise ConfigurationError(f"{expected}, not {text!r}")
     return found
 
 
-def _shares(text: str) -> list[float]:
-    try:
-        found = [float(part) for part in text.split(",")]
-    except ValueError:
-        found = []
-    if not found or not all(0.0 <= one < 1.0 for one in found):
-        raise ConfigurationError(f"--loss takes shares from 0 to below 1 with commas, not {text!r}")
-    return found
+def _finish(
+    result: dict[str, Any],
+    parameters: dict[str, Any],
+    log: Path,
+    as_json: bool,
+    tables: dict[str, list[dict[str, Any]]],
+) -> bool:
+    """Keep and show a result; the keys of tables are their columns. False if shown as JSON."""
+    record.append(log, result, parameters)
+    if as_json:
+        command.print_json(result)
+        return False
+    for columns, rows in tables.items():
+        _table(columns.split(), rows)
+    return True
 
 
-def _table(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
+def _table(columns: list[str], rows: list[dict[str, Any]]) -> None:
     table = Table(box=None, pad_edge=False)
     for column in columns:
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right", no_wrap=True)
     for row in rows:
         table.add_row(*(_cell(row[column]) for column in columns))
-    Console(highlight=False).print(table)
+    console = Console(highlight=False)
+    if not console.is_terminal:  # whoever reads a pipe wants all of it
+        console.width = max(console.width, console.measure(table).maximum)
+    console.print(table)
 
 
 def _cell(value: float | str | None) -> str:
-    if isinstance(value, str):
-        return value
-    return "–" if value is None else f"{value:,.6g}"
+    """Large and whole numbers without a fraction, others with the digits that mean something."""
+    if value is None or isinstance(value, str):
+        return value or "–"
+    if abs(value) >= 1000.0 or float(value).is_integer():
+        return f"{value:,.0f}"
+    return f"{value:.6g}" if 0.999 < value < 1.0 else f"{value:.4g}"  # nearly all is not all

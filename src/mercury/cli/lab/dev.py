@@ -57,8 +57,7 @@ def kafka(
             print(broker.uri, flush=True)
         command.progress.print(
             f"Kafka {kafka_version()} is up, its log is {broker.log_file}"
-            + ("" if seconds else " – Ctrl-C stops it"),
-            soft_wrap=True,
+            + ("" if seconds else " – Ctrl-C stops it")
         )
         _wait(stop, seconds, broker.running, f"Kafka ended by itself, see {broker.log_file}")
 
@@ -83,8 +82,7 @@ def spark(
             print(cluster.master, flush=True)
         command.progress.print(
             f"Spark is up with {workers} workers, logs are in {cluster.folder}"
-            + ("" if seconds else " – Ctrl-C stops it"),
-            soft_wrap=True,
+            + ("" if seconds else " – Ctrl-C stops it")
         )
         _wait(stop, seconds, cluster.running, f"Spark ended by itself, see {cluster.folder}")
 

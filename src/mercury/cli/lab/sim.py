@@ -252,7 +252,7 @@ class _Run:
 
 def _show(incident: Incident) -> None:
     text = incident.sentences().replace("No alert came.", "No alert yet.")
-    command.progress.print(text, markup=False, soft_wrap=True)
+    command.progress.print(text)
 
 
 def _circle(text: str, settings: Settings, option: str = "--event") -> Circle:

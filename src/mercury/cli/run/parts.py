@@ -81,7 +81,10 @@ def plan(
     core.append(Part("adapter", ["adapter", *common, "--port", str(port)]))
     parts = Parts(core, None, None, None)
     _check_metrics_port(settings.adapter.metrics_port)
-    if matcher:
+    if matcher and find_spec("numba") is None:
+        text = "without the matcher: it needs numba: pip install 'mercury-messaging[server]'"
+        command.progress.print(text, markup=False, soft_wrap=True)
+    elif matcher:
         _check_metrics_port(settings.matcher.metrics_port)
         arguments = ["matcher", *common]
         if settings.matcher.gateway:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from urllib.parse import urlsplit
 
 from mercury.load.drivers.api import Driver
@@ -40,51 +41,28 @@ def host_and_port(scheme: str, rest: str) -> tuple[str, int, str]:
     return host, port, parts.path
 
 
-def _open_binary(rest: str, connections: int) -> Driver:
-    from mercury.load.drivers.binary import BinaryDriver
-
-    return BinaryDriver(*host_and_port("ws", rest), connections)
-
-
-def _open_json(rest: str, connections: int) -> Driver:
-    from mercury.load.drivers.json_text import JsonDriver
-
-    return JsonDriver(*host_and_port("ws+json", rest), connections)
-
-
-def _open_udp(rest: str, connections: int) -> Driver:
-    from mercury.load.drivers.udp import UdpDriver
-
-    host, port, _ = host_and_port("udp", rest)
-    return UdpDriver(host, port)
+def _load(module: str, name: str) -> Callable[..., Driver]:
+    """A driver's class; with its packages, which not all need."""
+    found: Callable[..., Driver] = getattr(import_module(f"mercury.load.drivers.{module}"), name)
+    return found
 
 
 def _open_redis(rest: str, connections: int) -> Driver:
-    from mercury.load.drivers.redis_geo import RedisDriver
-
     host, port, path = host_and_port("redis", rest)
     if path.strip("/") and not path.strip("/").isdigit():
         raise LoadError(f"redis:{rest} is no address, expected redis://HOST:PORT/NUMBER")
-    return RedisDriver(host, port, int(path.strip("/") or 0))
-
-
-def _open_null(rest: str, connections: int) -> Driver:
-    from mercury.load.drivers.null import NullDriver
-
-    return NullDriver()
-
-
-def _open_file(rest: str, connections: int) -> Driver:
-    from mercury.load.drivers.trace_file import TraceFileDriver
-
-    return TraceFileDriver(rest)
+    return _load("redis_geo", "RedisDriver")(host, port, int(path.strip("/") or 0))
 
 
 OPENERS: dict[str, Callable[[str, int], Driver]] = {
-    "ws": _open_binary,
-    "ws+json": _open_json,
-    "udp": _open_udp,
+    "ws": lambda rest, connections: _load("binary", "BinaryDriver")(
+        *host_and_port("ws", rest), connections
+    ),
+    "ws+json": lambda rest, connections: _load("json_text", "JsonDriver")(
+        *host_and_port("ws+json", rest), connections
+    ),
+    "udp": lambda rest, _: _load("udp", "UdpDriver")(*host_and_port("udp", rest)[:2]),
     "redis": _open_redis,
-    "null": _open_null,
-    "file": _open_file,
+    "null": lambda rest, _: _load("null", "NullDriver")(),
+    "file": lambda rest, _: _load("trace_file", "TraceFileDriver")(rest),
 }

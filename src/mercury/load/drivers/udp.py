@@ -6,7 +6,6 @@ It declares its entity, its reports move that, and what it is told it answers, a
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from mercury.load.workload import Workload
 from mercury.model.area import Position
 from mercury.model.errors import LoadError, MercuryError
 from mercury.model.message import Kind, Telemetry
-from mercury.net.batch import SEND_BATCH, available, send_packets
+from mercury.net.batch import available
 from mercury.service.clock import now
 from mercury.session import ClientEvent, Delivered, Established, Lost, SessionState
 
@@ -137,19 +136,20 @@ class _Sessions:
             motion.speed_mps.tolist(),
             strict=True,
         )
-        by_socket: dict[int, list[tuple[bytes, bytes]]] = defaultdict(list)
+        reporting = []
         for entity, lat, lon, time_us, heading_deg, speed_mps in rows:
             telemetry = Telemetry(
                 Position(lat, lon), heading_deg, speed_mps, accuracy_m, time_us=time_us
             )
-            packets = clients.report(entity, telemetry)
-            if packets:
-                by_socket[clients.socket_of(entity).fileno()] += packets
-            else:
-                self._tally.unsent += 1
-                self._without_session += 1
-        for fd, packets in by_socket.items():
-            self._send(fd, packets)
+            if clients.report(entity, telemetry):
+                reporting.append(entity)
+        sent, unsent = clients.send_all(reporting)
+        without_session = len(batch) - len(reporting)
+        self._without_session += without_session
+        self._tally.sent += sent
+        self._tally.unsent += unsent + without_session
+        if unsent:
+            self._tally.note("the system did not take all packets")
 
     def sum_up(self) -> None:
         """Count the rest, and say what was not as it should be."""
@@ -218,12 +218,3 @@ class _Sessions:
             else:
                 session.handle_timer(time)
         return silent
-
-    def _send(self, fd: int, packets: list[tuple[bytes, bytes]]) -> None:
-        for begin in range(0, len(packets), SEND_BATCH):
-            some = packets[begin : begin + SEND_BATCH]
-            handled, unsendable = send_packets(fd, some)
-            self._tally.sent += handled - unsendable
-            if handled - unsendable < len(some):
-                self._tally.unsent += len(some) - handled + unsendable
-                self._tally.note("the system did not take all packets")

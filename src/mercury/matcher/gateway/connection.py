@@ -211,10 +211,7 @@ class Connection:
     def _do(self, said: dict[str, Any]) -> Answering:
         match said.get("op"):
             case "hello":
-                names = said.get("names", True)
-                if not isinstance(names, bool):
-                    raise MatchingError("names must be true or false", "names")
-                self._wants_names = names
+                self._wants_names = requests.read_flag(said, "names", True)
             case "publish":
                 self._publish(said)
             case "near":

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mercury.matcher.hub import SLOT_MASK
+from mercury.geo.arrays import grown
+from mercury.matching.layout import SLOT_MASK
 from mercury.wire.gateway_frames import NO_HANDLE
 
 NO_REFERENCE = -1
@@ -23,10 +24,7 @@ class HandleTable:
         return int(self._refs[handle]) if handle < len(self._refs) else NO_REFERENCE
 
     def __setitem__(self, handle: int, ref: int) -> None:
-        if handle >= len(self._refs) - 1:
-            larger = np.full(max(2 * len(self._refs), handle + 2), NO_REFERENCE, np.int64)
-            larger[: len(self._refs)] = self._refs
-            self._refs = larger
+        self._refs = grown(self._refs, handle + 1, NO_REFERENCE)
         self._refs[handle] = ref
 
     def look_up(self, handles: NDArray[np.uint32]) -> NDArray[np.int64]:
@@ -43,10 +41,7 @@ class SubscriptionHandles:
     def put(self, ref: int, handle: int | None) -> None:
         """A subscription got a handle, or has none."""
         slot = ref & SLOT_MASK
-        if slot >= len(self._handles):
-            larger = np.full(max(2 * len(self._handles), slot + 1), NO_HANDLE, np.uint32)
-            larger[: len(self._handles)] = self._handles
-            self._handles = larger
+        self._handles = grown(self._handles, slot, NO_HANDLE)
         self._handles[slot] = NO_HANDLE if handle is None else handle
 
     def look_up(self, refs: NDArray[np.int64]) -> NDArray[np.uint32]:
@@ -66,8 +61,8 @@ class PublicationNumbers:
         """Numbers of many; who has none gets one."""
         slots = refs & SLOT_MASK
         highest = int(slots.max(initial=0))
-        if highest >= len(self._refs):
-            self._grow(highest)
+        self._refs = grown(self._refs, highest, NO_REFERENCE)
+        self._numbers = grown(self._numbers, highest)
         numbers: NDArray[np.uint32] = self._numbers[slots]
         new = self._refs[slots] != refs
         if new.any():
@@ -79,15 +74,9 @@ class PublicationNumbers:
             self._numbers[fresh & SLOT_MASK] = given
         return numbers
 
-    def _grow(self, highest: int) -> None:
-        size, old = max(2 * len(self._refs), highest + 1), len(self._refs)
-        refs, numbers = np.full(size, NO_REFERENCE, np.int64), np.zeros(size, np.uint32)
-        refs[:old], numbers[:old] = self._refs, self._numbers
-        self._refs, self._numbers = refs, numbers
-
 
 class Introductions:
-    """What a client was told that publications are: the edition of each, by slot."""
+    """What a client was told that publications are: the revision of each, by slot."""
 
     def __init__(self) -> None:
         self._revisions = np.full(64, NEVER, np.int64)
@@ -96,10 +85,7 @@ class Introductions:
         """Rows of those it was not told of as they are now, one row each; from now on it was."""
         slots = refs & SLOT_MASK
         highest = int(slots.max(initial=0))
-        if highest >= len(self._revisions):
-            larger = np.full(max(2 * len(self._revisions), highest + 1), NEVER, np.int64)
-            larger[: len(self._revisions)] = self._revisions
-            self._revisions = larger
+        self._revisions = grown(self._revisions, highest, NEVER)
         new = np.flatnonzero(self._revisions[slots] != revisions)
         self._revisions[slots[new]] = revisions[new]
         _, first = np.unique(refs[new], return_index=True)

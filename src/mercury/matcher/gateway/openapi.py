@@ -3,81 +3,114 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from mercury.matcher.gateway.schemas import (
     ERROR,
     EVENT,
-    EVENT_EXAMPLE,
     FOUND,
-    ID,
-    LIMIT,
-    PUBLICATION,
+    PUBLICATION_FIELDS,
     QUERY,
-    SQUARE,
     SUBSCRIPTION,
     Schema,
     either_scope,
+    example,
+    fields,
+    structure,
+    text,
 )
 
-_EXAMPLES = {
-    "topic": "taxi",
-    "lat": 60.17,
-    "lon": 24.94,
-    "radius_m": 500,
-    "where": "seats >= 2",
-    "limit": 10,
-    "inside": True,
-    "dwell_s": 30,
-    "hysteresis_m": 10,
-    "ttl_s": 3600,
+_SCHEMAS: dict[str, Schema] = {
+    "Error": ERROR,
+    "Event": structure("event reason subscription publication topic time_us", fields(*EVENT)),
+    "Found": structure(" ".join(FOUND), fields(*FOUND)),
+    "Publication": structure("topic", PUBLICATION_FIELDS, additionalProperties=False),
+    "Query": either_scope(structure("topic", fields(*QUERY, "limit"))),
+    "Topics": structure(
+        "topics",
+        {
+            "topics": {
+                "type": "array",
+                "items": structure(
+                    "topic publications subscriptions",
+                    {
+                        "topic": text(),
+                        "publications": {"type": "integer"},
+                        "subscriptions": {"type": "integer"},
+                    },
+                ),
+            }
+        },
+    ),
 }
 
 
-def _parameters(fields: dict[str, Schema]) -> list[dict[str, Any]]:
-    parameters: list[dict[str, Any]] = []
-    for name, schema in fields.items():
-        parameter = {"name": name, "in": "query", "required": name == "topic", "schema": schema}
-        if name == "area":  # instead of a radius
-            del parameter["schema"]
-            parameter["content"] = {"application/json": {"schema": schema}}
-        else:
-            parameter["example"] = _EXAMPLES[name]
-        parameters.append(parameter)
-    return parameters
+def _named(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
 
 
-def _content(schema: Schema, **examples: Any) -> dict[str, Any]:
-    content: dict[str, Any] = {"schema": schema}
-    if examples:
-        content["examples"] = {name: {"value": value} for name, value in examples.items()}
-    return {"application/json": content}
+def _content(
+    schema: Schema, examples: dict[str, Any] | None = None, kind: str = "application/json"
+) -> dict[str, Any]:
+    shown = {name: {"value": value} for name, value in (examples or {}).items()}
+    return {kind: {"schema": schema, **({"examples": shown} if shown else {})}}
 
 
-def _answers(schema: Schema, description: str, status: str = "200") -> dict[str, Any]:
+def _answer(description: str, schema: Schema) -> dict[str, Any]:
+    return {"description": description, "content": _content(schema)}
+
+
+def _operation(
+    name: str,
+    summary: str,
+    *,
+    parameters: Iterable[dict[str, Any]] = (),
+    body: dict[str, Any] | None = None,
+    **answers: dict[str, Any],
+) -> dict[str, Any]:
+    """An operation; what it answers is given as `_200` and so on."""
     return {
-        status: {"description": description, "content": _content(schema)},
-        "400": {
-            "description": "What is wrong with it, in a sentence",
-            "content": _content({"$ref": "#/components/schemas/Error"}),
-        },
+        "operationId": name,
+        "summary": summary,
+        **({"parameters": list(parameters)} if parameters else {}),
+        **({"requestBody": {"required": True, "content": body}} if body else {}),
+        "responses": {status[1:]: answer for status, answer in answers.items()},
     }
 
 
-_DONE: Schema = {"type": "object", "properties": {"ok": {"const": True}}, "required": ["ok"]}
-_FOUND: Schema = {
-    "type": "object",
-    "required": ["found"],
-    "properties": {"found": {"type": "array", "items": {"$ref": "#/components/schemas/Found"}}},
+def _parameters(names: Iterable[str]) -> list[dict[str, Any]]:
+    parameters = []
+    for name, schema in fields(*names).items():
+        how = {"schema": schema, "example": example(name)[name]}
+        if name == "area":  # instead of a radius
+            how = {"content": _content(schema)}
+        parameters.append({"name": name, "in": "query", "required": name == "topic", **how})
+    return parameters
+
+
+_OBJECT: Schema = {"type": "object"}
+_DONE = structure("ok", {"ok": {"const": True}})
+_WRONG = _answer("What is wrong with it, in a sentence", _named("Error"))
+_FOUND = _answer(
+    "What was found",
+    structure("found", {"found": {"type": "array", "items": _named("Found")}}),
+)
+_STREAM = {
+    "description": "One event each; the data is an object of /asyncapi.json",
+    "content": _content(
+        text(),
+        {"enter": f"event: enter\ndata: {json.dumps(example(*EVENT))}\n\n"},
+        "text/event-stream",
+    ),
 }
 _PUBLICATION_ID = {
     "name": "id",
     "in": "path",
     "required": True,
-    "schema": ID,
+    "schema": fields("id")["id"],
     "example": "taxi-1",
 }
-_STREAMED = f"event: enter\ndata: {json.dumps(EVENT_EXAMPLE)}\n\n"
 
 OPENAPI: dict[str, Any] = {
     "openapi": "3.1.0",
@@ -89,165 +122,87 @@ OPENAPI: dict[str, Any] = {
     },
     "paths": {
         "/v1/near": {
-            "get": {
-                "operationId": "askNear",
-                "summary": "What is near a place now, nearest first",
-                "parameters": _parameters({**QUERY, "limit": LIMIT}),
-                "responses": _answers(_FOUND, "What was found"),
-            },
-            "post": {
-                "operationId": "askNearWithBody",
-                "summary": "The same, with a body; for areas",
-                "requestBody": {
-                    "required": True,
-                    "content": _content(
-                        {"$ref": "#/components/schemas/Question"},
-                        circle={"topic": "taxi", "lat": 60.17, "lon": 24.94, "radius_m": 500},
-                        polygon={"topic": "taxi", "area": SQUARE, "where": "seats >= 2"},
-                    ),
-                },
-                "responses": _answers(_FOUND, "What was found"),
-            },
+            "get": _operation(
+                "askNear",
+                "What is near a place now, nearest first",
+                parameters=_parameters((*QUERY, "limit")),
+                _200=_FOUND,
+                _400=_WRONG,
+            ),
+            "post": _operation(
+                "askNearWithBody",
+                "The same, with a body; for areas",
+                body=_content(
+                    _named("Query"),
+                    {
+                        "circle": example("topic", "lat", "lon", "radius_m"),
+                        "polygon": example("topic", "area", "where"),
+                    },
+                ),
+                _200=_FOUND,
+                _400=_WRONG,
+            ),
         },
         "/v1/near/stream": {
-            "get": {
-                "operationId": "streamNear",
-                "summary": "What comes near a place, stays and goes, as server-sent events",
-                "parameters": _parameters(SUBSCRIPTION),
-                "responses": {
-                    "200": {
-                        "description": "One event each; the data is an object of /asyncapi.json",
-                        "content": {
-                            "text/event-stream": {
-                                "schema": {"type": "string"},
-                                "examples": {"enter": {"value": _STREAMED}},
-                            }
-                        },
-                    },
-                    "400": {
-                        "description": "What is wrong with it, in a sentence",
-                        "content": _content({"$ref": "#/components/schemas/Error"}),
-                    },
-                },
-            }
+            "get": _operation(
+                "streamNear",
+                "What comes near a place, stays and goes, as server-sent events",
+                parameters=_parameters(SUBSCRIPTION),
+                _200=_STREAM,
+                _400=_WRONG,
+            )
         },
         "/v1/publications/{id}": {
-            "put": {
-                "operationId": "publish",
-                "summary": "Declare something that moves, change it, or say where it is",
-                "parameters": [_PUBLICATION_ID],
-                "requestBody": {
-                    "required": True,
-                    "content": _content(
-                        {"$ref": "#/components/schemas/Publication"},
-                        declared={"topic": "taxi", "values": {"seats": 4}, "ttl_s": 60},
-                        moved={
-                            "topic": "taxi",
-                            "values": {"seats": 4},
-                            "lat": 60.17,
-                            "lon": 24.94,
-                            "accuracy_m": 5,
-                        },
-                    ),
-                },
-                "responses": {
-                    **_answers(_DONE, "It was known and is changed"),
-                    "201": {"description": "It is new", "content": _content(_DONE)},
-                },
-            },
-            "delete": {
-                "operationId": "withdraw",
-                "summary": "It is no more",
-                "parameters": [_PUBLICATION_ID],
-                "responses": {
-                    "200": {"description": "Withdrawn", "content": _content(_DONE)},
-                    "404": {
-                        "description": "There is none of that id",
-                        "content": _content({"$ref": "#/components/schemas/Error"}),
+            "put": _operation(
+                "publish",
+                "Declare something that moves, change it, or say where it is",
+                parameters=[_PUBLICATION_ID],
+                body=_content(
+                    _named("Publication"),
+                    {
+                        "declared": example("topic", "values", "ttl_s"),
+                        "moved": example("topic", "values", "lat", "lon", "accuracy_m"),
                     },
-                },
-            },
+                ),
+                _200=_answer("It was known and is changed", _DONE),
+                _201=_answer("It is new", _DONE),
+                _400=_WRONG,
+            ),
+            "delete": _operation(
+                "withdraw",
+                "It is no more",
+                parameters=[_PUBLICATION_ID],
+                _200=_answer("Withdrawn", _DONE),
+                _404=_answer("There is none of that id", _named("Error")),
+            ),
         },
         "/v1/topics": {
-            "get": {
-                "operationId": "listTopics",
-                "summary": "Topics, and how many publications and subscriptions each has",
-                "responses": {
-                    "200": {
-                        "description": "In the order of their names",
-                        "content": _content({"$ref": "#/components/schemas/Topics"}),
-                    }
-                },
-            }
+            "get": _operation(
+                "listTopics",
+                "Topics, and how many publications and subscriptions each has",
+                _200=_answer("In the order of their names", _named("Topics")),
+            )
         },
         "/healthz": {
-            "get": {
-                "operationId": "health",
-                "summary": "Whether the matcher works, and how much it holds",
-                "responses": {
-                    "200": {"description": "It works", "content": _content({"type": "object"})},
-                    "503": {
-                        "description": "It does not; `reason` says why",
-                        "content": _content({"type": "object"}),
-                    },
-                },
-            }
+            "get": _operation(
+                "health",
+                "Whether the matcher works, and how much it holds",
+                _200=_answer("It works", _OBJECT),
+                _503=_answer("It does not; `reason` says why", _OBJECT),
+            )
         },
-        "/openapi.json": {
-            "get": {
-                "operationId": "describeHttp",
-                "summary": "This description",
-                "responses": {
-                    "200": {"description": "OpenAPI", "content": _content({"type": "object"})}
-                },
-            }
-        },
-        "/asyncapi.json": {
-            "get": {
-                "operationId": "describeWebsockets",
-                "summary": "The description of the websocket",
-                "responses": {
-                    "200": {"description": "AsyncAPI", "content": _content({"type": "object"})}
-                },
-            }
-        },
-    },
-    "components": {
-        "schemas": {
-            "Error": ERROR,
-            "Event": EVENT,
-            "Found": FOUND,
-            "Publication": {
-                "type": "object",
-                "required": ["topic"],
-                "properties": PUBLICATION,
-                "additionalProperties": False,
-            },
-            "Question": either_scope(
-                {
-                    "type": "object",
-                    "required": ["topic"],
-                    "properties": {**QUERY, "limit": LIMIT},
-                }
+    }
+    | {
+        path: {"get": _operation(name, summary, _200=_answer(answer, _OBJECT))}
+        for path, name, summary, answer in (
+            ("/openapi.json", "describeHttp", "This description", "OpenAPI"),
+            (
+                "/asyncapi.json",
+                "describeWebsockets",
+                "The description of the websocket",
+                "AsyncAPI",
             ),
-            "Topics": {
-                "type": "object",
-                "required": ["topics"],
-                "properties": {
-                    "topics": {
-                        "type": "array",
-                        "items": {
-                            "type": "object",
-                            "required": ["topic", "publications", "subscriptions"],
-                            "properties": {
-                                "topic": {"type": "string"},
-                                "publications": {"type": "integer"},
-                                "subscriptions": {"type": "integer"},
-                            },
-                        },
-                    }
-                },
-            },
-        }
+        )
     },
+    "components": {"schemas": _SCHEMAS},
 }

@@ -12,29 +12,23 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from mercury.matcher.gateway import schemas
+from mercury.matcher.gateway.schemas import DEFAULT_LIMIT, MAX_HANDLE, MAX_VALUES
 from mercury.model.area import LAST_INSTANT_US, Polygon
 from mercury.model.errors import AreaError, FilterError, MatchingError
 from mercury.model.filter import Value
 from mercury.model.geojson import area_from_geojson
 from mercury.model.matching import NearSubscription, Publication
 
-MAX_HANDLE = 1 << 20  # handles are below
-MAX_VALUES = 64  # of a publication
 MAX_VALUE_CHARACTERS = 1000
-DEFAULT_LIMIT = 100
 MAX_NAME_BYTES = 160  # of a subscription, which the gateway puts a name of its own before
 
-_FIX = {"lat", "lon", "accuracy_m", "time_us"}
-_PUBLICATION = _FIX | {"id", "topic", "values", "radius_m", "ttl_s"}
-_ASK = {"id", "topic", "radius_m", "area", "where", "lat", "lon", "limit"}
-_NEAR = _ASK - {"limit"} | _FIX | {"inside", "dwell_s", "hysteresis_m", "ttl_s"}
-_MOVE = _FIX | {"id", "side"}
+_PUBLICATION = {"id", *schemas.PUBLICATION}
+_ASK = {"id", *schemas.QUERY, "limit"}
+_NEAR = {"id", *schemas.SUBSCRIPTION, *schemas.FIX}
+_MOVE = {"id", "side", *schemas.FIX}
 # What stands beside them in the objects of a websocket.
 FRAME = frozenset({"op", "n", "handle"})
-
-_NUMBERS = {
-    "lat", "lon", "accuracy_m", "time_us", "radius_m", "ttl_s", "dwell_s", "hysteresis_m", "limit"
-}  # fmt: skip
 
 
 class Fix(NamedTuple):
@@ -76,9 +70,9 @@ def read_near(fields: Mapping[str, Any], prefix: str = "") -> NearRequest:
 def read_ask(fields: Mapping[str, Any], max_limit: int) -> NearRequest:
     """A subscription to be told once; it needs no id."""
     _refuse_unknown(fields, _ASK | _NEAR)
-    limit = fields.get("limit", DEFAULT_LIMIT)
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-        raise MatchingError(f"limit must be a whole number above 0, not {_shown(limit)}", "limit")
+    limit = _whole({"limit": DEFAULT_LIMIT, **fields}, "limit", "a whole number above 0", 1)
+    if limit is None:
+        raise MatchingError("limit must be a whole number above 0, not nothing", "limit")
     wanted = _near_request({**fields, "id": fields.get("id") or "ask"}, min(limit, max_limit), "")
     if wanted.fix is None and wanted.subscription.polygon is None:
         raise MatchingError("a question with a radius needs lat and lon", "lat")
@@ -109,15 +103,7 @@ def read_fix(fields: Mapping[str, Any]) -> Fix | None:
     accuracy_m = _number(fields, "accuracy_m") or 0.0
     if accuracy_m < 0.0:
         raise MatchingError(f"accuracy_m {accuracy_m:g} is below 0", "accuracy_m")
-    time_us = fields.get("time_us")
-    if time_us is not None and (
-        isinstance(time_us, bool)
-        or not isinstance(time_us, int)
-        or not 0 <= time_us <= LAST_INSTANT_US
-    ):
-        raise MatchingError(
-            f"time_us must be whole microseconds since 1970, not {_shown(time_us)}", "time_us"
-        )
+    time_us = _whole(fields, "time_us", "whole microseconds since 1970", 0, LAST_INSTANT_US)
     return Fix(lat, lon, accuracy_m, time_us or None)
 
 
@@ -128,15 +114,16 @@ def read_id(fields: Mapping[str, Any]) -> str:
 
 def read_handle(fields: Mapping[str, Any]) -> int | None:
     """The number that a client chose for something, if it did."""
-    handle = fields.get("handle")
-    if handle is None:
-        return None
-    if isinstance(handle, bool) or not isinstance(handle, int) or not 0 <= handle < MAX_HANDLE:
-        raise MatchingError(
-            f"handle must be a whole number from 0 to {MAX_HANDLE - 1}, not {_shown(handle)}",
-            "handle",
-        )
-    return handle
+    expected = f"a whole number from 0 to {MAX_HANDLE - 1}"
+    return _whole(fields, "handle", expected, 0, MAX_HANDLE - 1)
+
+
+def read_flag(fields: Mapping[str, Any], name: str, otherwise: bool) -> bool:
+    """Whether something is wanted."""
+    value = fields.get(name, otherwise)
+    if not isinstance(value, bool):
+        raise MatchingError(f"{name} must be true or false, not {_shown(value)}", name)
+    return value
 
 
 def read_json(text: str | bytes) -> Any:
@@ -153,7 +140,7 @@ def fields_of_parameters(parameters: Mapping[str, str]) -> dict[str, Any]:
     """The parameters of an address as the fields of a JSON object."""
     fields: dict[str, Any] = {}
     for name, text in parameters.items():
-        if name in _NUMBERS:
+        if name in schemas.NUMBERS:
             fields[name] = _parsed_number(name, text)
         elif name == "inside":
             if text not in ("true", "false"):
@@ -182,19 +169,13 @@ def _near_request(fields: Mapping[str, Any], limit: int, prefix: str) -> NearReq
     name = _text(fields, "id")
     if not 0 < len(name.encode()) <= MAX_NAME_BYTES:
         raise MatchingError(f"an id has 1 to {MAX_NAME_BYTES} bytes here", "id")
-    where = fields.get("where", "")
-    if not isinstance(where, str):
-        raise MatchingError(f"where must be a text, not {_shown(where)}", "where")
-    inside = fields.get("inside", False)
-    if not isinstance(inside, bool):
-        raise MatchingError(f"inside must be true or false, not {_shown(inside)}", "inside")
     subscription = NearSubscription(
         id=prefix + name,
         topic=_text(fields, "topic"),
         radius_m=_number(fields, "radius_m"),
         polygon=_polygon(fields.get("area")),
-        where=where,
-        inside=inside,
+        where=_text({"where": "", **fields}, "where"),
+        inside=read_flag(fields, "inside", False),
         dwell_s=_number(fields, "dwell_s"),
         hysteresis_m=_number(fields, "hysteresis_m"),
         ttl_s=_number(fields, "ttl_s"),
@@ -260,6 +241,17 @@ def _number(fields: Mapping[str, Any], name: str) -> float | None:
     if not math.isfinite(number):
         raise MatchingError(f"{name} must be a finite number", name)
     return number
+
+
+def _whole(
+    fields: Mapping[str, Any], name: str, expected: str, low: int, high: float = math.inf
+) -> int | None:
+    value = fields.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise MatchingError(f"{name} must be {expected}, not {_shown(value)}", name)
+    return value
 
 
 def _parsed_number(name: str, text: str) -> int | float:

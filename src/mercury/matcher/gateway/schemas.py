@@ -1,4 +1,7 @@
-"""The schemas that both descriptions of the gateway share, in JSON Schema 2020-12."""
+"""The fields that clients and the gateway exchange, in JSON Schema 2020-12: one table for all.
+
+Requests are read by these names, and both descriptions of the gateway are made from them.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,38 @@ from mercury.model.matching import MAX_CORNERS, MAX_ID_BYTES, MAX_RADIUS_M, MAX_
 
 Schema = dict[str, Any]
 
+DEFAULT_LIMIT = 100
+MAX_HANDLE = 1 << 20  # handles are below
+MAX_VALUES = 64  # of a publication
+MAX_WHERE_CHARACTERS = 4096
+
+# Which fields there are, and in what order.
+FIX = ("lat", "lon", "accuracy_m", "time_us")
+PUBLICATION = ("topic", "values", "radius_m", "ttl_s", *FIX)
+QUERY = ("topic", "radius_m", "area", "where", "lat", "lon")
+SUBSCRIPTION = (*QUERY, "inside", "dwell_s", "hysteresis_m", "ttl_s")
+FOUND = ("publication", "topic", "values", "lat", "lon", "distance_m", "time_us")
+EVENT = ("event", "reason", "subscription", *FOUND)
+
+
+def text(**more: Any) -> Schema:
+    return {"type": "string", **more}
+
+
+def number(**more: Any) -> Schema:
+    return {"type": "number", **more}
+
+
+def whole(low: int, **more: Any) -> Schema:
+    return {"type": "integer", "minimum": low, **more}
+
+
+def structure(required: str, properties: dict[str, Schema], **more: Any) -> Schema:
+    """An object; the required ones of its fields are separated by spaces."""
+    return {"type": "object", "required": required.split(), "properties": properties, **more}
+
+
+_ID = text(minLength=1, maxLength=MAX_ID_BYTES)
 SQUARE = {
     "type": "Polygon",
     "coordinates": [
@@ -15,128 +50,101 @@ SQUARE = {
     ],
 }
 
-ID: Schema = {"type": "string", "minLength": 1, "maxLength": MAX_ID_BYTES}
-TOPIC: Schema = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_.\\-]{0,199}$"}
-LATITUDE: Schema = {"type": "number", "minimum": -90, "maximum": 90}
-LONGITUDE: Schema = {"type": "number", "minimum": -180, "maximum": 180}
-TIME_US: Schema = {
-    "type": "integer",
-    "minimum": 0,
-    "description": "Microseconds since 1970 UTC",
+# Each with an example.
+_FIELDS: dict[str, tuple[Any, Schema]] = {
+    "id": ("taxi-1", _ID),
+    "publication": ("taxi-1", _ID),
+    "subscription": ("me", _ID),
+    "topic": ("taxi", text(pattern="^[A-Za-z0-9][A-Za-z0-9_.\\-]{0,199}$")),
+    "values": (
+        {"seats": 4},
+        {
+            "type": "object",
+            "maxProperties": MAX_VALUES,
+            "additionalProperties": {"type": ["string", "number", "boolean"]},
+        },
+    ),
+    "radius_m": (500, number(exclusiveMinimum=0, maximum=MAX_RADIUS_M)),
+    "area": (
+        SQUARE,
+        structure(
+            "type coordinates",
+            {"type": {"const": "Polygon"}, "coordinates": {"type": "array"}},
+            description=f"A GeoJSON Polygon (RFC 7946) of at most {MAX_CORNERS} corners",
+        ),
+    ),
+    "where": (
+        "seats >= 2",
+        text(
+            maxLength=MAX_WHERE_CHARACTERS,
+            description="A filter over the values, such as seats >= 2 and brand == 'X'",
+        ),
+    ),
+    "lat": (60.17, number(minimum=-90, maximum=90)),
+    "lon": (24.94, number(minimum=-180, maximum=180)),
+    "accuracy_m": (5, number(minimum=0)),
+    "time_us": (1700000000000000, whole(0, description="Microseconds since 1970 UTC")),
+    "inside": (
+        True,
+        {
+            "type": "boolean",
+            "default": False,
+            "description": "Notified at every update of either side, not of changes alone",
+        },
+    ),
+    "dwell_s": (30, number(minimum=0)),
+    "hysteresis_m": (10, number(minimum=0, description="How far outside the scope is out")),
+    "ttl_s": (
+        60,
+        number(
+            exclusiveMinimum=0,
+            maximum=MAX_TTL_S,
+            description="It is forgotten this many seconds after it was last heard of",
+        ),
+    ),
+    "limit": (10, whole(1, default=DEFAULT_LIMIT)),
+    "handle": (
+        7,
+        whole(
+            0,
+            maximum=MAX_HANDLE - 1,
+            description="A number for it in binary frames, chosen by the client",
+        ),
+    ),
+    "side": ("publication", {"enum": ["publication", "subscription"]}),
+    "n": (1, {"type": ["number", "string"], "description": "Repeated in the answer"}),
+    "event": ("enter", {"enum": ["enter", "inside", "exit", "dwell"]}),
+    "reason": ("moved", {"enum": ["moved", "changed", "withdrawn", "expired", "time"]}),
+    "distance_m": (12.5, number()),
 }
-VALUES: Schema = {
-    "type": "object",
-    "maxProperties": 64,
-    "additionalProperties": {"type": ["string", "number", "boolean"]},
-}
-TTL: Schema = {
-    "type": "number",
-    "exclusiveMinimum": 0,
-    "maximum": MAX_TTL_S,
-    "description": "It is forgotten so many seconds after it was last heard of",
-}
-WHERE: Schema = {
-    "type": "string",
-    "maxLength": 4096,
-    "description": "A filter over the values, such as seats >= 2 and brand == 'X'",
-}
-RADIUS: Schema = {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_RADIUS_M}
-AREA: Schema = {
-    "type": "object",
-    "description": f"A GeoJSON Polygon (RFC 7946) of at most {MAX_CORNERS} corners",
-    "required": ["type", "coordinates"],
-    "properties": {"type": {"const": "Polygon"}, "coordinates": {"type": "array"}},
+NUMBERS = {
+    name for name, (_, schema) in _FIELDS.items() if schema.get("type") in ("number", "integer")
 }
 
-FIX: dict[str, Schema] = {
-    "lat": LATITUDE,
-    "lon": LONGITUDE,
-    "accuracy_m": {"type": "number", "minimum": 0},
-    "time_us": TIME_US,
-}
-PUBLICATION: dict[str, Schema] = {
-    "topic": TOPIC,
-    "values": VALUES,
-    "radius_m": {"type": "number", "minimum": 0, "description": "A scope of its own"},
-    "ttl_s": TTL,
-    **FIX,
-}
-QUERY: dict[str, Schema] = {
-    "topic": TOPIC,
-    "radius_m": RADIUS,
-    "area": AREA,
-    "where": WHERE,
-    "lat": LATITUDE,
-    "lon": LONGITUDE,
-}
-LIMIT: Schema = {"type": "integer", "minimum": 1, "default": 100}
-SUBSCRIPTION: dict[str, Schema] = {
-    **QUERY,
-    "inside": {
-        "type": "boolean",
-        "default": False,
-        "description": "Told at every update of either side, not of changes alone",
-    },
-    "dwell_s": {"type": "number", "minimum": 0},
-    "hysteresis_m": {
-        "type": "number",
-        "minimum": 0,
-        "description": "How far outside the scope is out",
-    },
-    "ttl_s": TTL,
-}
 
-EVENT: Schema = {
-    "type": "object",
-    "required": ["event", "reason", "subscription", "publication", "topic", "time_us"],
-    "properties": {
-        "event": {"enum": ["enter", "inside", "exit", "dwell"]},
-        "reason": {"enum": ["moved", "changed", "withdrawn", "expired", "time"]},
-        "subscription": ID,
-        "publication": ID,
-        "topic": TOPIC,
-        "values": VALUES,
-        "lat": LATITUDE,
-        "lon": LONGITUDE,
-        "distance_m": {"type": "number"},
-        "time_us": TIME_US,
-    },
-}
-EVENT_EXAMPLE = {
-    "event": "enter",
-    "reason": "moved",
-    "subscription": "me",
-    "publication": "taxi-1",
-    "topic": "taxi",
-    "values": {"seats": 4},
-    "lat": 60.17,
-    "lon": 24.94,
-    "distance_m": 12.5,
-    "time_us": 1700000000000000,
-}
-FOUND: Schema = {
-    "type": "object",
-    "required": ["publication", "topic", "values", "lat", "lon", "distance_m", "time_us"],
-    "properties": {
-        "publication": ID,
-        "topic": TOPIC,
-        "values": VALUES,
-        "lat": LATITUDE,
-        "lon": LONGITUDE,
-        "distance_m": {"type": "number"},
-        "time_us": TIME_US,
-    },
-}
-ERROR: Schema = {
-    "type": "object",
-    "required": ["error", "reason"],
-    "properties": {
-        "error": {"type": "string", "description": "A sentence"},
-        "reason": {"type": "string", "description": "A word to count it under"},
-    },
-}
+def fields(*names: str) -> dict[str, Schema]:
+    """Some of the fields."""
+    return {name: _FIELDS[name][1] for name in names}
 
 
 def either_scope(schema: Schema) -> Schema:
     """A scope is a radius or an area, never both."""
     return {**schema, "oneOf": [{"required": ["radius_m"]}, {"required": ["area"]}]}
+
+
+PUBLICATION_FIELDS = {
+    **fields(*PUBLICATION),
+    "radius_m": number(minimum=0, description="A scope of its own"),
+}
+ERROR = structure(
+    "error reason",
+    {
+        "error": text(description="A sentence"),
+        "reason": text(description="A word to count it under"),
+    },
+)
+
+
+def example(*names: str, **more: Any) -> dict[str, Any]:
+    """An object with these fields."""
+    return {**{name: _FIELDS[name][0] for name in names}, **more}

@@ -16,7 +16,7 @@ from mercury.matcher.backend import MatchingBackend
 from mercury.matcher.gateway.pages import Pages
 from mercury.matcher.gateway.register import Register
 from mercury.matcher.gateway.websocket import MatchProtocol
-from mercury.matcher.hub import warm_up
+from mercury.matching import warm_up
 from mercury.net.ports import bind_tcp
 from mercury.service.statistics import Statistics
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import struct
+import json
+from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -26,7 +27,6 @@ from mercury.pipeline.detection.transforms import events
 from mercury.pipeline.spark.sources import Start, read_stream
 
 _COLUMNS = ("time_us", "id", "reporter", "lat", "lon", "speed_mps", "heading_deg")
-_LENGTHS = struct.Struct("<HI")
 
 
 class AllKinds:
@@ -79,24 +79,14 @@ class AllKinds:
         return [condition for one in self.bins.values() for condition in one.conditions()]
 
     def snapshot(self) -> bytes:
-        parts = []
-        for kind, bins in sorted(self.bins.items()):
-            name, state = kind.encode(), snapshot_bins(bins)
-            parts += [_LENGTHS.pack(len(name), len(state)), name, state]
-        return b"".join(parts)
+        states = {kind: b64encode(snapshot_bins(bins)) for kind, bins in self.bins.items()}
+        return json.dumps({kind: state.decode() for kind, state in states.items()}).encode()
 
     def restore(self, snapshot: bytes) -> None:
         """Go on from a snapshot; kinds that have a rule no more are forgotten."""
-        at = 0
-        while at < len(snapshot):
-            name_size, state_size = _LENGTHS.unpack_from(snapshot, at)
-            at += _LENGTHS.size
-            kind = snapshot[at : at + name_size].decode()
-            at += name_size
+        for kind, state in json.loads(snapshot).items():
             if kind in self.bins:
-                state = snapshot[at : at + state_size]
-                self.bins[kind] = restore_bins(self.bins[kind].rule, state)
-            at += state_size
+                self.bins[kind] = restore_bins(self.bins[kind].rule, b64decode(state))
 
 
 class EventJob(CoreJob):

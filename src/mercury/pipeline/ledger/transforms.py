@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from mercury.geo.box import Box
 from mercury.geo.containment import contains
 from mercury.geo.outline import bounds
 from mercury.mediator.ledger import final, merged, never_addressed
@@ -46,7 +47,6 @@ _RECEIPT_ARROW = to_arrow_schema(RECEIPT)
 _SIGHTING_ARROW = to_arrow_schema(SIGHTING)
 
 Ints = NDArray[np.int64]
-Box = tuple[float, float, float, float]  # south, west, north, east
 
 
 def expected(reports: DataFrame, messages: Sequence[Addressed]) -> DataFrame:
@@ -133,7 +133,9 @@ def _sightings(
 ) -> Iterator[pa.RecordBatch]:
     # Who was just outside matters where the last report counts.
     boxes = {
-        one.id: bounds(one.area.shape) for one in messages if one.area is not None and one.standing
+        one.id: Box(*bounds(one.area.shape))
+        for one in messages
+        if one.area is not None and one.standing
     }
     for batch in batches:
         if not batch.num_rows:
@@ -146,21 +148,22 @@ def _sightings(
         clients = batch.column("client").dictionary_encode()
         names, codes = clients.dictionary, np.asarray(clients.indices)
         first_us, last_us = times.min(), times.max()
-        extent = lats.min(), lons.min(), lats.max(), lons.max()
+        corners = (np.fmin.reduce(lats), np.fmin.reduce(lons))  # where one is not NaN
+        extent = Box(*corners, np.fmax.reduce(lats), np.fmax.reduce(lons))
         for message in messages:
             if message.look_from_us > last_us or message.look_until_us <= first_us:
                 continue
             box = boxes.get(message.id)
             # A batch is of a tile or two, and most messages are for elsewhere.
-            if box is not None and _apart(box, extent):
+            if box is not None and not box.overlaps(extent):
                 continue
             look = (times >= message.look_from_us) & (times < message.look_until_us)
-            for name in (message.name,) if message.to == "client" else ():
-                look &= codes == _code(names, name)
+            if message.to == "client":
+                look &= codes == _code(names, message.name)
             if message.sender is not None:
                 look &= codes != _code(names, message.sender)
             if box is not None:
-                look &= _near(box, lats, lons)
+                look &= box.contains(lats, lons)
             at = np.flatnonzero(look)
             if not len(at):
                 continue
@@ -185,28 +188,6 @@ def _sightings(
                 ],
                 schema=_SIGHTING_ARROW,
             )
-
-
-def _apart(box: Box, extent: Box) -> bool:
-    south, west, north, east = box
-    low, left, high, right = extent
-    if south > high or north < low:
-        return True
-    return _has_sides(box) and (west > right or east < left)
-
-
-def _near(box: Box, lats: NDArray[np.float64], lons: NDArray[np.float64]) -> NDArray[np.bool_]:
-    south, west, north, east = box
-    near = (lats >= south) & (lats <= north)
-    if _has_sides(box):
-        near &= (lons >= west) & (lons <= east)
-    return near
-
-
-def _has_sides(box: Box) -> bool:
-    """Whether it stays away from ±180°, which is one meridian with two names."""
-    _, west, _, east = box
-    return -180.0 < west <= east < 180.0
 
 
 def _code(names: pa.Array, name: str) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
@@ -88,8 +88,14 @@ def start_session(
         )
         if SparkContext._gateway is None:
             _start_java(conf, log_file or default_log())
-    SparkContext.getOrCreate(conf)
-    spark = SparkSession.builder.config(conf=conf).getOrCreate()
+    try:
+        SparkContext.getOrCreate(conf)
+        spark = SparkSession.builder.config(conf=conf).getOrCreate()
+    except (PySparkException, Py4JError) as error:
+        raise PipelineError(
+            f"Spark did not start: {first_line(error)};"
+            f" the details are in {log_file or default_log()}"
+        ) from error
     spark.dataSource.register(EmbeddedSource)
     return spark
 
@@ -110,8 +116,12 @@ def spark_session(master: str, *, name: str) -> Iterator[SparkSession]:
 
 
 def first_line(error: object) -> str:
-    """What Spark says, without what it was doing meanwhile."""
-    return str(error).strip().partition("\n")[0]
+    """What went wrong, without what Spark was doing meanwhile."""
+    lines = str(error).strip().splitlines() or [""]
+    # Py4J names first what it called, and then what Java raised.
+    if isinstance(error, Py4JJavaError) and len(lines) > 1:
+        return lines[1].removeprefix(": ")
+    return lines[0]
 
 
 def _start_java(conf: SparkConf, log_file: Path) -> None:

@@ -93,14 +93,16 @@ class Reading:
         return found
 
     def _time_words(self) -> str:
-        since = "1970"
-        if self.time_origin_us:
-            moment = datetime.fromtimestamp(self.time_origin_us / 1e6, UTC)
-            since = moment.isoformat().replace("+00:00", "Z")
+        since = iso_time(self.time_origin_us) if self.time_origin_us else "1970"
         if self.time_format in _TIME_WORDS:
             return f"{_TIME_WORDS[self.time_format]} since {since}"
         text = {"iso": "ISO 8601", "auto": f"a number since {since}, or ISO 8601"}
         return f"{text.get(self.time_format, self.time_format)}; {self.time_zone} unless it says so"
+
+
+def iso_time(time_us: int) -> str:
+    """A time in UTC, to the second."""
+    return datetime.fromtimestamp(time_us // 1_000_000, UTC).isoformat().replace("+00:00", "Z")
 
 
 def resolve(wanted: Columns, header: Sequence[str], file: str) -> Columns:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from functools import reduce
 from pathlib import Path
 from time import monotonic
@@ -29,7 +28,7 @@ from mercury.pipeline.traces import (
     tables,
 )
 from mercury.pipeline.traces.checks import checked
-from mercury.pipeline.traces.columns import Reading
+from mercury.pipeline.traces.columns import Reading, iso_time
 from mercury.pipeline.traces.inputs import Alike
 from mercury.pipeline.traces.interpret import check_reading
 from mercury.pipeline.traces.text_rows import UNREADABLE
@@ -156,11 +155,6 @@ def _summary(judged: DataFrame, files: int) -> Summary:
     if good is not None:
         summary.rows += good.rows
         summary.kept, summary.out_of_order = good.rows, good.late
-        summary.first, summary.last = _iso(good.first), _iso(good.last)
+        summary.first, summary.last = iso_time(good.first), iso_time(good.last)
         summary.vehicles = tables.positions(judged).select("vehicle").distinct().count()
     return summary
-
-
-def _iso(time_us: int) -> str:
-    moment = datetime.fromtimestamp(time_us // 1_000_000, UTC)
-    return moment.isoformat().replace("+00:00", "Z")

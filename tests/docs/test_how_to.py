@@ -107,3 +107,15 @@ def test_the_files_that_are_named_are_there() -> None:
         text = (ROOT / page).read_text("utf-8")
         for name in re.findall(r"(?:deploy|tests|examples|src)/[\w/@.-]+\.[a-z]+", text):
             assert (ROOT / name).exists(), f"{page} names {name}"
+
+
+def test_the_pages_that_the_code_names_are_there() -> None:
+    named = {
+        name
+        for folder in ("src", "tests", "deploy", "examples")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".toml", ".yaml", ".proto")
+        for name in re.findall(r"docs/[a-z_/-]+\.md", path.read_text("utf-8"))
+    }
+    assert len(named) > 5
+    assert {name for name in named if not (ROOT / name).exists()} == set()

@@ -40,8 +40,8 @@ class Pages:
             ("DELETE", "/v1/publications/{id:path}", self.withdraw),
             ("GET", "/v1/topics", self.topics),
             ("GET", "/healthz", self.health),
-            ("GET", "/openapi.json", self.openapi),
-            ("GET", "/asyncapi.json", self.asyncapi),
+            ("GET", "/openapi.json", _document(OPENAPI)),
+            ("GET", "/asyncapi.json", _document(ASYNCAPI)),
         ]
         by_path: dict[str, dict[str, Handler]] = {}
         for method, path, handler in routes:
@@ -100,14 +100,6 @@ class Pages:
         gauges = {**self._hub.statistics().gauges, **self._register.statistics().gauges}
         return _json({"status": "ok", "part": "matcher", **gauges})
 
-    async def openapi(self, request: Request) -> Response:
-        """How to speak with us over HTTP."""
-        return _json(OPENAPI)
-
-    async def asyncapi(self, request: Request) -> Response:
-        """How to speak with us over websockets."""
-        return _json(ASYNCAPI)
-
     def _guarded(self, handlers: dict[str, Handler]) -> Handler:
         async def answer(request: Request) -> Response:
             self._register.counts["requests"] += 1
@@ -143,6 +135,13 @@ async def _refused_request(_: Request, error: Exception) -> Response:
     reason = reasons.get(error.status_code, "request")
     answer = _json({"error": error.detail, "reason": reason}, error.status_code)
     answer.headers.update(error.headers or {})
+    return answer
+
+
+def _document(document: dict[str, Any]) -> Handler:
+    async def answer(_: Request) -> Response:
+        return _json(document)
+
     return answer
 
 

@@ -39,9 +39,9 @@ class Clock:
 class World:
     """A hub and its gateway."""
 
-    def __init__(self, hub: Hub, gateway: Gateway, clock: Clock) -> None:
+    def __init__(self, hub: Hub, gateway: Gateway, clock: Clock | None = None) -> None:
         self.hub = hub
-        self.clock = clock
+        self._clock = clock
         self.gateway = gateway
         self.url = f"http://127.0.0.1:{gateway.port}"
 
@@ -59,7 +59,8 @@ class World:
 
     def let_pass(self, seconds: float) -> None:
         """What happens by itself in this time happens now."""
-        self.clock.ahead_us += round(seconds * 1e6)
+        assert self._clock is not None
+        self._clock.ahead_us += round(seconds * 1e6)
         self.hub.tick()
 
     def count(self, name: str) -> float:

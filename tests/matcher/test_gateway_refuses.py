@@ -90,7 +90,7 @@ OPS: list[tuple[dict[str, Any], str, str]] = [
     (move("both", 0, side="left"), "side", "side must be publication or subscription"),
     (move("taxi-1", 0, side="subscription"), "id", "'taxi-1' was not declared"),
     ({"op": "withdraw", "id": "unknown"}, "id", "'unknown' was not declared"),
-    ({"op": "ask", "topic": "taxi", "radius_m": 5}, "lat", "a question with a radius needs lat"),
+    ({"op": "ask", "topic": "taxi", "radius_m": 5}, "lat", "a query with a radius needs lat"),
     (near(op="ask", limit=0), "limit", "limit must be a whole number above 0, not 0"),
     (near(op="ask", radius_m=60_000), "radius", "wider than the 50.0 km allowed here"),
     (near(op="ask", area=HALF_THE_PLANET), "radius", "wider than the 50.0 km allowed here"),

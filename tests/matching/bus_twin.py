@@ -15,7 +15,7 @@ from mercury.matching.rules import MatchingRules
 from mercury.model import topics
 from mercury.model.errors import MatchingError
 from mercury.model.matching import EventType, NearSubscription, Publication, entity_key
-from mercury.wire.declarations import Declaration, Refusal, refusal
+from mercury.wire.declarations import KeyedDeclaration, Refusal, refusal
 from mercury.wire.match_frames import (
     EVENTS,
     Declared,
@@ -78,7 +78,7 @@ class BusTwin:
             lat, lon = float(from_e7(lat_e7)), float(from_e7(lon_e7))
             self.twin.move(side, name, lat, lon, time_us, accuracy_m)
 
-    def _declare(self, declaration: Declaration) -> None:
+    def _declare(self, declaration: KeyedDeclaration) -> None:
         what = declaration.what
         try:
             if isinstance(what, Refusal):

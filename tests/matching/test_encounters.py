@@ -187,7 +187,7 @@ def test_contacts_that_overlap_or_touch_are_one() -> None:
         ({"radius_m": float("nan")}, "a radius of nan m"),
         ({"hysteresis_m": -1.0}, "a hysteresis of -1 m"),
         ({"radius_m": 150e3, "hysteresis_m": 60e3}, "a hysteresis of 60000 m"),
-        ({"min_duration_s": -1.0}, "no meeting lasts -1 s"),
+        ({"min_duration_s": -1.0}, "no encounter lasts -1 s"),
         ({"gap_s": 0.0}, "a gap of 0 s"),
     ],
 )

@@ -17,7 +17,7 @@ from mercury.roads.trips import Trips, TripSettings, plan
 
 
 def moving(roads, count: int = 40, seed: int = 1, noise_m: float = 0.0) -> Movement:  # type: ignore[no-untyped-def]
-    trips = plan(roads, count, np.random.default_rng(seed), TripSettings(anchors=10))
+    trips = plan(roads, count, np.random.default_rng(seed), TripSettings(landmarks=10))
     return Movement(roads, trips, noise_m=noise_m, seed=seed)
 
 

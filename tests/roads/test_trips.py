@@ -39,7 +39,7 @@ def legs_of(trips: Trips, roads: RoadNetwork, trip: int) -> list[tuple[int, int,
 @pytest.mark.parametrize("seed", [1, 2])
 def test_legs_are_the_shortest_by_time(places: int, seed: int) -> None:
     roads = tangle(60, seed)
-    settings = TripSettings(places, FAR_M, anchors=7)
+    settings = TripSettings(places, FAR_M, landmarks=7)
     trips = plan(roads, 25, np.random.default_rng(seed), settings)
     for trip in range(25):
         for arrived, wanted, longer_s in legs_of(trips, roads, trip):
@@ -58,7 +58,7 @@ def test_one_way_streets_are_driven_one_way() -> None:
 
 def test_places_are_within_the_range_and_trips_differ() -> None:
     roads = open_roads("city", size_m=(10_000.0, 10_000.0))
-    trips = plan(roads, 2_000, np.random.default_rng(1), TripSettings(4, 1_500.0, anchors=40))
+    trips = plan(roads, 2_000, np.random.default_rng(1), TripSettings(4, 1_500.0, landmarks=40))
     lats, lons = roads.node_lat[trips.places], roads.node_lon[trips.places]
     away_m = haversine_m(lats[:, :1], lons[:, :1], lats, lons)
     assert away_m.max() <= 1_500.0 * 1.01
@@ -69,7 +69,7 @@ def test_places_are_within_the_range_and_trips_differ() -> None:
 
 
 def test_where_nothing_is_in_range_the_next_crossing_is() -> None:
-    trips = plan(square(), 20, np.random.default_rng(1), TripSettings(3, 1.0, anchors=4))
+    trips = plan(square(), 20, np.random.default_rng(1), TripSettings(3, 1.0, landmarks=4))
     assert np.all(trips.period_s > 0.0)
     assert np.all(trips.places[:, 1] != trips.places[:, 0])
 
@@ -87,7 +87,7 @@ def test_the_same_dice_give_the_same_trips() -> None:
         lambda: TripSettings(1),
         lambda: TripSettings(range_m=0.0),
         lambda: TripSettings(range_m=float("nan")),
-        lambda: TripSettings(anchors=0),
+        lambda: TripSettings(landmarks=0),
         lambda: plan(square(), 0, np.random.default_rng(1), TripSettings()),
     ],
 )

@@ -77,7 +77,6 @@ def open_loop(
     packets: list[bytes],
     sock: socket.socket,
     number_of: Callable[[bytes], int | None],
-    idle: Callable[[], None] = lambda: None,
 ) -> Run:
     """Send packets on schedule from a connected socket and time the answers.
 
@@ -96,7 +95,6 @@ def open_loop(
     interval = 1.0 / rate
     begun = clock() + 0.01
     end = begun + count * interval + GRACE_S
-    next_idle = begun
     try:
         while received < count:
             now = clock()
@@ -129,9 +127,6 @@ def open_loop(
                     else:
                         came_at[found] = now
                         received += 1
-            if now >= next_idle:
-                idle()
-                next_idle = now + 0.2
     finally:
         gc.enable()
     sent, came = np.array(sent_at[:number]), np.array(came_at[:number])

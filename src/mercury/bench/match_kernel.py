@@ -99,7 +99,7 @@ class _World:
         return refs
 
     def round(self) -> tuple[float, int, int]:
-        """A second of everybody's life; CPU seconds, updates and events."""
+        """A second of everybody's movement; CPU seconds, updates and events."""
         self._x, away = _reflected(
             self._x + self._speed * np.cos(self._heading), self._low, self._high
         )

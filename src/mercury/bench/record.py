@@ -13,15 +13,6 @@ from typing import Any
 from mercury import __version__
 
 
-def machine() -> dict[str, Any]:
-    """What it ran on."""
-    return {
-        "cores": os.cpu_count(),
-        "system": platform.platform(),
-        "python": platform.python_version(),
-    }
-
-
 def commit() -> str | None:
     """The commit of the working copy this code runs from, if it is one."""
     try:
@@ -45,7 +36,11 @@ def append(path: Path, result: dict[str, Any], parameters: dict[str, Any]) -> No
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "version": __version__,
         "commit": commit(),
-        "machine": machine(),
+        "machine": {
+            "cores": os.cpu_count(),
+            "system": platform.platform(),
+            "python": platform.python_version(),
+        },
     }
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(entry) + "\n")

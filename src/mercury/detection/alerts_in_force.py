@@ -1,4 +1,4 @@
-"""Alerts that still hold: what they told of is not told again."""
+"""Alerts that still hold: no second one is given for the same incident."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mercury.geo.space import Point
 
 
 class Alert(Located):
-    """An alert in force; its place follows what it told of."""
+    """An alert in force; its position follows its incident."""
 
     __slots__ = ("incident_id", "until_us")
 

@@ -47,7 +47,7 @@ class Bin(Located):
         self.reports = 1
         self.last_us = member.time_us  # time of the newest observation
         self.heard_us = member.time_us  # when the last one came; a straggler comes after its time
-        self.incident_id = b""  # of the alert that told of it, if any did
+        self.incident_id = b""  # of its alert, if there was one
         self.alerted = 0  # alerts given
         self._total = member.point
 

@@ -1,4 +1,4 @@
-"""The bins of one kind of event: where observations fall, when they are judged, what is told.
+"""The bins of one kind of event: where observations fall, when they are judged, what follows.
 
 What is decided depends on the observations in the order of (time, id) and on nothing else: not on
 how they were cut into batches, not on when the state was stored and read back.
@@ -7,7 +7,7 @@ how they were cut into batches, not on when the state was stored and read back.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import pairwise
 
@@ -40,12 +40,9 @@ class Counters:
     dropped: int = 0  # reporters for which there was no room
     forgotten: int = 0  # alerts in force that had to be forgotten for want of room
 
-    def values(self) -> list[int]:
-        return [getattr(self, field.name) for field in fields(self)]
-
 
 class KindBins:
-    """All bins of one kind; a core that takes observations and returns what is to be told."""
+    """All bins of one kind; a core that takes observations and returns the alerts that are due."""
 
     def __init__(
         self, rule: KindRule, *, max_bins: int = MAX_BINS, max_reporters: int = MAX_REPORTERS
@@ -68,7 +65,7 @@ class KindBins:
         return len(self.bins)
 
     def add(self, observations: Iterable[Observation]) -> list[Verdict]:
-        """Take a batch, in any order; returns what is to be told because of it."""
+        """Take a batch, in any order; returns the alerts that are due because of it."""
         given = list(observations)
         fresh = sorted(filter(_can_be, given))
         self.counters.observed += len(given)
@@ -233,7 +230,7 @@ class KindBins:
         del self.bins[bin]
         self._bin_index.remove(bin)
 
-    # What is told of it.
+    # Alerts.
 
     def _judge(self, bin: Bin, at_us: int) -> Verdict | None:
         self.counters.judged += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from typing import Any
 
 from mercury.detection.alerts_in_force import Alert
@@ -20,7 +21,7 @@ def snapshot_bins(state: KindBins) -> bytes:
         "kind": state.rule.kind,
         "frontier_us": state.frontier_us,
         "closed_us": state.closed_us,
-        "counters": state.counters.values(),
+        "counters": astuple(state.counters),
         "waiting": [(one.time_us, one.id.hex(), *one[2:]) for one in state.waiting],
         "bins": [_bin_to_json(bin) for bin in state.bins],
         "alerts": [

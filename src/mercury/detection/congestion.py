@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -54,12 +54,9 @@ class CongestionCounters:
     alerted: int = 0  # alerts
     dropped: int = 0  # cells forgotten for want of room
 
-    def values(self) -> list[int]:
-        return [getattr(self, field.name) for field in fields(self)]
-
 
 class Congestion:
-    """All cells and jams; a core that takes rows and returns what is to be told."""
+    """All cells and jams; a core that takes rows and returns the alerts that are due."""
 
     def __init__(self, rule: CongestionRule, *, max_cells: int = MAX_CELLS) -> None:
         self.rule = rule
@@ -136,7 +133,7 @@ class Congestion:
         slow = {row[1:3] for row in rows if self._hear(row) is Pace.SLOW}
         for key in before:
             cell = self.cells.get(key)
-            # Only where a window is judged, so that it does not matter when time is told.
+            # Only where a window is judged, so that it does not matter when time advances.
             if cell is not None and cell.on and cell.silent(end_us, self.rule):
                 cell.end()
         candidates = before | {row[1:3] for row in rows}
@@ -199,7 +196,7 @@ class Congestion:
         time = (at_us // 1000).to_bytes(6, "big")
         id = derived_id(time + cell.to_bytes(8, "big") + bytes([sector]), "jam")
         jam = Jam(id, min(self.cells[key].on_since_us for key in group), group)
-        # A part that fell off a jam has been told of with it.
+        # A part that fell off a jam was part of its alerts.
         part_of = [old for old in self.jams if not old.keys.isdisjoint(group)]
         if part_of:
             jam.until_us = max(old.until_us for old in part_of)

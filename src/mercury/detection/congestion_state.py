@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import astuple, fields
 from operator import attrgetter
 from typing import Any
 
@@ -22,7 +22,7 @@ def snapshot_congestion(state: Congestion) -> bytes:
         "cell_m": state.rule.cell_m,
         "frontier_us": state.frontier_us,
         "judged_us": state.judged_us,
-        "counters": state.counters.values(),
+        "counters": astuple(state.counters),
         "waiting": state.waiting,
         "cells": [(*key, *_values(cell)) for key, cell in state.cells.items()],
         "jams": [_jam_to_json(jam) for jam in state.jams],

@@ -28,13 +28,13 @@ MAX_LINE_POINTS = 24  # an alert is one packet
 
 @dataclass(slots=True)
 class Jam:
-    """One jam, and what was last told of it."""
+    """One jam, and its last alert."""
 
     id: bytes
     since_us: int
     keys: frozenset[Key]
     alerted: int = 0  # alerts given
-    until_us: int = 0  # the last of them holds so long
+    until_us: int = 0  # when the last of them expires
     alerted_cells: frozenset[int] = field(default_factory=frozenset)  # and was about these
 
     @property
@@ -57,7 +57,7 @@ def components(keys: Iterable[Key], grid: Grid) -> list[frozenset[Key]]:
             parent[key] = key = parent[parent[key]]
         return key
 
-    # The same sector first, so that what surely belongs together is together.
+    # The same sector first, so that what certainly belongs together is together.
     for turn in (0, 1):
         for cell, sector in ordered:
             near = [*sorted(grid.neighbours(cell)), cell]

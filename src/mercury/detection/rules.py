@@ -25,9 +25,9 @@ class KindRule:
     predicate: str
     every_s: float = 0.0  # 0: judged as an observation comes; else at the ends of such intervals
     reach_m: float = 150.0  # an observation so near to a bin's centre belongs to it
-    memory_s: float = 60.0  # with every_s = 0: a bin that heard nothing for so long is emptied
+    memory_s: float = 60.0  # with every_s = 0: timeout after which a silent bin is emptied
     lateness_s: float = 2.0  # so much later than the newest may an observation come, and count
-    margin_m: float = 300.0  # the alert's area reaches so far beyond the bin
+    margin_m: float = 300.0  # how far the alert's area reaches beyond the bin
     min_radius_m: float = 300.0
     max_radius_m: float = 5000.0
     validity_s: float = 120.0

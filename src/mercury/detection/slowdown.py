@@ -19,24 +19,24 @@ from mercury.model.message import EventKind, Priority
 
 @dataclass(frozen=True)
 class CongestionRule:
-    """When traffic counts as slow, and what is told of it."""
+    """When traffic counts as slow, and what its alerts say."""
 
     kind: str = EventKind.CONGESTION
     cell_m: float = 200.0
-    window_s: float = 10.0  # the rows tell of so long each
+    window_s: float = 10.0  # length of a window
     lateness_s: float = 0.0  # so much later may a row come, beyond the end of its window
     min_vehicles: int = 3  # a window with fewer neither confirms nor clears
     slow_share: float = 0.5  # slow: below this share of the usual speed
     free_share: float = 0.7  # free: from this share on
-    on_after_s: float = 120.0  # slow for so long is a jam; red lights are shorter
-    off_after_s: float = 60.0  # free for so long is none any more
-    forget_s: float = 300.0  # a jam of which nothing is heard for so long has ended
+    on_after_s: float = 120.0  # of slow windows, until a jam begins; red lights are shorter
+    off_after_s: float = 60.0  # of free ones, until it ends
+    forget_s: float = 300.0  # timeout of a jam of which nothing is heard
     learn_s: float = 300.0  # so much traffic is watched before a usual speed is trusted
     learn_share: float = 0.002  # weight of a window in the usual speed after that
     relearn_s: float = 86_400.0  # what has been so for this long is usual
     min_usual_mps: float = 4.0  # where it is never faster, as in a car park, there is no jam
-    approach_m: float = 500.0  # who comes towards the jam from so far is told, too
-    grown_m: float = 400.0  # it is told again when it has grown by this much
+    approach_m: float = 500.0  # who comes towards the jam from this far is alerted, too
+    grown_m: float = 400.0  # it is alerted again when it has grown by this much
     validity_s: float = 300.0
     priority: int = Priority.NORMAL
     text: str = "Slow traffic ahead"

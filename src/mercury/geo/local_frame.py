@@ -33,15 +33,15 @@ _ROUNDING_M = 2e-6
 
 
 def chord_limits_squared(distance_m: float) -> tuple[float, float]:
-    """Squared chords up to which a point is surely within the distance, and beyond which not."""
+    """Squared chords up to which a point is certainly within the distance, and beyond which not."""
     within = min(distance_m, _LONGEST_BY_CHORD_M)
-    surely_inside = 2.0 * _SHARPEST_M * math.sin(within / (2.0 * _SHARPEST_M)) - _ROUNDING_M
+    certainly_inside = 2.0 * _SHARPEST_M * math.sin(within / (2.0 * _SHARPEST_M)) - _ROUNDING_M
     if distance_m > _LONGEST_BY_CHORD_M:
-        return surely_inside**2, math.inf
+        return certainly_inside**2, math.inf
     # A geodesic also twists a little, which lengthens its chord by less than this.
     twist = 1.0 + 1e-6 * (distance_m / MEAN_RADIUS_M) ** 2
-    surely_outside = 2.0 * _FLATTEST_M * math.sin(distance_m / (2.0 * _FLATTEST_M)) * twist
-    return max(surely_inside, 0.0) ** 2, (surely_outside + _ROUNDING_M) ** 2
+    certainly_outside = 2.0 * _FLATTEST_M * math.sin(distance_m / (2.0 * _FLATTEST_M)) * twist
+    return max(certainly_inside, 0.0) ** 2, (certainly_outside + _ROUNDING_M) ** 2
 
 
 class LocalFrame:

@@ -3,7 +3,7 @@
 Adapters drop area messages that lie outside their coverage, so a miss must never happen, while a
 false alarm costs only a little work. Quick tests settle most pairs. For the rest both edges are
 followed in steps, in the plane of azimuth and distance about the smaller shape; a step's
-neighbourhood surely holds the true edge. Only steps that come close to the other shape's are cut
+neighbourhood certainly holds the true edge. Only steps that come close to the other shape's are cut
 further, until a point of one shape is found in the other or no two steps are close any more.
 """
 

@@ -19,7 +19,7 @@ from mercury.model.errors import LoadError
 from mercury.service.clock import epoch_us, now
 
 TICK_S = 0.002
-LATE_MS = 50.0  # own lag beyond which the figures say more of the generator than of the system
+LATE_MS = 50.0  # own lag beyond which the measurements say more of the generator than of the system
 _AT_ONCE = 32_768  # updates of a turn; a generator that is late catches up in such steps
 _GRACE_S = 10.0  # a generator that is so late does not catch up any more
 _SETTLE_S = 5.0
@@ -95,7 +95,7 @@ class Generator:
         self._schedule = workload.schedule()
         self._lag = TimeHistogram()
         self._stopping = False
-        self._shown = 0  # the second that was told of last
+        self._shown = 0  # the second that was shown last
 
     def stop(self) -> None:
         """End before the time."""

@@ -16,7 +16,6 @@ class TimeHistogram:
     def __init__(self) -> None:
         self._counts = np.zeros(_BUCKETS, np.int64)
         self._largest_us = 0.0
-        self._sum_us = 0.0
 
     def __len__(self) -> int:
         return int(self._counts.sum())
@@ -29,7 +28,6 @@ class TimeHistogram:
         bucket = np.minimum((np.log2(times) * _PER_OCTAVE).astype(np.int64), _BUCKETS - 1)
         self._counts += np.bincount(bucket, minlength=_BUCKETS)
         self._largest_us = max(self._largest_us, float(times.max()))
-        self._sum_us += float(times.sum())
 
     def percentile_us(self, percent: float) -> float | None:
         """The time that so many percent do not exceed; None without any."""

@@ -38,7 +38,7 @@ class WorkloadSettings:
     radius_m: tuple[float, float] = (50.0, 500.0)  # of subscriptions, evenly between
     topics: int = 32
     selectivity: float = 0.55  # share of publications that pass a filter, on average; 1: no filter
-    inside: bool = False  # subscriptions are told at every update, not of enters and exits alone
+    inside: bool = False  # notified at every update, not of enters and exits alone
     noise_m: float = 5.0
     trips: TripSettings = field(default_factory=TripSettings)
     name: str = "load"  # ids begin with it

@@ -28,7 +28,7 @@ class Participant(Protocol):
 class MatchingBackend(Protocol):
     """Takes declarations and positions, tells participants what happened to their subscriptions.
 
-    A reference's low 32 bits are a slot, which tables are made by; the rest is a life of it.
+    A reference's low 32 bits are a slot, which tables are made by; the rest is its generation.
     """
 
     @property
@@ -68,7 +68,7 @@ class MatchingBackend(Protocol):
     def ask(
         self, subscription: NearSubscription, lat: float | None, lon: float | None, limit: int
     ) -> asyncio.Future[list[Found]]:
-        """What a subscription would be told of now, nearest first; may be there already."""
+        """What a subscription would be notified of now, nearest first; may be there already."""
 
     def find(self, side: Side, entity_id: str) -> int | None:
         """The reference of something that lives."""

@@ -15,7 +15,7 @@ from mercury.matching import Events
 from mercury.matching.layout import SLOT_MASK
 from mercury.model.errors import AreaError, FilterError, MatchingError, PacketError
 from mercury.model.matching import EventType, Publication, entity_key
-from mercury.wire.declarations import Declaration, Refusal, refusal
+from mercury.wire.declarations import KeyedDeclaration, Refusal, refusal
 from mercury.wire.match_frames import (
     BUCKETS,
     EVENTS,
@@ -42,12 +42,12 @@ class BusListener:
         self.hub = hub
         self.dropped: Counter[str] = Counter()
         self.counters: Counter[str] = Counter()
-        self.silent = False  # while we catch up with what was told before
+        self.silent = False  # while we catch up
         self._tell = tell
         self._refs: dict[int, int] = {}  # key -> reference
         self._subscriptions: dict[int, int] = {}  # reference of a subscription -> key
-        # By slot: which publication it was when last told of, and its key; and by bucket of who
-        # was told: its edition.
+        # By slot: which publication it was last, and its key; and by the
+        # bucket of subscribers: the revision that they know.
         self._pub_refs = np.full(1024, -1, np.int64)
         self._pub_keys = np.zeros(1024, np.uint64)
         self._revisions = np.zeros((1024, BUCKETS), np.int64)
@@ -97,7 +97,7 @@ class BusListener:
             rows["accuracy_m"].astype(np.float64),
         )
 
-    def _declare(self, declaration: Declaration) -> Refusal | None:
+    def _declare(self, declaration: KeyedDeclaration) -> Refusal | None:
         what, key = declaration.what, declaration.key
         if isinstance(what, Refusal):
             return what

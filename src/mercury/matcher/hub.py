@@ -55,10 +55,10 @@ class Hub:
         self._listeners: list[Listener | None] = []  # by number
         self._numbers: dict[Listener, int] = {}
         self._free_numbers: list[int] = []
-        # By slot: whose subscription it is, and in which life of the slot.
+        # By slot: whose subscription it is, and of which generation of the slot.
         self._owners = np.full(1024, NOBODY, np.int32)
         self._refs = np.full(1024, NOBODY, np.int64)
-        # Whose a subscription was whose slot was given away before its last events were told.
+        # Whose a subscription was whose slot was given away before its last events were handed out.
         self._former: dict[int, int] = {}
         self._revisions = np.zeros(1024, np.int64)  # of publications, by slot
         self._revision = 0
@@ -137,7 +137,7 @@ class Hub:
     def near(
         self, subscription: NearSubscription, lat: float | None, lon: float | None, limit: int
     ) -> list[Found]:
-        """What a subscription would be told of now, nearest first."""
+        """What a subscription would be notified of now, nearest first."""
         self._hand_over()
         return self.engine.near(
             subscription.topic,
@@ -226,7 +226,7 @@ class Hub:
             asyncio.get_running_loop().call_soon(self.flush)
 
     def _hand_over(self) -> None:
-        """Give the engine what was collected; whatever else it is told comes after that."""
+        """Give the engine what was collected; whatever else it is asked comes after that."""
         if not self._moves:
             return
         moves, self._moves, self._rows = self._moves, [], 0

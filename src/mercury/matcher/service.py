@@ -23,7 +23,7 @@ from mercury.service import Service, Statistics, now_us
 log = logging.getLogger(__name__)
 
 _BATCH = 512
-_MARK_S = 1.0
+_PROGRESS_S = 1.0
 _FORGET_S = 30.0
 _NOTIFIED = "notified"
 _TIME = struct.Struct("<q")
@@ -33,7 +33,7 @@ class Matcher(Service):
     """Finds what is near what moves.
 
     What was declared over the bus is found again after a restart: records of the last moments are
-    read again, and nothing is told of them that was told already.
+    read again, and nobody is notified twice.
     """
 
     part = "matcher"
@@ -49,7 +49,7 @@ class Matcher(Service):
         self.listener = BusListener(self.hub, self._append)
         self.dropped: Counter[str] = Counter()
         self._moving: Consumer | None = None
-        self._notified_us = 0  # time of the newest record that all is told of
+        self._notified_us = 0  # time of the newest record whose events were all sent
 
     def statistics(self) -> Statistics:
         hub = self.hub.statistics()
@@ -85,10 +85,10 @@ class Matcher(Service):
         if self._moving is not None:
             self._moving.close()
             self.hub.flush()
-            self._mark()
+            self._store_progress()
 
     async def _catch_up(self) -> None:
-        """Learn anew who is where, without telling again what was told."""
+        """Learn anew who is where, without notifying anybody twice."""
         lookback_us = int((self.settings.ttl_s + 5.0) * 1e6)
         notified_us = await self._last_notified_us(lookback_us)
         self._moving = self.bus.subscribe(
@@ -101,11 +101,11 @@ class Matcher(Service):
         self.hub.flush()
 
     async def _last_notified_us(self, lookback_us: int) -> int:
-        marks = await self._read((topics.MATCHER_STATES,), now_us() - lookback_us)
-        notified_us = max([0, *map(self._notified_in, marks)])
+        states = await self._read((topics.MATCHER_STATES,), now_us() - lookback_us)
+        notified_us = max([0, *map(self._notified_in, states)])
         if notified_us:
-            meetings = await self._read((topics.MATCHES,), notified_us)
-            notified_us = max([notified_us, *map(self._notified_in, meetings)])
+            matches = await self._read((topics.MATCHES,), notified_us)
+            notified_us = max([notified_us, *map(self._notified_in, matches)])
         return notified_us
 
     async def _read(self, names: tuple[str, ...], since_us: int) -> list[Record]:
@@ -150,7 +150,7 @@ class Matcher(Service):
             self.bus_failed(error)
             self.dropped["bus-full"] += 1
 
-    def _mark(self) -> None:
+    def _store_progress(self) -> None:
         self.bus.append(
             topics.MATCHER_STATES,
             b"",
@@ -159,13 +159,13 @@ class Matcher(Service):
         )
 
     async def _keep_house(self) -> None:
-        marked_us = forgotten_at = 0.0
+        stored_us = forgotten_at = 0.0
         while True:
-            await asyncio.sleep(_MARK_S)
-            if self._notified_us > marked_us:
-                marked_us = self._notified_us
+            await asyncio.sleep(_PROGRESS_S)
+            if self._notified_us > stored_us:
+                stored_us = self._notified_us
                 try:
-                    self._mark()
+                    self._store_progress()
                 except BusFullError as error:
                     self.bus_failed(error)
                     log.warning("%s", error)

@@ -39,7 +39,7 @@ class SharedMatcher(Service):
         super().__init__(bus, address, metrics=settings.metrics)
         rules = rules_of(settings)
         self.settings = settings
-        # What comes in by the door is for all workers, over the bus.
+        # What comes in by the gateway is for all workers, over the bus.
         self.front = None if gateway is None else Front(bus, rules)
         self.gateway = (
             None
@@ -103,7 +103,7 @@ class SharedMatcher(Service):
         if self.front is not None and self.gateway is not None:
             self.front.open()
             await self.gateway.start()
-            log.info("the web door is open at port %d", self.gateway.port)
+            log.info("the gateway is open at port %d", self.gateway.port)
             self.spawn(self.front.listen())
             self.spawn(self.front.run())
 

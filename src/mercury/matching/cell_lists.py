@@ -18,29 +18,29 @@ _SPREAD = -7046029254386353131  # the golden ratio in 64 bits: spreads neighbour
 
 @inlined
 def spread(key: int, table: Any) -> int:
-    """The place in a table where a key is looked for first: all of its bits count."""
+    """The bucket in a table where a key is looked for first: all of its bits count."""
     return (((key ^ (key >> 32)) * _SPREAD) >> 36) & (len(table) // 2 - 1)
 
 
 @inlined
-def slot_of(key: int, table: Any) -> int:
-    """Where a cell is in the table, or the free place where it would be."""
+def bucket_of(key: int, table: Any) -> int:
+    """Where a cell is in the table, or the free bucket where it would be."""
     mask = len(table) // 2 - 1
-    place = spread(key, table)
-    while table[2 * place] != key and table[2 * place] != 0:
-        place = (place + 1) & mask
-    return place
+    bucket = spread(key, table)
+    while table[2 * bucket] != key and table[2 * bucket] != 0:
+        bucket = (bucket + 1) & mask
+    return bucket
 
 
 @inlined
 def put_record(slot: int, key: int, a: Arrays) -> None:
     """Put an entity into a cell."""
-    place = slot_of(key, a.table)
-    if a.table[2 * place] == 0:
-        a.table[2 * place] = key
-        a.table[2 * place + 1] = -1
+    bucket = bucket_of(key, a.table)
+    if a.table[2 * bucket] == 0:
+        a.table[2 * bucket] = key
+        a.table[2 * bucket + 1] = -1
         a.counters[at.USED] += 1
-    head = a.table[2 * place + 1]
+    head = a.table[2 * bucket + 1]
     if head < 0 or a.wholes[64 * head + at.COUNT] == at.MOST_RECORDS:
         chunk = a.counters[at.FREE_CHUNK]
         if chunk >= 0:
@@ -50,7 +50,7 @@ def put_record(slot: int, key: int, a: Arrays) -> None:
             a.counters[at.CHUNKS] += 1
         a.wholes[64 * chunk + at.FOLLOWING] = head
         a.wholes[64 * chunk + at.COUNT] = 0
-        a.table[2 * place + 1] = chunk
+        a.table[2 * bucket + 1] = chunk
         head = chunk
     a.wholes[64 * head + at.COUNT] += 1
     record = head * at.CHUNK_ROWS + a.wholes[64 * head + at.COUNT]
@@ -63,8 +63,8 @@ def put_record(slot: int, key: int, a: Arrays) -> None:
 def take_record(slot: int, a: Arrays) -> None:
     """Take an entity out of its cell; the last of the cell's first chunk fills its place."""
     record = a.states[slot * 16 + at.RECORD]
-    place = slot_of(a.clocks[slot * 8 + at.KEY], a.table)
-    head = a.table[2 * place + 1]
+    bucket = bucket_of(a.clocks[slot * 8 + at.KEY], a.table)
+    head = a.table[2 * bucket + 1]
     last = head * at.CHUNK_ROWS + a.wholes[64 * head + at.COUNT]
     a.wholes[64 * head + at.COUNT] -= 1
     if last != record:
@@ -72,7 +72,7 @@ def take_record(slot: int, a: Arrays) -> None:
             a.records[4 * record + number] = a.records[4 * last + number]
         a.states[a.wholes[8 * record + at.WHOLE_SLOT] * 16 + at.RECORD] = record
     if a.wholes[64 * head + at.COUNT] == 0:
-        a.table[2 * place + 1] = a.wholes[64 * head + at.FOLLOWING]
+        a.table[2 * bucket + 1] = a.wholes[64 * head + at.FOLLOWING]
         a.wholes[64 * head + at.FOLLOWING] = a.counters[at.FREE_CHUNK]
         a.counters[at.FREE_CHUNK] = head
     a.states[slot * 16 + at.RECORD] = -1
@@ -82,20 +82,20 @@ def take_record(slot: int, a: Arrays) -> None:
 def rebuild_table(old: Any, new: Any) -> int:
     """Copy the cells that hold somebody; returns how many."""
     used = 0
-    for place in range(len(old) // 2):
-        if old[2 * place] != 0 and old[2 * place + 1] >= 0:
-            found = slot_of(old[2 * place], new)
-            new[2 * found] = old[2 * place]
-            new[2 * found + 1] = old[2 * place + 1]
+    for bucket in range(len(old) // 2):
+        if old[2 * bucket] != 0 and old[2 * bucket + 1] >= 0:
+            found = bucket_of(old[2 * bucket], new)
+            new[2 * found] = old[2 * bucket]
+            new[2 * found + 1] = old[2 * bucket + 1]
             used += 1
     return used
 
 
 @compiled
 def put_verdict(key: int, verdict: int, verdicts: Any) -> None:
-    place = slot_of(key, verdicts)
-    verdicts[2 * place] = key
-    verdicts[2 * place + 1] = verdict
+    bucket = bucket_of(key, verdicts)
+    verdicts[2 * bucket] = key
+    verdicts[2 * bucket + 1] = verdict
 
 
 @inlined

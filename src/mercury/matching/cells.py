@@ -94,19 +94,19 @@ def sine_and_cosine(degrees: float) -> tuple[float, float]:
 
 
 @compiled
-def on_sphere(lats: Any, lons: Any, places: Any) -> None:
+def on_sphere(lats: Any, lons: Any, points: Any) -> None:
     """Positions as x, y, z in metres."""
     for row in range(len(lats)):
         up, across = sine_and_cosine(lats[row])
         sine, cosine = sine_and_cosine(lons[row])
-        places[0, row] = across * cosine * MEAN_RADIUS_M
-        places[1, row] = across * sine * MEAN_RADIUS_M
-        places[2, row] = up * MEAN_RADIUS_M
+        points[0, row] = across * cosine * MEAN_RADIUS_M
+        points[1, row] = across * sine * MEAN_RADIUS_M
+        points[2, row] = up * MEAN_RADIUS_M
 
 
 @inlined
 def arc_m(chord_squared: float) -> float:
-    """The way along the sphere between points so far apart."""
+    """The way along the sphere between two points, by the square of their chord."""
     chord = math.sqrt(chord_squared)
     if chord < 20_000.0:  # what the series leaves out is below 10 nm
         return chord * (1.0 + chord_squared / (24.0 * MEAN_RADIUS_M * MEAN_RADIUS_M))

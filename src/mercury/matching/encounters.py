@@ -1,20 +1,20 @@
-"""Who met whom: tracks go through an engine, and what it tells becomes meetings.
+"""Who met whom: tracks go through an engine, and its events become encounters.
 
-A meeting begins when two come within the radius of one another, and ends when they are farther
+An encounter begins when two come within the radius of one another, and ends when they are farther
 apart than radius and hysteresis. Between two reports everyone stands where it reported last.
 
-What is known of one place and hour need not hold the begin of a meeting, so it cannot say whether
+What is known of one place and hour need not hold the begin of an encounter: it cannot say whether
 two between radius and reach (radius and hysteresis) are in one. Hence the engine is asked of both
-circles, and a contact is told: a span within reach, and since when the radius was met in it.
+circles, which gives contacts: a span within reach, and since when the radius was met in it.
 Contacts of one pair that touch are one, wherever they were found, and those that met the radius
-are the meetings.
+are the encounters.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple, Self
 
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mercury.matching.engine import Engine
-from mercury.matching.events import Events
+from mercury.matching.events import Columns, Events
 from mercury.matching.layout import SLOT_MASK
 from mercury.matching.rules import MatchingRules
 from mercury.model.errors import MatchingError
@@ -31,7 +31,7 @@ from mercury.model.matching import MAX_RADIUS_M, MAX_TTL_S, EventType, NearSubsc
 NEVER_US = np.iinfo(np.int64).max
 
 _TOPIC = "met"
-_CHUNK_ROWS = 10_000  # what the engine tells of so many reports is held at a time
+_CHUNK_ROWS = 10_000  # reports whose events are held at a time
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -40,12 +40,12 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class EncounterRule:
-    """What counts as a meeting."""
+    """What counts as an encounter."""
 
     radius_m: float = 50.0
-    hysteresis_m: float = 10.0  # it ends so far outside the radius
+    hysteresis_m: float = 10.0  # an encounter ends this far outside the radius
     min_duration_s: float = 0.0
-    gap_s: float = 60.0  # who does not report for so long is nowhere, until it reports again
+    gap_s: float = 60.0  # timeout: whoever does not report is nowhere, until it reports again
 
     def __post_init__(self) -> None:
         if not 0.0 < self.radius_m <= MAX_RADIUS_M:
@@ -60,7 +60,7 @@ class EncounterRule:
                 "hysteresis_m",
             )
         if not 0.0 <= self.min_duration_s < math.inf:
-            raise MatchingError(f"no meeting lasts {self.min_duration_s:g} s", "min_duration_s")
+            raise MatchingError(f"no encounter lasts {self.min_duration_s:g} s", "min_duration_s")
         if not 0.0 < self.gap_s <= MAX_TTL_S:
             raise MatchingError(
                 f"a gap of {self.gap_s:g} s is not more than 0 and at most {MAX_TTL_S:g}", "ttl"
@@ -84,7 +84,7 @@ class Stands(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Contacts:
+class Contacts(Columns):
     """One row for each span in which a pair was within reach."""
 
     pair: Ints
@@ -96,29 +96,10 @@ class Contacts:
     lat: Floats  # of the one who was met, when it was nearest
     lon: Floats
 
-    def __len__(self) -> int:
-        return len(self.pair)
-
-    def take(self, rows: NDArray[np.intp] | Flags) -> Self:
-        """Some of them."""
-        return type(self)(*(getattr(self, column.name)[rows] for column in fields(self)))
-
     @classmethod
     def none(cls) -> Self:
         whole, real = np.zeros(0, np.int64), np.zeros(0)
         return cls(whole, whole, whole, whole, real, whole, real, real)
-
-    @classmethod
-    def joined(cls, parts: Sequence[Self]) -> Self:
-        """Several after one another."""
-        if not parts:
-            return cls.none()
-        return cls(
-            *(
-                np.concatenate([getattr(part, column.name) for part in parts])
-                for column in fields(cls)
-            )
-        )
 
 
 def merged(contacts: Contacts) -> Contacts:
@@ -148,7 +129,7 @@ def merged(contacts: Contacts) -> Contacts:
 
 
 def encounters(contacts: Contacts, rule: EncounterRule) -> Contacts:
-    """The contacts, merged, that are meetings; they begin when the radius was met."""
+    """The contacts, merged, that are encounters; they begin when the radius was met."""
     met = contacts.take(contacts.near_us != NEVER_US)
     lasted = met.until_us - met.near_us >= round(rule.min_duration_s * 1e6)
     met = met.take(lasted)
@@ -168,13 +149,13 @@ def contacts(
 ) -> Contacts:
     """What these tracks have of contacts, merged; a pair is `sees * clients + seen`.
 
-    Where everyone sees, `mutual` tells of each pair once, the lower number first.
+    Where everyone sees, `mutual` has each pair once, the lower number first.
     """
     found = []
     crowd = _Crowd(stands, rule, clients, mutual)
     for until_us, events in crowd.run(chunk_rows):
         found.append(merged(crowd.read(events, until_us)))
-    return merged(Contacts.joined(found))
+    return merged(Contacts.joined([Contacts.none(), *found]))
 
 
 class _Crowd:
@@ -186,8 +167,8 @@ class _Crowd:
         self._clients = clients
         self._mutual = mutual
         self._open = np.zeros(0, np.int64)  # pairs that are within reach
-        self._open_us = 0  # since when, as far as it was not told yet
-        # Who is not heard of any more was told by when it left; nothing has to expire here.
+        self._open_us = 0  # since when, as far as it was not read yet
+        # Whoever is not heard of any more is moved away; nothing has to expire here.
         self._engine = Engine(MatchingRules(ttl_s=MAX_TTL_S, max_radius_m=rule.reach_m))
         # References, by client; −1 for who has none.
         self._seen, self._wide, self._near = np.full((3, clients), -1)
@@ -215,7 +196,7 @@ class _Crowd:
                 circle[who] = self._engine.subscribe(subscription, begin_us)
 
     def run(self, chunk_rows: int) -> Iterator[tuple[int, Events]]:
-        """Move everyone; what was told until each of some instants."""
+        """Move everyone; the events until each of some instants."""
         stands = self._stands
         if not (stands.seen.any() and stands.sees.any()):
             return
@@ -259,7 +240,7 @@ class _Crowd:
         return refs[order], lats[order], lons[order], times_us[order]
 
     def read(self, events: Events, until_us: int) -> Contacts:
-        """What was told since the last time, as contacts that end at this instant at the latest."""
+        """Events since the last time, as contacts that end at this instant at the latest."""
         whom = self._who[events.publication & SLOT_MASK]
         circle = events.subscription & SLOT_MASK
         who, wide = self._who[circle], self._is_wide[circle]
@@ -283,9 +264,9 @@ class _Crowd:
         )
         return Contacts.joined([reach, near])
 
-    def _within_reach(self, pair: Ints, told_us: Ints, enters: Flags, until_us: int) -> Contacts:
+    def _within_reach(self, pair: Ints, event_us: Ints, enters: Flags, until_us: int) -> Contacts:
         pairs = np.concatenate([self._open, pair])
-        times_us = np.concatenate([np.full(len(self._open), self._open_us), told_us])
+        times_us = np.concatenate([np.full(len(self._open), self._open_us), event_us])
         signs = np.concatenate([np.ones(len(self._open)), np.where(enters, 1.0, -1.0)])
         known, rows = np.unique(pairs, return_inverse=True)
         still = known[np.bincount(rows, signs, len(known)) > 0.0]

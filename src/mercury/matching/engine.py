@@ -17,7 +17,7 @@ from mercury.matching.events import Events
 from mercury.matching.outline import Outline
 from mercury.matching.rules import MatchingRules
 from mercury.matching.snapshot import pack, thing_from_json, thing_to_json, unpack
-from mercury.matching.store import Store, Updates
+from mercury.matching.store import Store
 from mercury.model.area import Polygon, Position
 from mercury.model.errors import MatchingError
 from mercury.model.matching import EventReason, NearSubscription, Publication, Side
@@ -58,8 +58,7 @@ class Engine:
         self._going: dict[int, Publication | NearSubscription] = {}
         self._events: list[Events] = []
         self._next_expiry_us = _NEVER_US  # nobody expires before
-        self._updates = 0
-        self._told = 0
+        self._events_taken = 0
 
     # What there is
 
@@ -136,7 +135,7 @@ class Engine:
             "subscriptions": len(self._slots["subscription"]),
             "pairs": int(self.store.counters[at.ALIVE_PAIRS]),
             "updates": int(self.store.counters[at.UPDATES]),
-            "events": self._told,
+            "events": self._events_taken,
         }
 
     # What happens
@@ -154,17 +153,14 @@ class Engine:
         count = len(refs)
         few = count <= len(_MOVES)
         self._apply(
-            Updates(
-                refs & at.SLOT_MASK,
-                refs >> 32,
-                _MOVES[:count] if few else np.full(count, at.MOVE, np.uint8),
-                _column(lats, np.float64, count),
-                _column(lons, np.float64, count),
-                np.empty((3, count)),
-                _column(times_us, np.int64, count),
-                _column(accuracy_m, np.float64, count),
-                _MOVED[:count] if few else np.full(count, EventReason.MOVED, np.uint8),
-            )
+            refs & at.SLOT_MASK,
+            refs >> 32,
+            _MOVES[:count] if few else np.full(count, at.MOVE, np.uint8),
+            _column(times_us, np.int64, count),
+            _MOVED[:count] if few else np.full(count, EventReason.MOVED, np.uint8),
+            _column(lats, np.float64, count),
+            _column(lons, np.float64, count),
+            _column(accuracy_m, np.float64, count),
         )
 
     def withdraw(self, reference: int, time_us: int, *, silently: bool = False) -> None:
@@ -199,7 +195,7 @@ class Engine:
         self._events.append(self.store.take_events())
         events = Events.joined(self._events)
         self._events = []
-        self._told += len(events)
+        self._events_taken += len(events)
         return events
 
     def near(
@@ -321,7 +317,7 @@ class Engine:
     def _slot_for(
         self, side: Side, thing: Publication | NearSubscription, kind: int, time_us: int
     ) -> int:
-        """The place of an entity, which keeps its position if it was there before."""
+        """The slot of an entity, which keeps its position if it was there before."""
         topic = self._topics.get(thing.topic)
         if topic is None:
             topic = len(self._topics)
@@ -417,25 +413,32 @@ class Engine:
     ) -> None:
         count = len(slots)
         nowhere = np.zeros(count)
-        generations = self.store.states[at.GENERATION :: 16][slots].astype(np.int64)
         self._apply(
-            Updates(
-                slots.astype(np.int64),
-                generations,
-                np.full(count, operation, np.uint8),
-                nowhere,
-                nowhere,
-                np.empty((3, count)),
-                times_us.astype(np.int64),
-                nowhere,
-                np.full(count, reason, np.uint8),
-            )
+            slots.astype(np.int64),
+            self.store.states[at.GENERATION :: 16][slots].astype(np.int64),
+            np.full(count, operation, np.uint8),
+            times_us.astype(np.int64),
+            np.full(count, reason, np.uint8),
+            *(nowhere, nowhere, nowhere),
         )
 
-    def _apply(self, updates: Updates) -> None:
+    def _apply(
+        self,
+        slots: NDArray[np.int64],
+        generations: NDArray[np.int64],
+        operations: NDArray[np.uint8],
+        times_us: NDArray[np.int64],
+        reasons: NDArray[np.uint8],
+        lats: NDArray[np.float64],
+        lons: NDArray[np.float64],
+        accuracies_m: NDArray[np.float64],
+    ) -> None:
         store, counters = self.store, self.store.counters
         counters[at.ROW] = counters[at.PHASE] = 0
-        on_sphere(updates.lats, updates.lons, updates.places)
+        points = np.empty((3, len(slots)))
+        on_sphere(lats, lons, points)
+        what, where = (slots, generations, operations), (lats, lons, points)
+        updates = (*what, *where, times_us, accuracies_m, reasons)
         while (wanted := store.apply(updates)) != at.DONE:
             if wanted == at.A_VERDICT:
                 asked = (int(counters[at.FILTER]), int(counters[at.CONTENT_ASKED]))

@@ -11,24 +11,11 @@ from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Events:
-    """One row for each thing that happened, in order.
-
-    Entities are given as references, as `Engine.publish` and `Engine.subscribe` return them.
-    """
-
-    event_type: NDArray[np.uint8]
-    reason: NDArray[np.uint8]
-    publication: NDArray[np.int64]
-    subscription: NDArray[np.int64]
-    time_us: NDArray[np.int64]
-    distance_m: NDArray[np.float32]
-    lat: NDArray[np.float64]  # of the publication, then
-    lon: NDArray[np.float64]
-    update: NDArray[np.int64]  # which of those that were applied with it it follows from
+class Columns:
+    """Rows as arrays of the same length, one for each field."""
 
     def __len__(self) -> int:
-        return len(self.event_type)
+        return len(getattr(self, fields(self)[0].name))
 
     def take(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Self:
         """Some of them."""
@@ -45,3 +32,21 @@ class Events:
                 for column in fields(cls)
             )
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Events(Columns):
+    """One row for each thing that happened, in order.
+
+    Entities are given as references, as `Engine.publish` and `Engine.subscribe` return them.
+    """
+
+    event_type: NDArray[np.uint8]
+    reason: NDArray[np.uint8]
+    publication: NDArray[np.int64]
+    subscription: NDArray[np.int64]
+    time_us: NDArray[np.int64]
+    distance_m: NDArray[np.float32]
+    lat: NDArray[np.float64]  # of the publication, then
+    lon: NDArray[np.float64]
+    update: NDArray[np.int64]  # which of those that were applied with it it follows from

@@ -1,7 +1,7 @@
 """The kernel: applies updates one after the other to the index, and says what happened to pairs.
 
 An update looks at its own pairs, then, if it has left its skin, at the cells of the other side
-that it can reach. What lies in memory at random places is asked for some updates before it is
+that it can reach. What lies in memory at random points is asked for some updates before it is
 needed.
 
 A call goes as far as its arrays allow and returns what it needs; the host provides it and calls
@@ -14,11 +14,19 @@ import math
 from typing import Any
 
 from mercury.matching import layout as at
-from mercury.matching.cell_lists import settle, slot_of, spread, unsettle
+from mercury.matching.cell_lists import bucket_of, settle, spread, unsettle
 from mercury.matching.cells import columns_in, key_of, reach_deg, row_of
 from mercury.matching.compiling import called, compiled, inlined, prefetch
 from mercury.matching.layout import Arrays
-from mercury.matching.pairs import distance_m, enter, judge_pairs, link, reach_m, tell, verdict_on
+from mercury.matching.pairs import (
+    distance_m,
+    enter,
+    judge_pairs,
+    link,
+    reach_m,
+    verdict_on,
+    write_event,
+)
 from mercury.matching.references import (
     PARTS,
     ROUNDING_M,
@@ -136,10 +144,10 @@ def look_around(slot: int, reason: int, time_us: int, stamp: int, a: Arrays) -> 
                 elif column >= width:
                     column -= width
                 a.counters[at.OPENED] += 1
-                place = slot_of(key_of(other_side, topic, level, row, column), a.table)
-                if a.table[2 * place] == 0:
+                bucket = bucket_of(key_of(other_side, topic, level, row, column), a.table)
+                if a.table[2 * bucket] == 0:
                     continue
-                wanted = meet_in_cell(a.table[2 * place + 1], slot, reason, time_us, stamp, a)
+                wanted = meet_in_cell(a.table[2 * bucket + 1], slot, reason, time_us, stamp, a)
                 if wanted != at.DONE:
                     return wanted
     return at.DONE
@@ -147,7 +155,7 @@ def look_around(slot: int, reason: int, time_us: int, stamp: int, a: Arrays) -> 
 
 @inlined
 def prefetch_window(
-    row: int, slots: Any, operations: Any, lats: Any, lons: Any, places: Any, a: Arrays,
+    row: int, slots: Any, operations: Any, lats: Any, lons: Any, points: Any, a: Arrays,
 ) -> None:
     """Note which cells an update will look at, if any, and begin to load where they are."""
     ring = (row & (_RING - 1)) * _NOTE
@@ -162,7 +170,7 @@ def prefetch_window(
     pair = a.states[slot * 16 + at.HEAD]
     if pair >= 0:
         prefetch(a.pairs, pair * 8)
-    x, y, z = places[0, row], places[1, row], places[2, row]
+    x, y, z = points[0, row], points[1, row], points[2, row]
     skin = skin_m(slot, a)
     if strayed_squared(slot, x, y, z, a) <= skin * skin:
         return
@@ -220,15 +228,15 @@ def approach(row: int, slots: Any, a: Arrays) -> None:
     if pair >= 0:
         prefetch(a.clocks, other * 8)
     for note in range(ring + _FIRST, ring + _FIRST + a.prefetched[ring + 1]):
-        place = slot_of(a.prefetched[note], a.table)
-        if a.table[2 * place] != 0 and a.table[2 * place + 1] >= 0:
-            prefetch(a.wholes, 64 * a.table[2 * place + 1])
-            prefetch(a.wholes, 64 * a.table[2 * place + 1] + 16)
+        bucket = bucket_of(a.prefetched[note], a.table)
+        if a.table[2 * bucket] != 0 and a.table[2 * bucket + 1] >= 0:
+            prefetch(a.wholes, 64 * a.table[2 * bucket + 1])
+            prefetch(a.wholes, 64 * a.table[2 * bucket + 1] + 16)
 
 
 @compiled
 def apply(
-    slots: Any, generations: Any, operations: Any, lats: Any, lons: Any, places: Any,
+    slots: Any, generations: Any, operations: Any, lats: Any, lons: Any, points: Any,
     times_us: Any, accuracies: Any, reasons: Any, a: Arrays,
 ) -> int:
     """Apply updates from `counters[ROW]` on; DONE, or what is wanted before it can go on."""
@@ -243,7 +251,7 @@ def apply(
             prefetch(a.clocks, slots[ahead] * 8)
             prefetch(a.states, slots[ahead] * 16)
         if row + _CLOSER < count:
-            prefetch_window(row + _CLOSER, slots, operations, lats, lons, places, a)
+            prefetch_window(row + _CLOSER, slots, operations, lats, lons, points, a)
         if row + _CLOSE < count:
             approach(row + _CLOSE, slots, a)
         slot = slots[row]
@@ -280,7 +288,7 @@ def apply(
                 accuracy = accuracies[row]
                 if not 0.0 < accuracy < math.inf:
                     accuracy = 0.0
-                x, y, z = places[0, row], places[1, row], places[2, row]
+                x, y, z = points[0, row], points[1, row], points[2, row]
                 a.numbers[slot * 8 + at.X] = x
                 a.numbers[slot * 8 + at.Y] = y
                 a.numbers[slot * 8 + at.Z] = z
@@ -325,10 +333,10 @@ def apply(
             ):
                 a.counters[at.OPENED] = a.prefetched[ring + 1]
                 for note in range(ring + _FIRST, ring + _FIRST + a.prefetched[ring + 1]):
-                    place = slot_of(a.prefetched[note], a.table)
-                    if a.table[2 * place] == 0:
+                    bucket = bucket_of(a.prefetched[note], a.table)
+                    if a.table[2 * bucket] == 0:
                         continue
-                    wanted = meet_in_cell(a.table[2 * place + 1], slot, reason, time_us, stamp, a)
+                    wanted = meet_in_cell(a.table[2 * bucket + 1], slot, reason, time_us, stamp, a)
                     if wanted != at.DONE:
                         break
             else:
@@ -350,7 +358,7 @@ def apply(
 
 @compiled
 def sweep(first: int, time_us: int, a: Arrays) -> int:
-    """Tell of pairs that have lasted; returns the pair to go on with, or −1 when done."""
+    """Write events of pairs that have lasted; returns the pair to go on with, or −1 when done."""
     if first == 0:
         a.counters[at.NEXT_DWELL_US] = NEVER_US
     for pair in range(first, a.counters[at.PAIRS]):
@@ -369,5 +377,5 @@ def sweep(first: int, time_us: int, a: Arrays) -> int:
         if a.counters[at.EVENTS] * 2 >= len(a.out_marks):
             return pair
         a.pairs[pair * 8 + at.DWELLED] = 1
-        tell(_DWELL, _TIME, pub, sub, due_us, distance_m(pub, sub, a), a)
+        write_event(_DWELL, _TIME, pub, sub, due_us, distance_m(pub, sub, a), a)
     return -1

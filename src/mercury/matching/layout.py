@@ -9,7 +9,7 @@ SLOT_MASK = 0xFFFF_FFFF  # the slot of a reference; above it stands the slot's g
 # Entities have a line of cache in each of three arrays, at `slot * 8` or `slot * 16`.
 X, Y, Z, RADIUS, SLACK, ACCURACY, LAT, LON = range(8)  # numbers: metres and degrees
 TIME, EXPIRES, TTL, DWELL = range(4)  # clocks: microseconds,
-SEEN, KEY, SKIN, NEXT_SKIN = range(4, 8)  # two marks, and lengths in parts of a metre
+SEEN, KEY, SKIN, NEXT_SKIN = range(4, 8)  # a stamp and a key, and lengths in parts of a metre
 KIND, TOPIC, CONTENT, HEAD, RECORD, LEVEL, WANTS, DEGREE, EDGE, EDGES, GENERATION = range(11)
 REFERENCE, STAYED = 11, 14  # states, too: three parts of a metre, and how many updates ago that was
 

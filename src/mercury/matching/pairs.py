@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from mercury.matching import layout as at
-from mercury.matching.cell_lists import slot_of
+from mercury.matching.cell_lists import bucket_of
 from mercury.matching.cells import DEGREE_M, arc_m
 from mercury.matching.compiling import inlined
 from mercury.matching.layout import Arrays
@@ -23,7 +23,7 @@ _ENTER, _INSIDE, _EXIT = 1, 2, 3  # EventType
 
 @inlined
 def to_polygon_m(lat: float, lon: float, slot: int, a: Arrays) -> float:
-    """How far a place is from a polygon; 0 inside it. Edges are straight in longitude, latitude."""
+    """How far a position is from a polygon, whose edges are straight in degrees; 0 inside it."""
     lon -= a.numbers[slot * 8 + at.LON]
     if lon > 180.0:
         lon -= 360.0
@@ -82,12 +82,12 @@ def verdict_on(sub: int, pub: int, a: Arrays) -> int:
     if filter_id == 0:
         return 2
     content = a.states[pub * 16 + at.CONTENT]
-    place = slot_of((filter_id << 31) | content, a.verdicts)
-    if a.verdicts[2 * place] == 0:
+    bucket = bucket_of((filter_id << 31) | content, a.verdicts)
+    if a.verdicts[2 * bucket] == 0:
         a.counters[at.FILTER] = filter_id
         a.counters[at.CONTENT_ASKED] = content
         return 0
-    return a.verdicts[2 * place + 1]
+    return a.verdicts[2 * bucket + 1]
 
 
 @inlined
@@ -127,7 +127,7 @@ def part(pair: int, a: Arrays) -> None:
 
 
 @inlined
-def tell(
+def write_event(
     event_type: int, reason: int, pub: int, sub: int, time_us: int, distance: float, a: Arrays,
 ) -> None:
     """Write an event down."""
@@ -156,7 +156,7 @@ def enter(
         due_us = time_us + a.clocks[sub * 8 + at.DWELL]
         a.counters[at.NEXT_DWELL_US] = min(a.counters[at.NEXT_DWELL_US], due_us)
     a.counters[at.ALIVE_PAIRS] += 1
-    tell(_ENTER, reason, pub, sub, time_us, distance, a)
+    write_event(_ENTER, reason, pub, sub, time_us, distance, a)
 
 
 @inlined
@@ -180,12 +180,12 @@ def judge_pairs(slot: int, operation: int, reason: int, time_us: int, stamp: int
         if a.pairs[pair * 8 + at.INSIDE]:
             if goes_on and distance <= reach + slack_m(pub, sub, a):
                 if operation == at.MOVE and a.states[sub * 16 + at.WANTS] & at.WANTS_INSIDE:
-                    tell(_INSIDE, reason, pub, sub, time_us, distance, a)
+                    write_event(_INSIDE, reason, pub, sub, time_us, distance, a)
             else:
                 a.pairs[pair * 8 + at.INSIDE] = 0
                 a.counters[at.ALIVE_PAIRS] -= 1
                 if operation != at.REMOVE_SILENTLY:
-                    tell(_EXIT, reason, pub, sub, time_us, distance, a)
+                    write_event(_EXIT, reason, pub, sub, time_us, distance, a)
         elif goes_on and distance <= reach:
             enter(pair, reason, pub, sub, time_us, distance, a)
         if a.pairs[pair * 8 + at.INSIDE] == 0:

@@ -43,7 +43,7 @@ def coming_skin(slot: int, a: Arrays) -> int:
 
 @inlined
 def strayed_squared(slot: int, x: float, y: float, z: float, a: Arrays) -> float:
-    """How far a place is from an entity's reference position, in square metres."""
+    """How far a position is from an entity's reference position, in square metres."""
     dx = x - a.states[slot * 16 + at.REFERENCE] * (1.0 / PARTS)
     dy = y - a.states[slot * 16 + at.REFERENCE + 1] * (1.0 / PARTS)
     dz = z - a.states[slot * 16 + at.REFERENCE + 2] * (1.0 / PARTS)

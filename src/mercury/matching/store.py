@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,20 +14,6 @@ from mercury.matching.events import Events
 
 _LINE_BYTES = 64
 _FEWEST = 64  # entities that there is always room for
-
-
-class Updates(NamedTuple):
-    """What is to be applied, one after the other."""
-
-    slots: NDArray[np.int64]
-    generations: NDArray[np.int64]
-    operations: NDArray[np.uint8]
-    lats: NDArray[np.float64]
-    lons: NDArray[np.float64]
-    places: NDArray[np.float64]
-    times_us: NDArray[np.int64]
-    accuracies_m: NDArray[np.float64]
-    reasons: NDArray[np.uint8]
 
 
 class Store:
@@ -169,9 +155,10 @@ class Store:
 
     # Work
 
-    def apply(self, updates: Updates) -> int:
-        """Run the kernel from where it stopped; DONE or what it wants."""
-        return kernel.apply(*updates, self.all_arrays())
+    def apply(self, updates: Any) -> int:
+        """Run the kernel from where it stopped, with its arguments; DONE or what it wants."""
+        run: Any = kernel.apply
+        return int(run(*updates, self.all_arrays()))
 
     def unsettle(self, slot: int) -> None:
         """Take an entity out of the cells."""
@@ -196,7 +183,7 @@ class Store:
                 self.provide(at.MORE_TABLE if full else at.MORE_CHUNKS)
 
     def sweep(self, time_us: int) -> None:
-        """Tell of pairs that have lasted."""
+        """Write events of pairs that have lasted."""
         if time_us < self.counters[at.NEXT_DWELL_US]:
             return
         pair = 0

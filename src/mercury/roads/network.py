@@ -98,7 +98,8 @@ def build(
     kept = np.flatnonzero(good)
     kept = kept[np.argsort(sources[kept], kind="stable")]
     number = np.cumsum(inside) - 1
-    points = _ranges(firsts[kept], firsts[kept + 1])
+    counts = firsts[kept + 1] - firsts[kept]
+    points = ranges(firsts[kept], counts, np.ones_like(counts))
     return RoadNetwork(
         node_lat=lats[inside],
         node_lon=lons[inside],
@@ -107,7 +108,7 @@ def build(
         edge_length_m=lengths[kept],
         edge_speed_mps=speeds[kept],
         first_edge=np.searchsorted(number[sources[kept]], np.arange(int(inside.sum()) + 1)),
-        first_point=_firsts(firsts[kept + 1] - firsts[kept]),
+        first_point=firsts_of(counts),
         point_lat=line_lats[points],
         point_lon=line_lons[points],
         point_along_m=along[points],
@@ -179,12 +180,12 @@ def _largest_part(nodes: int, sources: Numbers, targets: Numbers) -> NDArray[np.
     return inside
 
 
-def _firsts(counts: Numbers) -> Numbers:
+def firsts_of(counts: ArrayLike) -> Numbers:
+    """Where each of several ranges begins, and where the last ends."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
 
 
-def _ranges(begins: Numbers, ends: Numbers) -> Numbers:
-    """All numbers of several ranges, one range after the other."""
-    counts = ends - begins
-    offsets = np.repeat(begins - _firsts(counts)[:-1], counts)
-    return np.arange(int(counts.sum()), dtype=np.int64) + offsets
+def ranges(begins: Numbers, counts: Numbers, steps: Numbers) -> Numbers:
+    """All numbers of several ranges, one range after the other, up or down."""
+    within = np.arange(int(counts.sum())) - np.repeat(firsts_of(counts)[:-1], counts)
+    return np.asarray(np.repeat(begins, counts) + np.repeat(steps, counts) * within, np.int64)

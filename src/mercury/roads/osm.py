@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mercury.model.errors import RoadsError
-from mercury.roads.network import Numbers, RoadNetwork, build
+from mercury.roads.network import RoadNetwork, build, firsts_of, ranges
 
 # km/h where no limit is given: what drivers reach on average, not what the law allows.
 SPEEDS_KMH = {
@@ -150,19 +150,11 @@ class _Ways:
         backward = np.array(self._backward)[way[begins]]
         sources = np.concatenate([begins[forward], finishes[backward]])
         targets = np.concatenate([finishes[forward], begins[backward]])
-        points = _lines(sources, targets)
-        firsts = np.concatenate([[0], np.cumsum(np.abs(targets - sources) + 1)])
+        counts = np.abs(targets - sources) + 1
+        points = ranges(sources, counts, np.where(targets >= sources, 1, -1))
+        firsts = firsts_of(counts)
         speeds = np.array(self._speeds)[way[sources]]
         return build(
             lats[first_seen], lons[first_seen], number[sources], number[targets], speeds, firsts,
             lats[points], lons[points],
         )  # fmt: skip
-
-
-def _lines(sources: Numbers, targets: Numbers) -> Numbers:
-    """The points from each begin to its end, both included, up or down."""
-    counts = np.abs(targets - sources) + 1
-    total = np.cumsum(counts)
-    step = np.repeat(np.where(targets >= sources, 1, -1), counts)
-    within = np.arange(int(total[-1])) - np.repeat(total - counts, counts)
-    return np.asarray(np.repeat(sources, counts) + step * within, np.int64)

@@ -17,7 +17,7 @@ from pyproj import Transformer
 from pyproj.exceptions import ProjError
 
 from mercury.model.errors import RoadsError
-from mercury.roads.network import RoadNetwork, build
+from mercury.roads.network import RoadNetwork, build, firsts_of
 
 _CHUNK = 1 << 16
 _MAX_ELEMENT = 1 << 22  # Expat holds an unfinished element in memory
@@ -87,7 +87,7 @@ class _Document:
             raise RoadsError("there is no road for cars")
         node_lat, node_lon = self._to_wgs84(places)
         point_lat, point_lon = self._to_wgs84(points)
-        firsts = np.concatenate([[0], np.cumsum(counts)])
+        firsts = firsts_of(counts)
         return build(node_lat, node_lon, sources, targets, speeds, firsts, point_lat, point_lon)
 
     def _to_wgs84(self, places: list[Point]) -> tuple[list[float], list[float]]:

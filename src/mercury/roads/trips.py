@@ -1,12 +1,12 @@
 """Round trips: each entity drives through a few places, home again, and then the same once more.
 
 What is shared, and what is not. Routing every leg of 200,000 trips by itself would take minutes,
-so a few hundred places of the roads, the anchors, are drawn first; the shortest ways from each
-anchor to everywhere around, and from everywhere around to it, are computed once. A trip's
-places are in turn an anchor, which others visit as well, and a place of its own, which is drawn
-from all nodes in range. Every leg therefore begins or ends at an anchor and is the shortest way by
-time, exactly. Two trips between the same anchors have different places in between; trips that
-begin at one anchor share some streets near it, more than in a real city.
+so a few hundred places of the roads, the landmarks, are drawn first; the shortest ways from each
+landmark to everywhere around, and from everywhere around to it, are computed once. A trip's
+places are in turn a landmark, which others visit as well, and a place of its own, which is drawn
+from all nodes in range. Every leg therefore begins or ends at a landmark and is the shortest way by
+time, exactly. Two trips between the same landmarks have different places in between; trips that
+begin at one landmark share some streets near it, more than in a real city.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from mercury.geo.arrays import FloatArray
 from mercury.model.errors import LoadError
 from mercury.roads.compiling import compiled
-from mercury.roads.network import Numbers, RoadNetwork
+from mercury.roads.network import Numbers, RoadNetwork, firsts_of
 from mercury.roads.shortest_paths import Edges, ShortestWays
 
 Records = NDArray[Any]  # structured; compiled code reads their fields as attributes
@@ -39,16 +39,16 @@ class TripSettings:
     """What trips are like."""
 
     places: int = 4  # of a round trip, home included
-    range_m: float = 5_000.0  # all places are within so far of home, in a straight line
-    anchors: int = 512  # at most; fewer where the roads have fewer nodes
+    range_m: float = 5_000.0  # from home to every place, at most, in a straight line
+    landmarks: int = 512  # at most; fewer where the roads have fewer nodes
 
     def __post_init__(self) -> None:
         if not 2 <= self.places <= MAX_PLACES:
             raise LoadError(f"a round trip has 2 to {MAX_PLACES} places, not {self.places}")
         if not self.range_m > 0.0:
             raise LoadError(f"a range of {self.range_m:g} m leads nowhere")
-        if self.anchors < 1:
-            raise LoadError("there must be an anchor for trips to begin at")
+        if self.landmarks < 1:
+            raise LoadError("there must be a landmark for trips to begin at")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,8 +71,8 @@ def plan(
     """A round trip for each entity."""
     if not 1 <= entities <= MAX_ENTITIES:
         raise LoadError(f"there are 1 to {MAX_ENTITIES:,} entities, not {entities:,}")
-    places, anchors = _places(roads, entities, rng, settings)
-    first_row, edge = _routes(roads, places, anchors)
+    places, landmarks = _places(roads, entities, rng, settings)
+    first_row, edge = _routes(roads, places, landmarks)
     rows = np.empty(len(edge), ROW)
     period_s = np.empty(entities)
     _sum_up(first_row, edge, roads.edge_time_s, rows, period_s)
@@ -83,51 +83,51 @@ def plan(
 def _places(
     roads: RoadNetwork, entities: int, rng: np.random.Generator, settings: TripSettings
 ) -> tuple[NDArray[np.int32], Numbers]:
-    """The places of all trips, and the anchors among all nodes."""
+    """The places of all trips, and the landmarks among all nodes."""
     from scipy.spatial import cKDTree
 
     middle = np.cos(np.radians(roads.node_lat.mean()))
     x, y = roads.node_lon * _DEGREE_M * middle, roads.node_lat * _DEGREE_M
     at = np.stack([x, y], axis=1)
-    anchors = rng.choice(roads.nodes, min(settings.anchors, roads.nodes), replace=False)
-    anchors = np.sort(anchors).astype(np.int64)
-    homes = rng.integers(0, len(anchors), entities)
+    landmarks = rng.choice(roads.nodes, min(settings.landmarks, roads.nodes), replace=False)
+    landmarks = np.sort(landmarks).astype(np.int64)
+    homes = rng.integers(0, len(landmarks), entities)
     places = np.empty((entities, settings.places), np.int32)
-    places[:, 0] = anchors[homes]
-    around = cKDTree(at).query_ball_point(at[anchors], settings.range_m)
-    anchors_around = cKDTree(at[anchors]).query_ball_point(at[anchors], settings.range_m)
+    places[:, 0] = landmarks[homes]
+    around = cKDTree(at).query_ball_point(at[landmarks], settings.range_m)
+    landmarks_around = cKDTree(at[landmarks]).query_ball_point(at[landmarks], settings.range_m)
     order = np.argsort(homes, kind="stable")
-    bounds = np.searchsorted(homes[order], np.arange(len(anchors) + 1))
-    for number, home in enumerate(anchors):
+    bounds = np.searchsorted(homes[order], np.arange(len(landmarks) + 1))
+    for number, home in enumerate(landmarks):
         rows = order[bounds[number] : bounds[number + 1]]
         own = np.setdiff1d(np.array(around[number], np.int64), [home])
         if not len(own):  # all is farther than the range: go where the streets go
             own = roads.edge_to[roads.first_edge[home] : roads.first_edge[home + 1]]
-        shared = anchors[anchors_around[number]]
+        shared = landmarks[landmarks_around[number]]
         for place in range(1, settings.places):
             some = shared if place % 2 == 0 else own
             places[rows, place] = rng.choice(some, len(rows))
-    return places, anchors
+    return places, landmarks
 
 
 def _routes(
-    roads: RoadNetwork, places: NDArray[np.int32], anchors: Numbers
+    roads: RoadNetwork, places: NDArray[np.int32], landmarks: Numbers
 ) -> tuple[Numbers, Edges]:
-    """Where each trip's edges begin, and all edges; the legs of one anchor after the other."""
+    """Where each trip's edges begin, and all edges; the legs of one landmark after the other."""
     entities, count = places.shape
     begins, ends = places.ravel(), np.roll(places, -1, axis=1).ravel()
-    # Legs leave an anchor at even places; at odd ones they go towards one. With an odd number of
-    # places the last leg is from anchor to anchor.
+    # Legs leave a landmark at even places; at odd ones they go towards one. With an odd number of
+    # places the last leg is from landmark to landmark.
     leaving = np.tile(np.arange(count) % 2 == 0, entities)
     root = np.where(leaving, begins, ends)
     other = np.where(leaving, ends, begins)
-    group = np.searchsorted(anchors, root) * 2 + ~leaving
+    group = np.searchsorted(landmarks, root) * 2 + ~leaving
     order = np.argsort(group, kind="stable")
-    bounds = np.searchsorted(group[order], np.arange(2 * len(anchors) + 1))
+    bounds = np.searchsorted(group[order], np.arange(2 * len(landmarks) + 1))
     ways = ShortestWays(roads)
     counts = np.zeros(entities * count, np.int64)
     parts: list[tuple[Numbers, Edges]] = []
-    for number in range(2 * len(anchors)):
+    for number in range(2 * len(landmarks)):
         legs = order[bounds[number] : bounds[number + 1]]
         if not len(legs):
             continue
@@ -135,10 +135,10 @@ def _routes(
         nodes = other[legs].astype(np.int64)
         wanted = np.zeros(roads.nodes, np.bool_)
         wanted[nodes] = True
-        tree = ways.tree(int(anchors[number // 2]), wanted, towards=towards)
+        tree = ways.tree(int(landmarks[number // 2]), wanted, towards=towards)
         edges, counts[legs] = ways.ways(tree, nodes, towards=towards)
         parts.append((legs, edges))
-    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    starts = firsts_of(counts)
     edge = np.empty(int(starts[-1]), np.int32)
     while parts:
         legs, edges = parts.pop()

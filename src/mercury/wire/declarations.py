@@ -18,7 +18,7 @@ class Refusal(NamedTuple):
     sentence: str
 
 
-class Declaration(NamedTuple):
+class KeyedDeclaration(NamedTuple):
     """An entity that is new, or another than before.
 
     What cannot be was refused by whoever read it; the declarations beside it are not lost.
@@ -50,7 +50,7 @@ def declaration_to_pb(
         subscription_to_pb(what, target.subscription)
 
 
-def declaration_from_pb(source: pb.Declaration) -> Declaration:
+def declaration_from_pb(source: pb.Declaration) -> KeyedDeclaration:
     """Read a declaration; one that cannot be holds its refusal."""
     side: Side = "publication" if source.HasField("publication") else "subscription"
     what: Publication | NearSubscription | Refusal
@@ -63,11 +63,11 @@ def declaration_from_pb(source: pb.Declaration) -> Declaration:
             raise MatchingError(f"the key is not that of {what.id!r}", "key")
     except (MatchingError, FilterError, AreaError) as error:
         what = refusal(source.key, error)
-    return Declaration(side, source.key, source.time_us, what)
+    return KeyedDeclaration(side, source.key, source.time_us, what)
 
 
 def refusal(key: int, error: MatchingError | FilterError | AreaError) -> Refusal:
-    """An error as it is told to whoever declared."""
+    """An error as whoever declared is notified of it."""
     if isinstance(error, MatchingError):
         return Refusal(key, error.reason, str(error))
     reason = "where" if isinstance(error, FilterError) else "scope"

@@ -12,7 +12,7 @@ from mercury.model.errors import PacketError
 
 VERSION = 1
 MAX_ROWS = 65_536
-NO_HANDLE = 0xFFFF_FFFF  # of a subscription that is told in text
+NO_HANDLE = 0xFFFF_FFFF  # of a subscription that is notified in text
 
 MOVE_ROW = np.dtype(
     [

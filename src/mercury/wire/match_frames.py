@@ -29,7 +29,7 @@ from mercury.model.errors import AreaError, MatchingError, PacketError
 from mercury.model.matching import NearSubscription, Publication
 from mercury.wire import mercury_pb2 as pb
 from mercury.wire.declarations import (
-    Declaration,
+    KeyedDeclaration,
     Refusal,
     declaration_from_pb,
     declaration_to_pb,
@@ -77,7 +77,7 @@ _E7 = 1e7
 class Declared(NamedTuple):
     """Entities that are new or others than before."""
 
-    declarations: list[Declaration]
+    declarations: list[KeyedDeclaration]
 
 
 class Moved(NamedTuple):

@@ -45,6 +45,7 @@ _NEW_KAFKA_WARM_UP_MESSAGES = 10_000
 _SEARCH_FROM, _SEARCH_STEP, _SEARCH_TO = 10_000, 5_000, 100_000
 _SEARCH_SECONDS = 5.0
 _FLOOR_RATE = 10_000.0
+_PIPE_WIDTH = 10_000
 
 
 @app.command()
@@ -365,7 +366,7 @@ def _table(columns: list[str], rows: list[dict[str, Any]]) -> None:
         table.add_row(*(_cell(row[column]) for column in columns))
     console = Console(highlight=False)
     if not console.is_terminal:  # whoever reads a pipe wants all of it
-        console.width = max(console.width, console.measure(table).maximum)
+        console.width = _PIPE_WIDTH
     console.print(table)
 
 

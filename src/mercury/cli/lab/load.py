@@ -49,7 +49,8 @@ def load(
         typer.Option(help="Share of publications that passes a filter on average; 1: no filters"),
     ] = 0.55,
     inside: Annotated[
-        bool, typer.Option("--inside", help="Subscriptions are told at every update while inside")
+        bool,
+        typer.Option("--inside", help="Notify subscriptions at every update while inside"),
     ] = False,
     seconds: Annotated[
         str, typer.Option("--for", help="How long, such as 30s or 5m", metavar="TIME")
@@ -117,7 +118,7 @@ def load(
 
 
 async def _run(generator: Generator) -> Outcome:
-    """Ctrl-C ends the load; what was counted until then is told."""
+    """Ctrl-C ends the load; what was counted until then is printed."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, generator.stop)
@@ -132,12 +133,12 @@ def summary(to: str, outcome: Outcome) -> str:
         f"{found['offered']:,} updates offered to {to} in {total_s:.1f} s"
         f" ({found['offered_per_s']:,.0f}/s): {_fate(found)}.",
     ]
-    told = [f"{count:,} {name}" for name, count in found["matches"].items() if count]
-    if told:
+    events = [f"{count:,} {name}" for name, count in found["matches"].items() if count]
+    if events:
         per_s = sum(found["matches_per_s"].values())
         lines.append(
             f"{outcome.tally.events:,} events in {outcome.seconds:.1f} s ({per_s:,.0f}/s):"
-            f" {', '.join(told)}."
+            f" {', '.join(events)}."
         )
         lines.append(f"Latency, from when an update was due: {_times(found['latency'])}.")
     lines.append(
@@ -146,7 +147,7 @@ def summary(to: str, outcome: Outcome) -> str:
     if not outcome.kept_up:
         lines.append(
             f"The generator did not keep its own schedule (p99 above {LATE_MS:g} ms, or updates"
-            " missed): the figures say more of it than of the system."
+            " missed): the measurements say more of it than of the system."
         )
     lines += [f"{note[:1].upper()}{note[1:]}." for note in outcome.tally.notes]
     return "\n".join(lines)

@@ -31,7 +31,7 @@ app = typer.Typer(
     help="Simulate vehicles.", invoke_without_command=True, pretty_exceptions_enable=False
 )
 
-_WATCH_S = 3.0  # so long after an event it is said what became of it
+_WATCH_S = 3.0  # after an event: then it is said what became of it
 _SHOW_EVERY_S = 1.0
 
 Circle = tuple[float, float, float]  # x, y, radius in metres of the plane
@@ -110,7 +110,7 @@ def figure(
     else:
         print(f"{outcome.sentences()}\nThe picture is in {out}.", flush=True)
     if not outcome.as_in_paper:
-        command.fail("not exactly those inside the area were told")
+        command.fail("not exactly those inside the area were notified")
 
 
 def fleet_of(

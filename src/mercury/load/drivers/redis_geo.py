@@ -207,7 +207,7 @@ class RedisDriver:
         rows, self._on_its_way = self._on_its_way, []
         answers = [self._answer() for _ in range(2 * len(rows))]
         now_us = self._clock()
-        told: list[tuple[int, int]] = []
+        events: list[tuple[int, int]] = []
         taken = dropped = 0
         for (entity, _, _, time_us), added, found in zip(
             rows, answers[::2], answers[1::2], strict=True
@@ -216,18 +216,18 @@ class RedisDriver:
                 dropped += 1  # such as beyond 85 degrees, where its indexes end
                 continue
             taken += 1
-            self._judge(entity, found, time_us, told)
+            self._judge(entity, found, time_us, events)
         with self._changed:
             self._waiting_rows -= len(rows)
             self.tally.taken = (self.tally.taken or 0) + taken
             self.tally.dropped = (self.tally.dropped or 0) + dropped
-        if told:
-            event_types, times_us = np.array(told, np.int64).T
-            reasons = np.full(len(told), EventReason.MOVED, np.uint8)
+        if events:
+            event_types, times_us = np.array(events, np.int64).T
+            reasons = np.full(len(events), EventReason.MOVED, np.uint8)
             self.tally.tell(event_types.astype(np.uint8), reasons, times_us, now_us)
 
     def _judge(
-        self, entity: int, found: list[Any], time_us: int, told: list[tuple[int, int]]
+        self, entity: int, found: list[Any], time_us: int, events: list[tuple[int, int]]
     ) -> None:
         """Whom an entity meets and leaves."""
         publishes = self._publishes[entity]
@@ -242,13 +242,13 @@ class RedisDriver:
             if distance_m <= limits[subscription]:
                 after.add(other)
         for other in after - before:
-            told.append((EventType.ENTER, time_us))
+            events.append((EventType.ENTER, time_us))
             self._pairs[other].add(entity)
         for other in before - after:
-            told.append((EventType.EXIT, time_us))
+            events.append((EventType.EXIT, time_us))
             self._pairs[other].discard(entity)
         if self._inside:
-            told += [(EventType.INSIDE, time_us)] * len(after & before)
+            events += [(EventType.INSIDE, time_us)] * len(after & before)
         self._pairs[entity] = after
 
 

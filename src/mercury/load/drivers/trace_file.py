@@ -6,7 +6,7 @@ import gzip
 from typing import IO
 
 from mercury.load.drivers.api import Batch, Clock, Say
-from mercury.load.tally import Tally
+from mercury.load.drivers.null import NullDriver
 from mercury.load.workload import Workload
 from mercury.model.errors import LoadError
 
@@ -14,13 +14,13 @@ HEADER = "time_us,id,side,lat,lon\n"
 _QUICK = 1  # the level of compression; higher ones cost more than the generator
 
 
-class TraceFileDriver:
+class TraceFileDriver(NullDriver):
     """A line for each update."""
 
     def __init__(self, path: str) -> None:
         if not path.endswith(".csv.gz"):
             raise LoadError(f"a trace is gzipped CSV, so file:{path} must end with .csv.gz")
-        self.tally = Tally(taken=0, dropped=0)
+        super().__init__()
         self._path = path
         self._file: IO[str] | None = None
         self._names: list[str] = []
@@ -51,11 +51,7 @@ class TraceFileDriver:
             self.tally.unsent += len(batch)
             self.tally.note(f"the file could not be written any more: {error.strerror}")
             return
-        self.tally.sent += len(batch)
-        self.tally.taken = self.tally.sent
-
-    async def settle(self, timeout_s: float) -> None:
-        """Nothing is on its way."""
+        super().send(batch)
 
     async def close(self) -> None:
         """Finish the file."""

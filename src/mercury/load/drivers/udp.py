@@ -1,6 +1,6 @@
 """`udp://HOST:PORT`: every entity is a client with a session of its own at an adapter.
 
-It declares its entity, its reports move that, and what it is told it answers, all as clients do.
+It declares its entity, its reports move that, and it acknowledges what comes, all as clients do.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mercury.session import ClientEvent, Delivered, Established, Lost, SessionSt
 SOCKETS = 16  # each is a system call of a tick
 _CONNECT_S, _CONNECTED_PER_S = 30.0, 500.0
 _WORK_S = 0.01
-_QUIET_S = 0.3  # no event for so long: none is on its way
+_QUIET_S = 0.3  # timeout: without an event, none is on its way
 _SILENT_INTERVALS = 1.5  # of reports; an adapter gives up who is silent for three
 _SILENT_HEARTBEATS = 3
 

@@ -1,4 +1,4 @@
-"""What the sessions of a load are told: answered and put in order as clients do, and counted."""
+"""What the sessions of a load receive: acknowledged and put in order as clients do, and counted."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _Event(NamedTuple):
 
 
 class Hearing:
-    """Takes what comes for the sessions; `count` tells the tally of it, many events at once."""
+    """Takes what comes for the sessions; `count` puts it into the tally, many events at once."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Hearing:
         self._pairs: dict[int, Pairs] = {}  # by subscription
         self._events: list[_Event] = []
         # By subscription and publication: the updates that the last event was of, while inside.
-        self._told: dict[tuple[int, int], tuple[int, int]] = {}
+        self._last_updates: dict[tuple[int, int], tuple[int, int]] = {}
         self._untimed = 0
         for entity, session in enumerate(clients.sessions):
             session.piggybacked = partial(self._piggybacked, entity)
@@ -138,11 +138,11 @@ class Hearing:
         updates = zip(met.publication.tolist(), met.subscription.tolist(), strict=True)
         for row, (event, pair) in enumerate(zip(events, updates, strict=True)):
             key = event.subscription, event.publication
-            anew[row] &= self._told.get(key) != pair
+            anew[row] &= self._last_updates.get(key) != pair
             if event.event_type == EventType.EXIT:
-                self._told.pop(key, None)
+                self._last_updates.pop(key, None)
             else:
-                self._told[key] = pair
+                self._last_updates[key] = pair
         event_type, reason = event_type.astype(np.uint8), reason.astype(np.uint8)
         again = known & ~anew
         if not again.all():

@@ -26,7 +26,7 @@ _DECLARED_AT_ONCE = 500
 _UNANSWERED = 4  # lists of declarations, so that neither side waits for the other
 _REPLY_TIMEOUT_S = 30.0
 _SETTLE_STEP_S = 0.02
-_QUIET_S = 0.3  # no event for so long: none is on its way
+_QUIET_S = 0.3  # timeout: without an event, none is on its way
 
 
 class Link:

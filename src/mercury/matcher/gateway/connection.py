@@ -1,4 +1,4 @@
-"""One client at a websocket: what it declares, says and is told. Knows no socket."""
+"""One client at a websocket: what it declares, says and is notified of. Knows no socket."""
 
 from __future__ import annotations
 
@@ -268,11 +268,11 @@ class Connection:
             self._hub.flush()  # its last events, while we still know what it is called
         self._declared.let_go(side, name)
 
-    # What the client is told
+    # What the client is notified of
 
     def tell(self, events: Events) -> None:
         """Events of our subscriptions: in rows those that have a handle, the others in text."""
-        # The marks are looked at once for all: what a turn brings together is no one's fault.
+        # The limits are checked once for all events of an event-loop iteration.
         if not self._may_send():
             return
         events = self._register.thinned(events, self._wire.waiting_bytes())

@@ -11,7 +11,7 @@ from mercury.matcher.gateway.numbering import NO_REFERENCE, HandleTable
 from mercury.model.errors import MatchingError
 from mercury.model.matching import Side
 
-PURGE_US = 10_000_000  # who is at its limit may have what expired looked for so often
+PURGE_US = 10_000_000  # interval at which a client at its limit has what expired looked for
 
 _SIDES: tuple[Side, Side] = ("publication", "subscription")
 

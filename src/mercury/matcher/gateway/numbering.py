@@ -33,7 +33,7 @@ class HandleTable:
 
 
 class SubscriptionHandles:
-    """Under which handle each subscription is told, by its slot, over all connections."""
+    """Under which handle each subscription is notified, by its slot, over all connections."""
 
     def __init__(self) -> None:
         self._handles = np.full(1024, NO_HANDLE, np.uint32)
@@ -50,7 +50,7 @@ class SubscriptionHandles:
 
 
 class PublicationNumbers:
-    """A number of 32 bits for each publication that was ever told of; never given twice."""
+    """A number of 32 bits for each publication that was ever named; never given twice."""
 
     def __init__(self) -> None:
         self._refs = np.full(1024, NO_REFERENCE, np.int64)  # by slot
@@ -76,13 +76,13 @@ class PublicationNumbers:
 
 
 class Introductions:
-    """What a client was told that publications are: the revision of each, by slot."""
+    """What a client knows of publications: the revision of each, by slot."""
 
     def __init__(self) -> None:
         self._revisions = np.full(64, NEVER, np.int64)
 
     def strangers(self, refs: NDArray[np.int64], revisions: NDArray[np.int64]) -> NDArray[np.intp]:
-        """Rows of those it was not told of as they are now, one row each; from now on it was."""
+        """Rows of those it does not know as they are now, one row each; from now on it does."""
         slots = refs & SLOT_MASK
         highest = int(slots.max(initial=0))
         self._revisions = grown(self._revisions, highest, NEVER)

@@ -41,8 +41,8 @@ class Pages:
             ("DELETE", "/v1/publications/{id:path}", self.withdraw),
             ("GET", "/v1/topics", self.topics),
             ("GET", "/healthz", self.health),
-            ("GET", "/openapi.json", self.openapi),
-            ("GET", "/asyncapi.json", self.asyncapi),
+            ("GET", "/openapi.json", _document(OPENAPI)),
+            ("GET", "/asyncapi.json", _document(ASYNCAPI)),
         ]
         by_path: dict[str, dict[str, Handler]] = {}
         for method, path, handler in routes:
@@ -104,14 +104,6 @@ class Pages:
         answer = {"status": status, "part": "matcher", **why, **gauges}
         return _json(answer, 200 if status == "ok" else 503)
 
-    async def openapi(self, request: Request) -> Response:
-        """How to speak with us over HTTP."""
-        return _json(OPENAPI)
-
-    async def asyncapi(self, request: Request) -> Response:
-        """How to speak with us over websockets."""
-        return _json(ASYNCAPI)
-
     def _guarded(self, handlers: dict[str, Handler]) -> Handler:
         async def answer(request: Request) -> Response:
             self._register.counts["requests"] += 1
@@ -147,6 +139,13 @@ async def _refused_request(_: Request, error: Exception) -> Response:
     reason = reasons.get(error.status_code, "request")
     answer = _json({"error": error.detail, "reason": reason}, error.status_code)
     answer.headers.update(error.headers or {})
+    return answer
+
+
+def _document(document: dict[str, Any]) -> Handler:
+    async def answer(_: Request) -> Response:
+        return _json(document)
+
     return answer
 
 

@@ -32,7 +32,7 @@ class Register:
         self.streams = 0
         self._owners: dict[int, Participant] = {}  # of publications, by reference
         # Two clients may both name a subscription "me": each has its own in the engine. The
-        # token keeps it apart from what an earlier life of this gateway left there.
+        # token keeps it apart from what an earlier run of this gateway left there.
         self._token = secrets.token_hex(4)
         self._clients = 0
 
@@ -87,7 +87,7 @@ class Register:
         return self.hub.clock() + round(self.settings.max_ahead_s * 1e6)
 
     def thinned(self, events: Events, waiting_bytes: int) -> Events:
-        """What a client that reads slowly is still told."""
+        """What a client that reads slowly is still notified of."""
         low, high = self.settings.low_mark_bytes, self.settings.high_mark_bytes
         if waiting_bytes <= low:
             return events

@@ -68,14 +68,14 @@ def read_near(fields: Mapping[str, Any], prefix: str = "") -> NearRequest:
 
 
 def read_ask(fields: Mapping[str, Any], max_limit: int) -> NearRequest:
-    """A subscription to be told once; it needs no id."""
+    """A query: a subscription that is answered once; it needs no id."""
     _refuse_unknown(fields, _ASK | _NEAR)
     limit = _whole({"limit": DEFAULT_LIMIT, **fields}, "limit", "a whole number above 0", 1)
     if limit is None:
         raise MatchingError("limit must be a whole number above 0, not nothing", "limit")
     wanted = _near_request({**fields, "id": fields.get("id") or "ask"}, min(limit, max_limit), "")
     if wanted.fix is None and wanted.subscription.polygon is None:
-        raise MatchingError("a question with a radius needs lat and lon", "lat")
+        raise MatchingError("a query with a radius needs lat and lon", "lat")
     return wanted
 
 
@@ -154,7 +154,7 @@ def fields_of_parameters(parameters: Mapping[str, str]) -> dict[str, Any]:
 
 
 def refusal(error: Exception) -> tuple[str, str]:
-    """The sentence and the reason that an error is told by."""
+    """The sentence and the reason that an error is answered with."""
     if isinstance(error, MatchingError):
         return str(error), error.reason
     if isinstance(error, FilterError):

@@ -60,14 +60,14 @@ class Stream:
         self._news.set()
 
     def refuse(self, ref: int, refusal: Refusal) -> None:
-        """The subscription does not hold: its reader is told so, and that is all."""
+        """The subscription does not hold: its reader is notified, and the stream ends."""
         if not self._has_ended:
             said = to_text({"error": refusal.sentence, "reason": refusal.reason})
             self._lines.append(f"event: error\ndata: {said}\n\n")
             self.end()
 
     def end(self) -> None:
-        """Nothing more will be told."""
+        """Nothing more will follow."""
         if not self._has_ended:
             self._has_ended = True
             self._register.streams -= 1

@@ -2,7 +2,7 @@
 
 The framing is that of the `websockets` library; what the frames mean is the connection's. Served
 this way instead of through ASGI, because only the transport knows how much waits for a client
-that does not read, and can be told to let go of it.
+that does not read, and can let go of it.
 """
 
 from __future__ import annotations

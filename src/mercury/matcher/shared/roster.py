@@ -30,13 +30,8 @@ from mercury.model import topics
 from mercury.model.errors import AreaError, FilterError, MatchingError, PacketError
 from mercury.model.matching import EventReason, NearSubscription, Publication
 from mercury.wire import mercury_pb2 as pb
-from mercury.wire.declarations import (
-    Declaration,
-    Refusal,
-    declaration_from_pb,
-    declaration_to_pb,
-    refusal,
-)
+from mercury.wire.declarations import KeyedDeclaration as Declaration
+from mercury.wire.declarations import Refusal, declaration_from_pb, declaration_to_pb, refusal
 from mercury.wire.match_frames import (
     BUCKETS,
     MOVES,

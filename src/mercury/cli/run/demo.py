@@ -159,8 +159,10 @@ async def _tell(story: _Story, machine: Machine, fleet: Fleet) -> None:
         if await _found(story, incident):
             took_s = time.monotonic() - begun - _ALL_NOTIFIED_S
             _say_all(f"Spark found the {name} after {took_s:.1f} s.", incident)
+        sought.remove(name)
 
-    with waiting("Spark is looking for both"):
+    sought = ["collision", "jam"]
+    with waiting("Spark is looking", lambda: " and ".join(sought)):
         await asyncio.gather(tell_of(collision, "collision"), tell_of(jam, "jam"))
 
 

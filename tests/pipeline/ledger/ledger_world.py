@@ -294,7 +294,7 @@ def outcome(
     for state in ("acknowledged", "refused", "expired", "unreachable"):
         rows = [row for row in said if row.state.label == state]
         if rows:
-            # Adapters that never had the client say that it was away, too.
+            # An adapter that never had the client says that it was away.
             best = max(rows, key=lambda row: (row.reason != "away", row.settled_us, row.tries))
             return state, best.reason, best.settled_us
     if said and any(row.tries for row in said):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +34,11 @@ os.environ.setdefault("MERCURY_PIPELINE__SHARE_CLASSES", "false")
 # A loaded machine is no failure; what is too slow shows in `--durations`.
 settings.register_profile("mercury", deadline=None, print_blob=True)
 settings.load_profile("mercury")
+
+# Tests signal their children, which inherit what is ignored: by `nohup`, or by a shell's `&`.
+if threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Why tests against a real Kafka are left out, if they are.
 _no_kafka: list[str] = []

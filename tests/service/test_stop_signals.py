@@ -14,9 +14,10 @@ from mercury.service.stop_signals import on_stop_signal
 
 @pytest.fixture(autouse=True)
 def as_before() -> Iterator[None]:
-    before = signal.getsignal(signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGHUP)}
     yield
-    signal.signal(signal.SIGHUP, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -25,6 +26,17 @@ def test_a_signal_stops(number: signal.Signals) -> None:
         stop = asyncio.Event()
         on_stop_signal(stop.set)
         os.kill(os.getpid(), number)
+        await asyncio.wait_for(stop.wait(), 5.0)
+
+    asyncio.run(scenario())
+
+
+def test_an_interrupt_counts_also_in_the_background_of_a_shell() -> None:
+    async def scenario() -> None:
+        stop = asyncio.Event()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # as `command &` in a script leaves it
+        on_stop_signal(stop.set)
+        os.kill(os.getpid(), signal.SIGINT)
         await asyncio.wait_for(stop.wait(), 5.0)
 
     asyncio.run(scenario())

@@ -10,7 +10,7 @@ from collections.abc import Callable
 def on_stop_signal(stop: Callable[[], object]) -> None:
     """Call `stop` on Ctrl-C, on SIGTERM, and when the terminal is closed."""
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        # What is ignored stays so: `nohup` asks for it.
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            loop.add_signal_handler(number, stop)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # `nohup` asks for that
+        loop.add_signal_handler(signal.SIGHUP, stop)

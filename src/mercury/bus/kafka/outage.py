@@ -47,7 +47,7 @@ class Outage:
         if answered and since is not None:
             self._away_since = None
             return Sentence(
-                logging.INFO, f"{self._name} is back after {now - since:.0f} s; nothing is lost"
+                logging.INFO, f"{self._name} is back after {now - since:.0f} s"
             )
         if not answered and since is None:
             self._away_since = now

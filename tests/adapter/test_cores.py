@@ -210,6 +210,41 @@ def test_what_is_not_durable_is_not_confirmed_and_may_come_again() -> None:
     assert (unpack(packet).kind, address, priority) == (Kind.RECEIPT, car.address, Priority.REPLY)
 
 
+def test_a_sender_hears_what_became_of_its_message_also_when_it_was_away_meanwhile() -> None:
+    world = World()
+    car, other = world.open("car"), world.open("other")
+    told = Message(
+        kind=Kind.CONTENT,
+        source=Address.client("car"),
+        destination=Address.client("other"),
+        topic="message",
+        sent_us=world.at.us,
+        expires_us=world.at.us + 60_000_000,
+        payload=Attributes({"x": 1}),
+    )
+    envelope = to_envelope(told)
+    assert world.deliveries.take(car, envelope, world.now)
+    slots = np.array([other.slot], np.intp)
+    body = envelope.SerializeToString()
+    world.deliveries.post(envelope, body, told.expires_us, slots, world.now)
+    world.sent()
+    world.deliveries.answered([Answered(other, (told.id.bytes,), ())], world.now)
+    world.close(car)  # three reports were lost
+    news = list(world.deliveries.news(world.now))
+    [reply] = [record for record in news if record.topic == topics.REPLIES]
+    assert reply.key == b"car"
+    until_us = world.at.us + 60_000_000
+    world.deliveries.tell_sender("car", reply.value, until_us, world.now)
+    world.deliveries.tell_sender("stranger", reply.value, until_us, world.now)  # another adapter's
+    assert world.sent() == []
+    car = world.open("car")
+    assert world.sent() == [("car", Priority.REPLY)]
+    receipt = decode(reply.value).id.bytes
+    world.deliveries.answered([Answered(car, (receipt,), ())], world.now)
+    list(world.deliveries.news(world.now))
+    assert world.deliveries.outgoing.get(receipt) is None  # nothing is kept of it
+
+
 def test_a_declaration_is_answered_after_a_while_and_repeated_once() -> None:
     world = World()
     car = world.open("car")

@@ -379,19 +379,17 @@ class Adapter(Service):
         asyncio.get_running_loop().call_soon(self._send_due)
 
     def _on_reply(self, record: Record) -> None:
-        session = self.sessions.table.by_identity.get(record.key.decode("utf-8", "replace"))
-        if session is None:
-            return  # another adapter's client
+        client = record.key.decode("utf-8", "replace")
         route = read_route(record.headers)
         if route is None:
             envelope = parse(record.value)
             route = Route(envelope.kind, envelope.priority, envelope.expires_us)
         kind, priority, expires_us = route
         if kind == Kind.RECEIPT:
-            # A client hears what became of what it said, also over a link that loses.
-            slots = np.array([session.slot], np.intp)
-            self.deliveries.post(parse(record.value), record.value, expires_us, slots, now())
-        else:
+            self.deliveries.tell_sender(client, record.value, expires_us, now())
+            return
+        session = self.sessions.table.by_identity.get(client)
+        if session is not None:  # else it is another adapter's client
             self.deliveries.send_body(session, kind, priority, record.value, expires_us, now())
 
     def _on_match(self, record: Record) -> None:

@@ -135,6 +135,25 @@ class Deliveries:
         final: bool = False,
     ) -> None:
         """Take a message for these clients, and nobody else if `final`; `due` sends it."""
+        self._post(envelope, body, until_us, self._sessions.table.peer[slots], now, final)
+
+    def tell_sender(self, client: str, body: bytes, until_us: int, now: float) -> None:
+        """Pass on what became of a message to who sent it here, now or when it is back."""
+        envelope = parse(body)
+        is_here = client in self._sessions.table.by_identity
+        if is_here or self.incoming.answer_to(client, envelope.deliveries.message) is not None:
+            peers = np.array([self.outgoing.peers.number(client)], np.int32)
+            self._post(envelope, body, until_us, peers, now, final=True)
+
+    def _post(
+        self,
+        envelope: pb.Envelope,
+        body: bytes,
+        until_us: int,
+        peers: Numbers,
+        now: float,
+        final: bool,
+    ) -> None:
         kind = Kind(envelope.kind).name.lower()
         topic = envelope.topic or envelope.event.kind
         named = envelope.destination.client
@@ -142,7 +161,7 @@ class Deliveries:
         self.outgoing.post(
             envelope.id,
             _Content(envelope, body, until_us),
-            self._sessions.table.peer[slots],
+            peers,
             now,
             policy=policy,
             source=_name(envelope.source),

@@ -225,6 +225,17 @@ async def test_who_joins_a_group_hears_it_and_who_leaves_does_not() -> None:
 
 
 @in_loop
+async def test_who_closes_right_after_a_message_has_answered_it() -> None:
+    async with live() as world:
+        adapter = await world.adapter(mediator=QUICK)
+        slow = MediatorSettings(ack_after_s=5.0)  # its receipts wait for a packet to ride on
+        async with connect(adapter, "car", mediator=slow) as car:
+            sent = say(world, Address.client("car"), kind="hint")
+            assert (await first(car)).id == sent.id
+        await until(lambda: adapter.counters["receipts"] == 1, timeout_s=5.0)
+
+
+@in_loop
 async def test_clients_cannot_speak_to_everyone_or_as_an_emergency() -> None:
     async with live() as world:
         adapter = await world.adapter(mediator=QUICK)

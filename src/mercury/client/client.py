@@ -200,6 +200,7 @@ class Client:
             return
         if self.relay is not None:
             self.relay.close()
+        self.mediation.answer_all()
         self.session.close(now())
         self.after_session()
         if self._timer is not None:

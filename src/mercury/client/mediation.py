@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import random
 from collections import OrderedDict
@@ -146,10 +147,7 @@ class Mediation:
             flags = WANTS_RECEIPT if dispatch.policy.acknowledge else 0
             self._session.send_body(kind, priority, body, flags)
             self.outgoing.sent(dispatch, peers, time)
-        if self._session.state is SessionState.ESTABLISHED:
-            for _, answers in self.incoming.answers_due(time):
-                self._session.send_receipts(self._encoded(answers), time)
-                self.receipt_packets += 1
+        self._answer(time)
         settled = []
         for dispatch, _ in self.outgoing.take_news(time):
             if not dispatch.waiting:
@@ -159,6 +157,16 @@ class Mediation:
                 settled.append((UUID(bytes=dispatch.id), outcome))
                 self._settled(*settled[-1])
         return settled
+
+    def answer_all(self) -> None:
+        """Answer now what waits for a packet to ride on: there will be none."""
+        self._answer(math.inf)
+
+    def _answer(self, due_by: float) -> None:
+        if self._session.state is SessionState.ESTABLISHED:
+            for _, answers in self.incoming.answers_due(due_by):
+                self._session.send_receipts(self._encoded(answers), self._now())
+                self.receipt_packets += 1
 
     def next_timer(self) -> float | None:
         """When `work` wants to be called."""

@@ -46,9 +46,7 @@ class Outage:
         since = self._away_since
         if answered and since is not None:
             self._away_since = None
-            return Sentence(
-                logging.INFO, f"{self._name} is back after {now - since:.0f} s"
-            )
+            return Sentence(logging.INFO, f"{self._name} is back after {now - since:.0f} s")
         if not answered and since is None:
             self._away_since = now
             return Sentence(

@@ -26,7 +26,7 @@ test-quick: $(DEVELOP) $(KERNEL)
 	$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder -m "not jvm"
 
 coverage: $(DEVELOP) $(KERNEL) java
-	COVERAGE_PROCESS_START=pyproject.toml $(BIN)/python -m pytest -q -n 3 --dist loadfile \
+	$(BIN)/python -m pytest -q -n 3 --dist loadfile \
 		--cov=mercury --cov-report=term:skip-covered --cov-report=html:out/coverage
 
 check: style types spelling

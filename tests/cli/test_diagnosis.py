@@ -220,6 +220,24 @@ def test_nothing_runs() -> None:
     assert "nothing runs here" in cause(replace(dead, parts=long_ago)).found
 
 
+def test_an_adapter_of_another_bus_answers() -> None:
+    found = diagnose(replace(WELL, parts=[]), NOW)
+    [parts] = [one for one in found if one.name == "parts"]
+    assert parts.verdict == "failed"
+    assert parts.found == (
+        "nothing reports on embedded:m.db, but an adapter answers: it has another bus"
+    )
+    assert parts.hint.startswith("mercury doctor --bus")
+
+
+def test_an_adapter_that_listens_everywhere_is_the_one_at_this_address() -> None:
+    full = RoundTrip(URI, error="refuses a session: full")
+    everywhere = part("adapter", listens="udp://0.0.0.0:7400")
+    found = diagnose(with_part(everywhere, round_trip=full), NOW)
+    [trip] = [one for one in found if one.name == "round trip"]
+    assert "full" in trip.found
+
+
 def test_two_of_the_same_id() -> None:
     twin = part("broker", instance="b", pid=7, host="two", process="unknown",
                 started_us=NOW - 60 * S)  # fmt: skip

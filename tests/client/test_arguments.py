@@ -59,7 +59,7 @@ WRONG: list[tuple[str, Callable[[mercury.Client], Any], str]] = [
     (
         "expires_in_s",
         lambda car: car.tell("a", {}, expires_in_s="2"),
-        "expires_in_s takes a number of seconds, 0 or more, not '2'",
+        "expires_in_s takes a number of seconds from 0 to 1e9, not '2'",
     ),
     ("expires_in_s", lambda car: car.publish("a", {}, expires_in_s=-1), "not -1"),
     ("expires_in_s", lambda car: car.publish("a", {}, expires_in_s=float("nan")), "not nan"),
@@ -145,10 +145,12 @@ async def test_wrong_arguments_of_a_client() -> None:
 
 
 def test_wrong_arguments_of_connect() -> None:
-    with pytest.raises(ArgumentError, match="Client: identity takes a name, not 7"):
+    with pytest.raises(ArgumentError, match="Client: identity takes a name of at .*, not 7"):
         mercury.connect(URI, identity=7)
-    with pytest.raises(ArgumentError, match="identity takes a name, not ''"):
+    with pytest.raises(ArgumentError, match="identity takes a name of at most 128 bytes, not ''"):
         mercury.connect(URI, identity="")
+    with pytest.raises(ArgumentError, match="identity takes a name of at most 128 bytes"):
+        mercury.connect(URI, identity="x" * 129)
     with pytest.raises(ArgumentError, match="groups takes names of groups, .* not 'blue'"):
         mercury.connect(URI, identity="car", groups="blue")
     with pytest.raises(ArgumentError, match="position takes a Position or a pair"):

@@ -85,6 +85,64 @@ async def test_telling_an_empty_group_and_an_empty_area_ends_with_nobody() -> No
 
 
 @in_loop
+async def test_receipts_end_with_the_area() -> None:
+    async with live() as world:
+        adapter = await world.adapter()
+        async with connect(adapter, "abe") as abe:
+            area = Area(Circle(FAR, 10.0), valid_until_us=time.time_ns() // 1000 + 100_000)
+            told = await abe.tell(area, {}, expires_in_s=600.0)
+            assert await told.settled(3.0) == {}
+
+
+@in_loop
+async def test_nobody_hears_itself_on_entering_or_coming_back() -> None:
+    async with live() as world:
+        adapter = await world.adapter()
+        async with connect(adapter, "abe", FAR) as abe, connect(adapter, "ben", HERE) as ben:
+            told = await abe.tell(Area(Circle(HERE, 500.0)), {"x": 1}, expires_in_s=60.0)
+            assert (await first(ben)).id == told.id
+            abe.move(HERE.lat, HERE.lon)
+            carl = connect(adapter, "carl", FAR)
+            async with carl:
+                carl.move(HERE.lat, HERE.lon)  # comes in after abe, and is notified
+                assert (await first(carl)).id == told.id
+                await until(lambda: "carl" in told.heard)
+            assert told.heard == ["ben", "carl"]
+
+
+@in_loop
+async def test_who_joins_a_group_again_gets_what_was_sent_meanwhile() -> None:
+    async with live() as world:
+        adapter = await world.adapter()
+        async with connect(adapter, "abe") as abe, connect(adapter, "ben") as ben:
+            await ben.join("blue")
+            await ben.leave("blue")
+            told = await abe.tell(Address.group("blue"), {"x": 1}, policy="critical")
+            await ben.join("blue")
+            assert (await first(ben)).id == told.id
+
+
+@in_loop
+async def test_what_the_bus_does_not_take_for_a_moment_is_written_down_later() -> None:
+    async with live() as world:
+        adapter = await world.adapter()
+        async with connect(adapter, "abe") as abe, connect(adapter, "ben") as ben:
+            append, refusals = adapter.bus.append, []
+
+            def refuse(topic: str, *record: object) -> None:
+                if topic == topics.DELIVERIES and len(refusals) < 3:
+                    refusals.append(topic)
+                    raise BusError("full")
+                append(topic, *record)  # type: ignore[arg-type]
+
+            adapter.bus.append = refuse  # type: ignore[method-assign]
+            told = await abe.tell("ben", {"x": 1}, policy="critical", expires_in_s=20.0)
+            assert (await first(ben)).id == told.id
+            assert ends(await told.settled(10.0)) == {"ben": (DeliveryState.ACKNOWLEDGED, "")}
+            assert len(refusals) == 3
+
+
+@in_loop
 async def test_what_never_reached_an_adapter_ends_too() -> None:
     async with live() as world:
         adapter = await world.adapter(session=QUICK)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mercury.mediator.explain import (
@@ -222,7 +224,7 @@ def test_who_was_outside_the_area() -> None:
     sentence = "was not addressed: none of its 2 reports between t110 and t120 was inside the area."
     assert unaddressed(to_area(), *reports) == sentence
     holds = unaddressed(to_area(), *reports, now=130.0)
-    assert holds == f"{sentence} It hears it if it is before t160."
+    assert holds == f"{sentence} It gets it if it comes in before t160."
 
 
 def test_who_was_inside_only_before_or_after_it_held() -> None:
@@ -240,7 +242,7 @@ def test_who_was_inside_only_before_or_after_it_held() -> None:
     assert after == (
         "was not addressed: it was inside the area at t165, after the message had ended at t160."
     )
-    said = "was not addressed: nothing was heard of it while it held, its last report was"
+    said = "was not addressed: it was silent while the message held: its last report was"
     assert unaddressed(to_area(), (90, INSIDE, 0.0)) == f"{said} inside the area at t90."
     assert unaddressed(to_area(), (90, OUTSIDE, 0.0)) == f"{said} at t90."
     assert unaddressed(addressed(Address.group("blue")), (90, INSIDE, 0.0)) == f"{said} at t90."
@@ -261,7 +263,7 @@ def test_what_has_no_end_is_for_those_who_were_there_when_it_came() -> None:
 
 def test_of_whom_nothing_is_known() -> None:
     sentence = (
-        "was not addressed: nothing was heard of it while it held, "
+        "was not addressed: it was silent while the message held: "
         "it had no session, or there is no client of this name."
     )
     for to in (Address.everyone(), Address.group("blue")):
@@ -292,6 +294,11 @@ def test_who_is_named_and_has_not_come() -> None:
     assert unaddressed(for_ever) == (
         "has had no session since it was sent: it gets it if it comes back."
     )
+
+
+def test_who_sent_it_is_not_addressed() -> None:
+    own = replace(addressed(Address.group("blue")), source=Address.client("car"))
+    assert unaddressed(own) == "was not addressed: it sent the message itself."
 
 
 def test_all_together() -> None:

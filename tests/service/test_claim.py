@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mercury.model.errors import AlreadyRunningError
+from mercury.model.errors import AlreadyRunningError, BusUnavailableError
 from mercury.service.claim import Holder, claimed, holder_of
 
 CLAIM = """
@@ -49,6 +49,14 @@ def test_a_second_one_is_refused_and_names_the_first(uri: str) -> None:
     assert holder_of(uri) is None
     with claimed(uri):
         assert holder_of(uri) == Holder(os.getpid(), [])
+    assert holder_of(uri) is None
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    uri = f"embedded:{tmp_path}/file/bus.db"
+    with pytest.raises(BusUnavailableError, match="cannot write .*file/bus.db-up"), claimed(uri):
+        pass
     assert holder_of(uri) is None
 
 

@@ -53,6 +53,23 @@ def test_a_signal_while_it_starts_ends_it() -> None:
     asyncio.run(scenario())
 
 
+def test_a_task_that_fails_meanwhile_is_no_clean_end() -> None:
+    async def fail() -> None:
+        raise ConfigurationError("boom")
+
+    async def scenario() -> None:
+        bus = open_bus("memory:")
+        service = Slow(bus)
+        running = asyncio.create_task(service.run())
+        await service.begun.wait()
+        service.spawn(fail())
+        with pytest.raises(ConfigurationError, match="boom"):
+            await asyncio.wait_for(running, 5.0)
+        bus.close()
+
+    asyncio.run(scenario())
+
+
 def test_what_goes_wrong_at_the_start_is_raised() -> None:
     async def scenario() -> None:
         bus = open_bus("memory:")

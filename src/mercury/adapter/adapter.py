@@ -8,7 +8,8 @@ import os
 import random
 import secrets
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain, islice
 from uuid import UUID
 
 import numpy as np
@@ -21,7 +22,7 @@ from mercury.adapter.interests import MAX_PER_CLIENT, Interests
 from mercury.adapter.match_events import MatchEvents
 from mercury.adapter.moving_clients import MovingClients
 from mercury.adapter.outbound import Outbound
-from mercury.adapter.routing import bus_record, traffic_speed
+from mercury.adapter.routing import BusRecord, bus_record, traffic_speed
 from mercury.adapter.statistics import adapter_statistics
 from mercury.bus import Bus, Consumer, FromTime, Record, catch_up
 from mercury.config.mediator import MediatorSettings
@@ -129,6 +130,8 @@ class Adapter(Service):
         self._endpoint: UdpEndpoint | None = None
         self._outbound: Outbound | None = None
         self._consumers: list[Consumer] = []
+        self._news: Iterator[BusRecord] = iter(())  # what became of messages, for the bus
+        self._unwritten: list[BusRecord] = []  # of that, the next
         self._complain_at = 0.0  # about a bus that fails, not for every packet
 
     @property
@@ -195,7 +198,10 @@ class Adapter(Service):
                 FanOut(Kind.REFUSE, Priority.BACKGROUND, body, 0, everyone, generations)
             )
             await self._outbound.drained(timeout_s=5.0)
-            for record in self.deliveries.news(now()):  # the next incarnation goes on from there
+            # The next incarnation goes on from there.
+            for record in chain(self._unwritten, self._news):
+                self.bus.append(*record)
+            for record in self.deliveries.news(now()):
                 self.bus.append(*record)
         if self._endpoint is not None:
             self._endpoint.close()
@@ -445,12 +451,19 @@ class Adapter(Service):
             await asyncio.sleep(_RECEIPTS_S)
             begun = now()
             try:
-                for record in self.deliveries.news(begun):
-                    self.bus.append(*record)
+                # What the bus did not take is still the next: nobody says it a second time.
+                if not self._unwritten:
+                    self._news = self.deliveries.news(begun)
+                    self._unwritten = list(islice(self._news, 1))
+                while self._unwritten:
+                    self.bus.append(*self._unwritten[0])
+                    self._unwritten = list(islice(self._news, 1))
                     begun = await self._alternate(begun)
             except BusError as error:
                 self.bus_failed(error)
-                log.error("what became of messages is not written down: %s", error)
+                if now() >= self._complain_at:
+                    self._complain_at = now() + _COMPLAINT_S
+                    log.error("what became of messages is not written down yet: %s", error)
 
     async def _confirm(self) -> None:
         """Answer what clients sent once it is durable."""

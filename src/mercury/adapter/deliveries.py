@@ -199,6 +199,10 @@ class Deliveries:
         dispatch = self.outgoing.get(id)
         if dispatch is None:
             return 0
+        content: _Content = dispatch.content
+        own = self._sessions.table.by_identity.get(content.envelope.source.client)
+        if own is not None:
+            slots = slots[slots != own.slot]  # nobody hears itself
         return len(self.outgoing.add(dispatch, self._sessions.table.peer[slots], now))
 
     def due(self, now: float) -> Iterator[FanOut]:

@@ -33,6 +33,8 @@ class Groups:
             self._members.setdefault(group, {})[session.identity] = session
         if groups:
             self._of[session.identity] = groups
+        else:
+            self._of.pop(session.identity, None)
         return groups - before
 
     def closed(self, session: Session) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from numbers import Real
 from typing import Any, ParamSpec, TypeVar
@@ -14,6 +13,7 @@ from mercury.mediator import NAMES
 from mercury.model.area import Area, Polygon, Position
 from mercury.model.errors import ArgumentError
 from mercury.model.message import Address, DeliveryPolicy, Kind, Message
+from mercury.session.adapter_side import MAX_IDENTITY_BYTES
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -59,9 +59,10 @@ def _is_id(value: object) -> bool:
 
 
 _NUMBER: _Rule = (_is_number, "a number")
+LONGEST_S = 1e9  # about 30 years
 _DURATION: _Rule = (
-    lambda value: _is_number(value) and 0 <= value < math.inf,
-    "a number of seconds, 0 or more",
+    lambda value: _is_number(value) and 0 <= value <= LONGEST_S,
+    "a number of seconds from 0 to 1e9",
 )
 _TEXT: _Rule = (_is_a(str), "a text")
 _NAME: _Rule = (_is_name, "a name")
@@ -105,6 +106,10 @@ _RULES: dict[str, _Rule] = {
     "bus": (lambda value: isinstance(value, str) or hasattr(value, "append"), "a Bus or its URI"),
     "names": (_are_names, "names of topics on the bus"),
     # Where a name means something else.
+    "Client.identity": (
+        lambda value: _is_name(value) and len(value.encode()) <= MAX_IDENTITY_BYTES,
+        f"a name of at most {MAX_IDENTITY_BYTES} bytes",
+    ),
     "on.kind": (_is_a(Kind), "a Kind: write `@client.on(Kind.ALERT)`, or `@client.on()` for all"),
     "tell.to": (
         _is_a(str, Address, Area, type(None)),

@@ -202,6 +202,7 @@ class Client:
             self.relay.close()
         self.mediation.answer_all()
         self.session.close(now())
+        self.mediation.close()
         self.after_session()
         if self._timer is not None:
             self._timer.cancel()

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from mercury.bus import Bus, FromTime
 from mercury.client.arguments import checked
+from mercury.mediator.explain import end_of
 from mercury.mediator.ledger import final, merged
 from mercury.model import topics
 from mercury.model.delivery import KEPT_US, Deliveries, Delivery, DeliveryState
@@ -19,7 +20,7 @@ from mercury.wire import decode
 
 # Adapters write how a message ended so soon after its end, also when they are busy.
 GRACE_US = 1_000_000
-_SLACK_US = 1_000_000  # clocks of different machines
+_SLACK_US = 60_000_000  # clocks of different machines
 
 
 class Receipts:
@@ -32,7 +33,7 @@ class Receipts:
     def __init__(self, message: Message) -> None:
         self.message = message
         self.deliveries: dict[str, Delivery] = {}  # by client
-        self._ends_us = message.expires_us or message.sent_us + KEPT_US
+        self._ends_us = end_of(message) or message.sent_us + KEPT_US
         self._refusal = ""  # why the adapter does not take the message
         self._changed = asyncio.Event()
 

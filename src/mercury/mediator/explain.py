@@ -224,6 +224,8 @@ def about_unaddressed(
     """Why no adapter wrote a receipt of this client."""
     to, ends_us = message.destination, seen.ends_us
     is_over = 0 < ends_us <= now_us
+    if message.source == Address.client(client):
+        return f"{client} was not addressed: it sent the message itself."
     if to.kind is AddressKind.CLIENT:
         if to.name != client:
             return f"{client} was not addressed: it was for {to.name} alone."
@@ -239,13 +241,15 @@ def about_unaddressed(
         if seen.earlier_us:
             inside = " inside the area" if seen.earlier_us == seen.before_us else ""
             heard = f"its last report was{inside} at {clock(seen.earlier_us)}"
-        return f"{client} was not addressed: nothing was heard of it while it held, {heard}."
+        return f"{client} was not addressed: it was silent while the message held: {heard}."
     reason = _elsewhere(seen, clock)
     if to.kind is AddressKind.GROUP:
         return f"{client} was not addressed: it was not in the group {to.name}."
     if to.area is None:
         return about_one(replace(never, addressed_us=seen.first_us), ends_us, now_us, clock)
-    so_far = "" if is_over or not ends_us else f" It hears it if it is before {clock(ends_us)}."
+    so_far = (
+        "" if is_over or not ends_us else f" It gets it if it comes in before {clock(ends_us)}."
+    )
     none = (
         f"none of its {seen.reports:,} reports between "
         f"{clock(seen.first_us)} and {clock(seen.last_us)} was inside the area."

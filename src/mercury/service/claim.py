@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
 
-from mercury.model.errors import AlreadyRunningError
+from mercury.model.errors import AlreadyRunningError, BusUnavailableError
 
 _WAIT_S = 0.05
 
@@ -38,8 +38,12 @@ def claimed(bus_uri: str) -> Iterator[Callable[[Sequence[str]], None]]:
     Yields what is to be told the names of the parts.
     """
     path = _path(bus_uri)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+") as file:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        opened = path.open("a+")
+    except OSError as error:
+        raise BusUnavailableError(f"cannot write {path}: {error.strerror}") from None
+    with opened as file:
 
         def write(parts: Sequence[str] = ()) -> None:
             _write(file, json.dumps(asdict(Holder(os.getpid(), parts))))
@@ -57,8 +61,10 @@ def holder_of(bus_uri: str) -> Holder | None:
     """Who runs the parts of a bus on this machine now."""
     try:
         file = _path(bus_uri).open("r")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise BusUnavailableError(f"cannot read {_path(bus_uri)}: {error.strerror}") from None
     with file:
         return _other(file, fcntl.LOCK_SH)
 

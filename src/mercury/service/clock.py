@@ -7,6 +7,8 @@ from datetime import datetime
 
 from mercury.model.instant import Instant
 
+_LATEST_US = 253_370_764_800_000_000  # the year 9999
+
 now = time.monotonic  # for intervals: never jumps
 
 
@@ -17,7 +19,12 @@ def now_us() -> int:
 
 def clock_time(time_us: int) -> str:
     """A time of day for people, in local time."""
-    return datetime.fromtimestamp(time_us / 1e6).strftime("%H:%M:%S.%f")[:-3]
+    return datetime.fromtimestamp(seconds_of(time_us)).strftime("%H:%M:%S.%f")[:-3]
+
+
+def seconds_of(time_us: int) -> float:
+    """Seconds since the epoch, within the years that a calendar knows; packets hold any number."""
+    return min(max(time_us, 0), _LATEST_US) / 1e6
 
 
 def instant() -> Instant:

@@ -31,7 +31,7 @@ from mercury.wire.records import read_fix
 LIVE_US = 3_600_000_000  # what is older is asked of the history
 
 _BATCH = 512
-_SLACK_US = 1_000_000  # clocks of different machines
+_SLACK_US = 60_000_000  # clocks of devices: what a message says of its time may be off by so much
 _BEFORE_US = 60_000_000  # where a client was before a message was sent
 _AFTER_US = 60_000_000
 _OTHERS = (topics.EVENTS_PREFIX + "*", topics.CONTENT_PREFIX + "*", topics.REQUESTS)

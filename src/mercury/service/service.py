@@ -158,6 +158,8 @@ class Service(ABC):
         if not starting.done():  # told to stop before it was up
             starting.cancel()
             await asyncio.gather(starting, return_exceptions=True)
+            if self._failure is not None:  # not told: a task failed meanwhile
+                raise self._failure
             return
         starting.result()
         self.has_started.set()

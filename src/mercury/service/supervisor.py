@@ -104,7 +104,7 @@ class Supervisor:
             code = part.process.returncode
             if self._stopping or code == 0:
                 return
-            if code == 1 or not part.restart:
+            if (code == 1 and not part.ready.is_set()) or not part.restart:
                 if not self.failed.done():
                     self.failed.set_result(f"{part.name} ended with code {code}")
                 return

@@ -112,6 +112,10 @@ def diagnose(facts: Facts, now_us: int) -> list[Finding]:
         findings += _same_id(facts, now_us)
     elif facts.bus_fails and not states:
         findings.append(Finding("parts", "warning", "nothing is known of them without the bus"))
+    elif facts.round_trip.connected:
+        found = f"nothing reports on {facts.bus.uri}, but an adapter answers: it has another bus"
+        hint = "mercury doctor --bus …, with the bus of that adapter"
+        findings.append(Finding("parts", "failed", found, hint))
     else:
         seen = "; ".join(f"{one.report.address} {one.meaning}" for one in states)
         found = f"nothing runs here ({seen})" if seen else "nothing runs here"
@@ -314,13 +318,17 @@ def _round_trip(facts: Facts, states: Sequence[PartState]) -> Finding:
         why, hint = f"no {kind} runs", f"mercury {kind}{facts.options}"
     elif all(one.state != "running" for one in doing):
         why, hint = f"{doing[0].report.address} {doing[0].meaning}", doing[0].hint
-    elif listens and trip.uri not in listens:
+    elif listens and trip.uri not in {*listens, *map(_from_here, listens)}:
         why = f"one listens at {listens[0]}"
         hint = f"MERCURY_CLIENT__ADAPTER={listens[0]} mercury doctor{facts.options}"
     first = f"no adapter answers at {trip.uri}"
     if trip.connected:
         first = "the adapter answers, but the echo does not come back"
     return Finding("round trip", "failed", f"{first}: {why}", hint)
+
+
+def _from_here(listens: str) -> str:
+    return listens.replace("//0.0.0.0:", "//127.0.0.1:").replace("[::]", "[::1]")
 
 
 def _java(facts: Facts, states: Sequence[PartState]) -> Finding:

@@ -85,6 +85,17 @@ def bus_of(settings: Settings) -> Bus:
     )
 
 
+def require_bus(settings: Settings) -> None:
+    """Raise if there is no bus: who only looks or sends must not make one where nobody is."""
+    scheme, _, path = settings.bus.uri.partition(":")
+    if scheme == "memory":
+        raise ConfigurationError("a memory: bus is one process's own: name the one of Mercury")
+    if scheme == "embedded" and not Path(path).exists():
+        raise ConfigurationError(
+            f"there is no bus at {path}: run this where `mercury up` runs, or name its bus (--bus)"
+        )
+
+
 def session_of(settings: Settings) -> SessionSettings:
     """The configured behaviour of sessions."""
     return SessionSettings(**settings.session.model_dump())

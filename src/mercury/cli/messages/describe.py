@@ -13,12 +13,12 @@ from mercury.model.area import Area, Position
 from mercury.model.delivery import Deliveries
 from mercury.model.geojson import area_to_geojson
 from mercury.model.message import Event, Message, Subscription, Telemetry
-from mercury.service.clock import clock_time
+from mercury.service.clock import clock_time, seconds_of
 
 
 def iso_time(time_us: int) -> str:
     """A time for programs."""
-    return datetime.fromtimestamp(time_us / 1e6, UTC).isoformat(timespec="microseconds")
+    return datetime.fromtimestamp(seconds_of(time_us), UTC).isoformat(timespec="microseconds")
 
 
 def message_line(message: Message) -> str:

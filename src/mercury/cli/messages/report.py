@@ -58,6 +58,7 @@ async def _run(
     seconds: float | None,
     as_json: bool,
 ) -> None:
+    command.require_bus(settings)
     bus = command.bus_of(settings)
     reader = LedgerReader(bus, since_us)
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Annotated
 
 import typer
 
+from mercury.bus import FromTime
 from mercury.cli.common import command
 from mercury.cli.common.positions import circle as read_circle
 from mercury.cli.common.positions import geojson_area, numbers
 from mercury.client import ServiceEndpoint
+from mercury.client.arguments import LONGEST_S
 from mercury.config import Settings
 from mercury.mediator.explain import address_text
+from mercury.model import topics
 from mercury.model.area import Area, HeadingSector
 from mercury.model.errors import ConfigurationError
 from mercury.model.message import Address, Message, Priority
+from mercury.service import now_us
+from mercury.service.service import STATUS_INTERVAL_S
 
 
 def send(
@@ -39,7 +45,10 @@ def send(
     kind: Annotated[str, typer.Option(help="Kind of the event")] = "notice",
     priority: Annotated[int, typer.Option(min=0, max=9)] = int(Priority.WARNING),
     validity: Annotated[
-        float, typer.Option(min=0.0, help="Seconds; who enters the area until then is told, too")
+        float,
+        typer.Option(
+            min=0.001, max=LONGEST_S, help="Seconds; who enters the area until then is told, too"
+        ),
     ] = 60.0,
     as_json: command.JsonOption = False,
 ) -> None:
@@ -66,21 +75,26 @@ def send(
         destination = Area(
             destination.shape, sector, destination.valid_from_us, destination.valid_until_us
         )
-    message = command.run(_send(settings, destination, text, kind, priority, validity))
+    message, heard = command.run(_send(settings, destination, text, kind, priority, validity))
     if as_json:
         command.print_json({"id": str(message.id), "sent_us": message.sent_us,
                           "expires_us": message.expires_us})  # fmt: skip
     else:
-        until = f", valid for {validity:g} s" if validity else ""
-        command.progress.print(f"sent to {address_text(message.destination)}{until}", markup=False)
+        to_whom = address_text(message.destination)
+        command.progress.print(f"sent to {to_whom}, valid for {validity:g} s", markup=False)
+        if not heard:
+            command.progress.print("no adapter reports on this bus: nobody hears it until one runs")
         print(message.id)
 
 
 async def _send(
     settings: Settings, to: Area | Address, text: str, kind: str, priority: int, validity: float
-) -> Message:
+) -> tuple[Message, bool]:
+    """Send it; says also whether an adapter has reported lately."""
+    command.require_bus(settings)
     async with ServiceEndpoint(settings.bus.uri, "command-line") as endpoint:
-        alert = endpoint.alert(
-            to, kind=kind, text=text, priority=priority, validity_s=validity or None
-        )
-        return (await alert).message
+        lately = FromTime(now_us() - int(2.5 * STATUS_INTERVAL_S * 1e6))
+        with contextlib.closing(endpoint.bus.subscribe((topics.STATUS,), start=lately)) as status:
+            parts = [record.key for record in await status.read_now()]
+        alert = endpoint.alert(to, kind=kind, text=text, priority=priority, validity_s=validity)
+        return (await alert).message, any(part.startswith(b"adapter:") for part in parts)

@@ -54,6 +54,7 @@ async def _run(
     seconds: float | None,
     as_json: bool,
 ) -> None:
+    command.require_bus(settings)
     bus = command.bus_of(settings)
     consumer = bus.subscribe(topics, start=start)
     left = count if count is not None else -1

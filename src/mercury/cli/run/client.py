@@ -7,6 +7,7 @@ import contextlib
 import os
 import stat
 import sys
+from functools import partial
 from typing import Annotated
 from uuid import uuid4
 
@@ -101,12 +102,21 @@ async def _run(
             asyncio.create_task(_follow_input(endpoint)),
             *(asyncio.create_task(listen(stream, as_json)) for stream in streams),
         ]
+        for task in tasks:
+            task.add_done_callback(partial(_stop_if_failed, stop))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await stop.wait()
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for ended in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(ended, Exception):  # such as that nobody reads what is printed
+                raise ended
+
+
+def _stop_if_failed(stop: asyncio.Event, task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        stop.set()
 
 
 async def _listen(endpoint: Client, as_json: bool) -> None:

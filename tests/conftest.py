@@ -84,7 +84,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         parameters = getattr(getattr(item, "callspec", None), "id", "")
-        if fixtures & {"spark", "kafka_broker"} or "kafka" in parameters:
+        if fixtures & {"java", "spark", "kafka_broker"} or "kafka" in parameters:
             item.add_marker(pytest.mark.jvm)
 
 

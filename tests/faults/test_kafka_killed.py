@@ -34,6 +34,7 @@ def mortal(tmp_path: Path) -> Iterator[KafkaBroker]:
         yield broker
 
 
+@pytest.mark.jvm
 def test_an_outage_is_two_sentences(
     mortal: KafkaBroker, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -75,6 +76,7 @@ def test_an_outage_is_two_sentences(
 
 
 @functools.partial(in_loop, timeout_s=120.0)
+@pytest.mark.jvm
 async def test_killed_at_random_moments(mortal: KafkaBroker, tmp_path: Path) -> None:
     seed = random.randrange(10**6)
     print(f"seed {seed}")

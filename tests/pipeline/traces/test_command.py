@@ -12,6 +12,7 @@ from mercury.java.runtime import find_java
 from mercury.model.errors import JavaError
 
 
+@pytest.mark.jvm
 def test_import(tmp_path: Path) -> None:
     try:
         find_java()
@@ -36,6 +37,7 @@ def test_import(tmp_path: Path) -> None:
     assert again.stderr == "mercury: table is not empty: choose another, or say --overwrite\n"
 
 
+@pytest.mark.jvm
 def test_the_columns_are_shown_before_spark_starts(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,time,lat,lon,Speed (km/h)\n1,1,45,9,36\n")
     (tmp_path / "b.csv").write_text("id,time,lat,lon,Speed (km/h)\n2,1,45,9,36\n")

@@ -290,6 +290,16 @@ async def test_bad_arguments_are_clear_errors() -> None:
 
 
 @in_loop
+async def test_a_message_that_is_too_large_is_refused_and_not_kept() -> None:
+    async with live() as world:
+        adapter = await world.adapter()
+        async with connect(adapter, "car") as car:
+            with pytest.raises(MessageTooLargeError, match="at most 65475"):
+                await car.tell("ben", {"x": "y" * 70_000}, policy="critical")
+            assert (len(car.mediation.outgoing), car.counters["sent"]) == (0, 0)
+
+
+@in_loop
 async def test_a_taken_relay_port_is_a_clear_error_and_leaves_nothing_open() -> None:
     async with live() as world:
         adapter = await world.adapter()

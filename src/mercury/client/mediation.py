@@ -16,10 +16,10 @@ import numpy as np
 from mercury.mediator import Arrival, Incoming, Outgoing, Policies, Report
 from mercury.mediator.report import report
 from mercury.model.delivery import DeliveryState, Reason
-from mercury.model.errors import MessageError
+from mercury.model.errors import MessageError, MessageTooLargeError
 from mercury.model.message import Message
 from mercury.session import AdapterAnswered, ClientSession, Delivered, SessionState
-from mercury.wire import encode, mercury_pb2
+from mercury.wire import MAX_BODY_BYTES, encode, mercury_pb2
 from mercury.wire.packet import WANTS_RECEIPT
 
 _ADAPTER = "adapter"
@@ -74,10 +74,13 @@ class Mediation:
         strength, policy = self._policies.of(kind, topic, message.policy)
         if not strength:
             return False
+        body = encode(message) + extra
+        if len(body) > MAX_BODY_BYTES:  # it would fail at every try to send it
+            raise MessageTooLargeError(len(body), MAX_BODY_BYTES)
         expires = (message.expires_us - self._epoch_us) / 1e6 if message.expires_us else np.inf
         self.outgoing.post(
             message.id.bytes,
-            (message.kind, message.priority, encode(message) + extra),
+            (message.kind, message.priority, body),
             np.array([self._adapter], np.int32),
             self._now(),
             policy=policy,

@@ -260,6 +260,29 @@ async def test_no_adapter_is_a_clear_error() -> None:
 
 
 @in_loop
+async def test_to_speak_before_opening_or_after_closing_is_a_clear_error() -> None:
+    async with live() as world:
+        adapter = await world.adapter()
+        car = connect(adapter, "car")
+
+        async def speak(sentence: str) -> None:
+            for saying in (
+                car.tell("ben", {"x": 1}),
+                car.sense("emergency", policy="critical"),
+                car.publish("fuel", {"price": 1.5}),
+            ):
+                with pytest.raises(NotConnectedError, match=sentence):
+                    async with asyncio.timeout(1.0):
+                        await saying
+
+        await speak("car is not open: use `async with`")
+        async with car:
+            pass
+        await speak("car was closed")
+        assert len(car.mediation.outgoing) == 0
+
+
+@in_loop
 async def test_a_refusal_is_a_clear_error() -> None:
     async with live() as world:
         adapter = await world.adapter(session=SessionSettings(max_sessions=1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -61,6 +61,13 @@ class Reception:
         self._receipts[receipts.message.id] = receipts
         if len(self._receipts) > _REMEMBERED_RECEIPTS:
             self._receipts.popitem(last=False)
+
+    def taken(self, ids: Iterable[bytes]) -> None:
+        """The adapter has these messages of ours, also where the answer came after their end."""
+        for id in ids:
+            receipts = self._receipts.get(UUID(bytes=id)) if len(id) == 16 else None
+            if receipts is not None:
+                receipts.is_taken = True
 
     def settled(self, id: UUID, outcome: Outcome) -> None:
         """A message of ours is settled with the adapter; what it refused reaches nobody."""

@@ -82,17 +82,22 @@ class Reception:
         arrival = self._mediation.receive(delivered)
         if arrival is not Arrival.NEW:
             self._dropped["repeated" if arrival is Arrival.REPEATED else "no-room"] += 1
+            if any(one.message.id == message.id for one in self._elsewhere):
+                self._session.forget_seen(message.id.bytes)
         elif message.expired(time_us):
             self._dropped["expired"] += 1
             self._mediation.refuse(message, "expired")
         elif self._concerns_us(message, time_us):
             self._hand_over(message, delivered.body)
-        elif message.expires_us and len(self._elsewhere) < _KEPT_ALERTS:
-            # The adapter saw us inside and will not send it again: should we come back.
-            self._elsewhere.append(delivered)
         else:
-            self._dropped["outside-area"] += 1
             self._mediation.refuse(message, "outside-area")
+            if message.expires_us and len(self._elsewhere) < _KEPT_ALERTS:
+                # The adapter saw us inside and will not send it again: should we come back. Until
+                # then no adapter is to take it from us that we have it.
+                self._elsewhere.append(delivered)
+                self._session.forget_seen(message.id.bytes)
+            else:
+                self._dropped["outside-area"] += 1
 
     def moved(self, time_us: int) -> None:
         """Deliver alerts that did not concern us where we were, and do so here."""
@@ -101,6 +106,8 @@ class Reception:
             if delivered.message.expired(time_us):
                 self._dropped["outside-area"] += 1
             elif self._concerns_us(delivered.message, time_us):
+                self._mediation.accept(delivered.message)
+                self._session.remember_seen(delivered.message.id.bytes)
                 self._hand_over(delivered.message, delivered.body)
             else:
                 self._elsewhere.append(delivered)

@@ -10,8 +10,10 @@ import pytest
 from live import FAR, HERE, NEAR, Hand, Live, connect, first, in_loop, iterate, live, until
 
 import mercury
+from mercury.mediator.ledger import Ledger
 from mercury.model import topics
 from mercury.model.area import Area, Circle, HeadingSector
+from mercury.model.delivery import DeliveryState
 from mercury.model.errors import (
     AddressInUseError,
     AreaError,
@@ -25,7 +27,7 @@ from mercury.model.message import Address, Event, Kind, Message, Subscription
 from mercury.net import UdpEndpoint, bind_udp, to_sockaddr
 from mercury.service import now
 from mercury.session import SessionSettings, SessionState
-from mercury.wire import encode
+from mercury.wire import decode, encode
 from mercury.wire.packet import HEADER_BYTES, pack
 
 QUICK = SessionSettings(
@@ -260,6 +262,29 @@ async def test_no_adapter_is_a_clear_error() -> None:
 
 
 @in_loop
+async def test_to_speak_before_opening_or_after_closing_is_a_clear_error() -> None:
+    async with live() as world:
+        adapter = await world.adapter()
+        car = connect(adapter, "car")
+
+        async def speak(sentence: str) -> None:
+            for saying in (
+                car.tell("ben", {"x": 1}),
+                car.sense("emergency", policy="critical"),
+                car.publish("fuel", {"price": 1.5}),
+            ):
+                with pytest.raises(NotConnectedError, match=sentence):
+                    async with asyncio.timeout(1.0):
+                        await saying
+
+        await speak("car is not open: use `async with`")
+        async with car:
+            pass
+        await speak("car was closed")
+        assert len(car.mediation.outgoing) == 0
+
+
+@in_loop
 async def test_a_refusal_is_a_clear_error() -> None:
     async with live() as world:
         adapter = await world.adapter(session=SessionSettings(max_sessions=1))
@@ -287,6 +312,16 @@ async def test_bad_arguments_are_clear_errors() -> None:
                 car.move(float("nan"), 0.0)
             with pytest.raises(MessageTooLargeError, match="at most 65475"):
                 await car.publish("fuel", {"x": b"x" * 65_500})
+
+
+@in_loop
+async def test_a_message_that_is_too_large_is_refused_and_not_kept() -> None:
+    async with live() as world:
+        adapter = await world.adapter()
+        async with connect(adapter, "car") as car:
+            with pytest.raises(MessageTooLargeError, match="at most 65475"):
+                await car.tell("ben", {"x": "y" * 70_000}, policy="critical")
+            assert (len(car.mediation.outgoing), car.counters["sent"]) == (0, 0)
 
 
 @in_loop
@@ -400,3 +435,41 @@ async def test_an_alert_for_where_the_client_no_longer_is_waits_for_its_return()
             assert (await first(car)).event.text == "crash"
             car.move(NEAR.lat, NEAR.lon)
             assert len(car.inbox) == 0  # once
+
+
+@in_loop
+async def test_the_receipt_of_an_alert_that_waits_for_a_return_is_true_all_the_time() -> None:
+    async with live() as world:
+        rare = SessionSettings(report_interval_s=60.0)  # no report in between
+        adapter = await world.adapter(session=rare)
+        written = world.read(topics.DELIVERIES)
+        async with mercury.ServiceEndpoint(world.bus, "office") as office:
+            async with connect(adapter, "car", HERE, settings=rare) as car:
+                car.move(FAR.lat, FAR.lon)  # of which the adapter has not heard
+                returns = await office.alert(HERE, text="crash", radius_m=500.0)
+                row = (await returns.settled(5.0))["car"]
+                assert (row.state, row.reason) == (DeliveryState.REFUSED, "outside-area")
+                assert returns.id.bytes not in car.session._seen
+                car.move(HERE.lat, HERE.lon)
+                assert (await first(car)).event.text == "crash"
+                assert returns.id.bytes in car.session._seen
+                car.move(FAR.lat, FAR.lon)
+                stays = await office.alert(HERE, text="ice", radius_m=500.0)
+                await until(lambda: len(car.reception._elsewhere) == 1)
+            ledger = Ledger()
+
+            def ends() -> list[tuple[DeliveryState, str, int]]:
+                for record in written.poll():
+                    ledger.add(decode(record.value).payload)
+                rows = [ledger.get(one.id).rows["car"] for one in (returns, stays)]
+                return [(row.state, row.reason, row.tries) for row in rows]
+
+            await until(lambda: adapter.statistics().counters.get("sessions_closed") == 1)
+            await until(lambda: len(adapter.deliveries.outgoing._with_news) == 0)
+            await adapter.bus.flush()
+            # What was handed over was acknowledged; nothing was repeated meanwhile.
+            assert ends() == [
+                (DeliveryState.ACKNOWLEDGED, "", 1),
+                (DeliveryState.REFUSED, "outside-area", 1),
+            ]
+            adapter.deliveries.outgoing.validate()

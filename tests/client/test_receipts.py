@@ -151,10 +151,25 @@ async def test_what_never_reached_an_adapter_ends_too() -> None:
             await until(lambda: abe.session.state == "connecting")
             told = await abe.tell("ben", {}, expires_in_s=0.1)
             assert (await abe.why(told.id)).startswith("It is on its way")
-            assert ends(await told.settled()) == {"ben": AWAY}
+            # Of ben nothing is known: it may well be there.
+            with pytest.raises(RequestError, match=f"{told.id} ended before an adapter said"):
+                await told.settled()
+            assert (told.is_settled, told.deliveries) == (True, {})
             assert await abe.why(told.id) == (
                 "It expired while there was no session with an adapter."
             )
+
+
+@in_loop
+async def test_fire_and_forget_ends_by_the_word_of_the_adapter_or_without_a_word() -> None:
+    async with live() as world:
+        adapter = await world.adapter()
+        async with connect(adapter, "abe") as abe:
+            told = await abe.tell("nobody-here", {}, policy="fire-and-forget", expires_in_s=0.1)
+            assert ends(await told.settled()) == {"nobody-here": AWAY}
+            group = Address.group("empty")
+            told = await abe.tell(group, {}, policy="fire-and-forget", expires_in_s=0.1)
+            assert await told.settled() == {}
 
 
 @in_loop

@@ -140,3 +140,21 @@ def test_who_is_awaited_and_comes_has_a_copy_of_its_own() -> None:
     assert told(outgoing, outgoing.take_news(5.2)) == [("alert", "late", "acknowledged")]
     outgoing.due(10.0)
     assert told(outgoing, outgoing.take_news(10.0)) == []
+
+
+def test_what_was_refused_may_be_taken_later_and_not_the_other_way_round() -> None:
+    outgoing = table()
+    peer = outgoing.peers.number("car")
+    outgoing.arrived(peer, 0.0)
+    dispatch = post(outgoing, "alert", "car")
+    outgoing.due(0.0)
+    outgoing.sent(dispatch, np.array([peer], np.int32), 0.0)
+    assert outgoing.refused(peer, "alert", "outside-area", 0.1)
+    assert told(outgoing, outgoing.take_news(0.1)) == [("alert", "car", "refused")]
+    assert outgoing.due(5.0) == []  # it is not repeated
+    assert outgoing.acknowledged(peer, "alert", 5.0)
+    assert not outgoing.refused(peer, "alert", "outside-area", 5.1)  # an answer that was overtaken
+    assert told(outgoing, outgoing.take_news(5.1)) == [("alert", "car", "acknowledged")]
+    assert (outgoing.peers.refused[peer], outgoing.peers.acknowledged[peer]) == (0, 1)
+    assert (outgoing.peers.dropped[peer], +outgoing.ended) == (0, {DeliveryState.ACKNOWLEDGED: 1})
+    outgoing.validate()

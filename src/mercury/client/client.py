@@ -533,6 +533,10 @@ class Client:
     # Inside
 
     async def _say(self, message: Message) -> Message:
+        if self.session.state is SessionState.IDLE:
+            raise NotConnectedError(f"{self.identity} is not open: use `async with`")
+        if self.session.state is SessionState.CLOSED:
+            raise NotConnectedError(f"{self.identity} was closed")
         if self.mediation.post(message):
             self.counters["sent"] += 1
             self.after_session()
@@ -581,6 +585,7 @@ class Client:
                     self.reception.deliver(event, now_us())
                 case AdapterAnswered():
                     self.mediation.answered(event)
+                    self.reception.taken(event.received)
                 case Established():
                     if session.sessions_opened > 1:
                         log.info("%s is connected again", self.identity)

@@ -150,6 +150,10 @@ class Mediation:
         """Answer that a message that came is not wanted."""
         self.incoming.refuse(_ADAPTER, message.id.bytes, reason, self._now())
 
+    def accept(self, message: Message) -> None:
+        """Acknowledge a message after all that was refused."""
+        self.incoming.accept(_ADAPTER, message.id.bytes, self._now())
+
     # By itself
 
     def work(self) -> list[tuple[UUID, Outcome]]:

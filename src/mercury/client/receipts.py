@@ -34,6 +34,7 @@ class Receipts:
         self.message = message
         self.deliveries: dict[str, Delivery] = {}  # by client
         self._ends_us = end_of(message) or message.sent_us + KEPT_US
+        self.is_taken = False  # an adapter has said that it has the message
         self._refusal = ""  # why the adapter does not take the message
         self._changed = asyncio.Event()
 
@@ -66,8 +67,8 @@ class Receipts:
     async def settled(self, timeout_s: float | None = None) -> dict[str, Delivery]:
         """Wait until it is known what became of it; nobody was addressed if there is no row.
 
-        Raises RequestError if the adapter refused the message, NotSettledError (a TimeoutError)
-        if it is not known after `timeout_s`.
+        Raises RequestError if the adapter refused the message or none had it before its end,
+        NotSettledError (a TimeoutError) if it is not known after `timeout_s`.
         """
         try:
             async with asyncio.timeout(timeout_s):
@@ -80,6 +81,8 @@ class Receipts:
             ) from None
         if self._refusal:
             raise RequestError(f"the adapter refused message {self.id}: {self._refusal}")
+        if self._is_lost:
+            raise RequestError(f"message {self.id} ended before an adapter said that it has it")
         return dict(self.deliveries)
 
     def update(self, rows: Iterable[Delivery]) -> None:
@@ -94,6 +97,16 @@ class Receipts:
         self._refusal = reason
         self._changed.set()
 
+    @property
+    def _is_lost(self) -> bool:
+        """Whether no adapter has said a word of it, though one that had it would have."""
+        is_named = self.message.destination.kind is AddressKind.CLIENT
+        return not self.deliveries and not self.is_taken and (is_named or self._is_asked)
+
+    @property
+    def _is_asked(self) -> bool:
+        return self.message.policy is not DeliveryPolicy.FIRE_AND_FORGET
+
     async def _wait(self) -> None:
         while not self.is_settled:
             self._changed.clear()
@@ -107,11 +120,10 @@ class Receipts:
     def _end(self) -> None:
         """No adapter has more to say: what is open has ended with the message."""
         to = self.message.destination
-        if to.kind is AddressKind.CLIENT and to.name not in self.deliveries and not self._refusal:
+        if to.kind is AddressKind.CLIENT and self.is_taken and to.name not in self.deliveries:
             self.deliveries[to.name] = Delivery(to.name, DeliveryState.WAITING)
-        asked = self.message.policy is not DeliveryPolicy.FIRE_AND_FORGET
         for name, row in self.deliveries.items():
-            self.deliveries[name] = final(row, self._ends_us, asked=asked)
+            self.deliveries[name] = final(row, self._ends_us, asked=self._is_asked)
 
 
 class BusReceipts(Receipts):
@@ -119,6 +131,7 @@ class BusReceipts(Receipts):
 
     def __init__(self, message: Message, bus: Bus) -> None:
         super().__init__(message)
+        self.is_taken = True  # it is on the bus, from which they all read
         self._bus = bus
 
     async def _wait(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -62,6 +62,13 @@ class Reception:
         if len(self._receipts) > _REMEMBERED_RECEIPTS:
             self._receipts.popitem(last=False)
 
+    def taken(self, ids: Iterable[bytes]) -> None:
+        """The adapter has these messages of ours, also where the answer came after their end."""
+        for id in ids:
+            receipts = self._receipts.get(UUID(bytes=id)) if len(id) == 16 else None
+            if receipts is not None:
+                receipts.is_taken = True
+
     def settled(self, id: UUID, outcome: Outcome) -> None:
         """A message of ours is settled with the adapter; what it refused reaches nobody."""
         receipts = self._receipts.get(id)
@@ -75,17 +82,22 @@ class Reception:
         arrival = self._mediation.receive(delivered)
         if arrival is not Arrival.NEW:
             self._dropped["repeated" if arrival is Arrival.REPEATED else "no-room"] += 1
+            if any(one.message.id == message.id for one in self._elsewhere):
+                self._session.forget_seen(message.id.bytes)
         elif message.expired(time_us):
             self._dropped["expired"] += 1
             self._mediation.refuse(message, "expired")
         elif self._concerns_us(message, time_us):
             self._hand_over(message, delivered.body)
-        elif message.expires_us and len(self._elsewhere) < _KEPT_ALERTS:
-            # The adapter saw us inside and will not send it again: should we come back.
-            self._elsewhere.append(delivered)
         else:
-            self._dropped["outside-area"] += 1
             self._mediation.refuse(message, "outside-area")
+            if message.expires_us and len(self._elsewhere) < _KEPT_ALERTS:
+                # The adapter saw us inside and will not send it again: should we come back. Until
+                # then no adapter is to take it from us that we have it.
+                self._elsewhere.append(delivered)
+                self._session.forget_seen(message.id.bytes)
+            else:
+                self._dropped["outside-area"] += 1
 
     def moved(self, time_us: int) -> None:
         """Deliver alerts that did not concern us where we were, and do so here."""
@@ -94,6 +106,8 @@ class Reception:
             if delivered.message.expired(time_us):
                 self._dropped["outside-area"] += 1
             elif self._concerns_us(delivered.message, time_us):
+                self._mediation.accept(delivered.message)
+                self._session.remember_seen(delivered.message.id.bytes)
                 self._hand_over(delivered.message, delivered.body)
             else:
                 self._elsewhere.append(delivered)

@@ -130,6 +130,10 @@ class Incoming:
             if answer:
                 self._answer(sender, source, id, reason, now)
 
+    def accept(self, sender: str, id: Hashable, now: float) -> None:
+        """Acknowledge after all what was refused, while its sender may still ask for it."""
+        self.refuse(sender, id, "", now)  # for no reason: it is not
+
     def answer_to(self, sender: str, id: Hashable) -> str | None:
         """Why a message that came was refused; empty if it was not, None if it is not known."""
         source = self._sources.get(sender)

@@ -217,7 +217,10 @@ class Outgoing:
     # What recipients say and do
 
     def acknowledged(self, peer: int, id: Hashable, now: float) -> bool:
-        """A recipient has it; False if that was known, or nobody sent it."""
+        """A recipient has it; False if that was known, or nobody sent it.
+
+        It may have refused it before: what did not concern it then does so now.
+        """
         dispatch = self._dispatches.get(id)
         row = None if dispatch is None else dispatch.row(peer)
         if dispatch is None or row is None:
@@ -228,7 +231,7 @@ class Outgoing:
                 self.peers.measure(peer, now - float(dispatch.first_sent[row]))
             elif dispatch.tries[row] > 1:
                 self.pace.answered()
-        elif state in _RECEIVED:
+        elif state == DeliveryState.ACKNOWLEDGED:
             return False
         self._settle_one(dispatch, row, DeliveryState.ACKNOWLEDGED, Reason.NONE, now)
         return True
@@ -368,6 +371,9 @@ class Outgoing:
         if before is DeliveryState.WAITING:
             dispatch.waiting -= 1
             self.peers.waiting[peer] -= 1
+        elif before is DeliveryState.REFUSED:
+            self.ended[before] -= 1
+            self.peers.refused[peer] -= 1
         else:  # an answer after all, when it had been given up
             self.ended[before] -= 1
             self.peers.dropped[peer] -= was_lost

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter, deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -161,8 +162,17 @@ class ClientSession:
             return
         is_match = isinstance(message.payload, Matches)  # sent anew in a new session
         if kind == Kind.ALERT or (wants_receipt(data) and not is_match):
-            self._seen.append(message.id.bytes)
+            self.remember_seen(message.id.bytes)
         self.events.append(Delivered(message, body, wants_receipt(data)))
+
+    def remember_seen(self, id: bytes) -> None:
+        """Say in the next session that this message has been here."""
+        self._seen.append(id)
+
+    def forget_seen(self, id: bytes) -> None:
+        """Say no such thing of a copy that came, and does not concern the client yet."""
+        with suppress(ValueError):
+            self._seen.remove(id)
 
     def _answered(self, envelope: mercury_pb2.Envelope) -> bool:
         """Take receipts of this client's messages; False if it is about what others received."""

@@ -105,7 +105,7 @@ def test_what_became_of_the_last_message(told: tuple[Path, dict[str, str]]) -> N
     assert "ben acknowledged it at" in for_ben.stdout
     both = mercury("why", ids["said"], "--last", folder=folder)
     assert both.returncode == 1
-    assert "say which message: its id, or --last" in both.stderr
+    assert "say which message: either its id or --last" in both.stderr
 
 
 def test_nothing_was_sent(tmp_path: Path) -> None:

@@ -191,7 +191,7 @@ class Client:
             if self._refusal is not None:
                 raise SessionRefusedError(self._refusal) from None
             raise NotConnectedError(
-                f"no answer from the adapter at {self._uri} within {timeout_s:g} s"
+                f"no answer from the adapter at {self._uri} within {timeout_s:g} s: does it run?"
             ) from None
 
     async def close(self) -> None:

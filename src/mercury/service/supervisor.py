@@ -42,8 +42,8 @@ class Supervisor:
 
     Parts end with this process, also when it is killed (see `tie`).
 
-    A part that ends with code 1 has said what is wrong (a used port, a bad setting): trying again
-    would not help, so everything stops.
+    A part that ends with code 1 before it has served has said what is wrong (a used port, a bad
+    setting): trying again would not help, so everything stops.
     """
 
     def __init__(self, environment: dict[str, str] | None = None) -> None:
@@ -117,6 +117,8 @@ class Supervisor:
             if self._stopping:
                 return
             ours = await self._launch(part)
+            if self._stopping:  # meanwhile
+                _signal(part, signal.SIGTERM)
 
 
 async def _await_ready(part: Part, ours: socket.socket) -> None:

@@ -106,7 +106,7 @@ class PartState:
 def diagnose(facts: Facts, now_us: int) -> list[Finding]:
     """What is well and what is wrong, causes before what follows from them."""
     states = part_states(facts, now_us)
-    findings = [_bus(facts.bus), *_disk(facts.bus), *_clock(facts, now_us)]
+    findings = [_bus(facts.bus, facts.options), *_disk(facts.bus), *_clock(facts, now_us)]
     if any(one.state in ("hung", "silent") or one.lives for one in states):
         findings += _parts(facts, states)
         findings += _same_id(facts, now_us)
@@ -245,12 +245,12 @@ def _same_id(facts: Facts, now_us: int) -> Iterator[Finding]:
 # Bus, disk, clock
 
 
-def _bus(bus: BusFacts) -> Finding:
+def _bus(bus: BusFacts, options: str) -> Finding:
     if not bus.trouble or bus.trouble == "missing":  # then nothing runs, which is said
         return Finding("bus", "warning" if bus.trouble else "ok", bus.found)
     hints = {
         "full": f"df -h {bus.path}",
-        "corrupt": f"mkdir damaged && mv {bus.path}* damaged/ && mercury up",
+        "corrupt": f"mkdir damaged && mv {bus.path}* damaged/ && mercury up{options}",
         "unavailable": f"fuser -v {bus.path}*; ls -ld {bus.path}*; findmnt -T {bus.path}",
     }
     hint = hints[bus.trouble]
@@ -311,7 +311,7 @@ def _round_trip(facts: Facts, states: Sequence[PartState]) -> Finding:
     listens = sorted(one.report.listens for one in doing if one.lives and one.report.listens)
     why, hint = trip.error, facts.look
     if facts.bus_fails:
-        why, hint = facts.bus.found, _bus(facts.bus).hint
+        why, hint = facts.bus.found, _bus(facts.bus, facts.options).hint
     elif not any(one.lives for one in states):
         why, hint = "nothing runs", f"mercury up{facts.options}"
     elif not doing:

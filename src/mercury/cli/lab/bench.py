@@ -62,7 +62,7 @@ def echo(
     log: LogOption = DEFAULT_LOG,
     as_json: command.JsonOption = False,
 ) -> None:
-    """Round trips through client, adapter, durable bus, broker and back (Mercury §7.3)."""
+    """Round trips through client, adapter, durable bus, broker and back."""
     wanted = [float(rate) for rate in _numbers(rates)]
     runs, floors = [], []
     max_lossless = 0.0

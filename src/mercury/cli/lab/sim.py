@@ -101,7 +101,7 @@ def figure(
     ] = None,
     json: command.JsonOption = False,
 ) -> None:
-    """Do the area-of-interest experiment (Mercury §7.2) and draw it."""
+    """Do the area-of-interest experiment of the Mercury paper (§7.2) and draw it."""
     experiment = Experiment() if seed is None else Experiment.seeded(seed)
     outcome = command.run(run_experiment(experiment))
     draw(outcome, out)

@@ -66,7 +66,7 @@ def send(
     if group is not None:
         destinations.append(Address.group(group))
     if len(destinations) != 1:
-        raise ConfigurationError("say to whom: one of --circle, --area, --everyone, --to, --group")
+        raise ConfigurationError("say to whom, once: --circle, --area, --everyone, --to or --group")
     destination = destinations[0]
     if heading is not None:
         if not isinstance(destination, Area):

@@ -49,7 +49,7 @@ def why(
 ) -> None:
     """Say what became of a message, for one recipient or for all."""
     if (message is None) != last:
-        raise ConfigurationError("say which message: its id, or --last")
+        raise ConfigurationError("say which message: either its id or --last")
     settings = command.settings_for(config, bus__uri=bus, pipeline__history_folder=folder)
     digits = id_digits(message) if message is not None else ""
     id = UUID(digits) if len(digits) == 32 else None

@@ -27,7 +27,7 @@ def down(config: command.ConfigOption = None, bus: command.BusOption = None) -> 
         os.kill(holder.process, signal.SIGTERM)
     deadline = time.monotonic() + _STOP_S
     with waiting(f"ending process {holder.process}"):
-        while holder_of(uri) == holder:
+        while (one := holder_of(uri)) is not None and one.process == holder.process:
             if time.monotonic() > deadline and how == "ended":
                 how = "killed"
                 os.kill(holder.process, signal.SIGKILL)  # its parts notice, and end

@@ -11,12 +11,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import uvloop
+from wire.packets import unpack
 
 import mercury
 from mercury.adapter import Adapter
 from mercury.broker import Broker
 from mercury.bus import Bus, Consumer, Record, open_bus
-from mercury.config.matcher import MatcherSettings
+from mercury.config import MatcherSettings
 from mercury.config.mediator import MediatorSettings
 from mercury.config.settings import AdapterSettings, BrokerSettings
 from mercury.model.area import Area, Position
@@ -24,7 +25,7 @@ from mercury.model.message import Address, Grant, Kind, Message, Payload, Teleme
 from mercury.net import UdpEndpoint, bind_udp, to_sockaddr
 from mercury.service import Service
 from mercury.session import SessionSettings
-from mercury.wire import HEADER_BYTES, NO_TOKEN, decode, encode, mercury_pb2, pack, unpack
+from mercury.wire import HEADER_BYTES, NO_TOKEN, decode, encode, mercury_pb2, pack
 from mercury.wire.packet import CARRIES_RECEIPTS
 
 WAIT_S = 10.0  # no test waits this long unless it fails
@@ -129,8 +130,7 @@ class Live:
     async def matcher(self, *, shared: bool = False, **settings: Any) -> Service:
         """Start a matcher without a gateway."""
         # Here: it compiles itself, which few tests need.
-        from mercury.matcher.service import Matcher
-        from mercury.matcher.shared_service import SharedMatcher
+        from mercury.matcher.service import Matcher, SharedMatcher
 
         kind = SharedMatcher if shared else Matcher
         return await self._start(kind(self.open(), MatcherSettings(**settings)))

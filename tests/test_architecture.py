@@ -32,11 +32,11 @@ TESTING_LEVEL = LEVEL_OF["bus"] + 1
 # Cores in packages that hold shells as well.
 CORE_MODULES = {
     "adapter": {
-        "addressing", "deliveries", "entities", "fan_out", "groups", "interests", "match_events",
-        "missed", "moving_clients", "queries", "receipts", "routing", "standing",
+        "addressing", "deliveries", "entities", "interests", "kept_alerts", "match_events",
+        "moving_clients", "queries", "routing",
     },
-    "client": {"moving_entities", "pairs"},
-    "moos": {"bridge", "mission_file", "node_report", "packet", "settings", "text_forms"},
+    "client": {"moving_entities"},
+    "moos": {"bridge", "packet", "settings", "text_forms"},
     "net": {"link", "link_settings"},
 }  # fmt: skip
 
@@ -270,7 +270,7 @@ def test_found(package: str, text: str, sentence: str, tmp_path: Path) -> None:
         ("import mercury.bus.api", "1: a core imports bus, leave that to a shell"),
         ("import random\nx = random.random()", "2: a core rolls unseeded dice with random.random"),
         (
-            "from mercury.adapter.groups import Groups\nimport mercury.adapter.outbound as x",
+            "from mercury.adapter.queries import Queries\nimport mercury.adapter.outbound as x",
             "2: a core imports mercury.adapter.outbound, which is a shell",
         ),
         (

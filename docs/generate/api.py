@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import mercury
 from mercury.model import errors
 
@@ -16,8 +18,8 @@ GROUPS = {
 }
 # Public within the package, and of no use to an application.
 INTERNAL = (
-    "after_session", "confirm", "forget", "mediation", "reception", "refuse", "regroup", "run", "say_again",
-    "take",
+    "after_session", "ask", "compose", "confirm", "forget", "mediation", "reception", "refuse", "regroup", "run",
+    "say_again", "side", "take",
 )  # fmt: skip
 
 
@@ -32,8 +34,16 @@ def api() -> str:
     parts.append(
         "\n## Errors\n\nAll descend from `MercuryError`; each carries what it is about as attributes.\n"
     )
-    parts.append(f"\n```text\n{(errors.__doc__ or '').strip()}\n```\n")
+    parts.append("\n```text\n" + "\n".join(_error_tree(errors.MercuryError)) + "\n```\n")
     return "".join(parts)
+
+
+def _error_tree(error: type, depth: int = 0) -> Iterator[str]:
+    name = "    " * depth + error.__name__
+    yield f"{name:<31} {error.__doc__}"
+    for below in error.__subclasses__():
+        if below.__module__ == errors.__name__:
+            yield from _error_tree(below, depth + 1)
 
 
 def _entry(thing: type) -> str:

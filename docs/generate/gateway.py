@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mercury.matcher.gateway.openapi import OPENAPI
+from mercury.matcher.gateway.descriptions import OPENAPI
 
 from .md import code, table
 

@@ -32,7 +32,7 @@ async def test_what_clients_say_reaches_the_topic_it_belongs_to() -> None:
             car.move(NEAR.lat, NEAR.lon, speed_mps=10.0, report=True)
             await car.sense("obstacle", text="tyre")
             await car.publish("fuel", {"price": 1.5}, priority=2)
-            await car.send(car._compose(Kind.REQUEST, "echo", Attributes()))
+            await car.send(car.compose(Kind.REQUEST, "echo", Attributes()))
             records = await poll(reading, 5)
         by_topic = {record.topic: record for record in records}
         assert set(by_topic) == {"reports", "events.obstacle", "content.fuel", "requests"}

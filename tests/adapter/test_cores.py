@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections import Counter
 
 import numpy as np
 import pytest
+from adapter.invariants import check_entities
+from numpy.typing import NDArray
+from wire.frames import Declared, Moved, Withdrawn, read_frame
+from wire.packets import unpack
 
-from mercury.adapter.addressing import Addressing, Owed
+from mercury.adapter.addressing import Addressing
 from mercury.adapter.deliveries import Deliveries
 from mercury.adapter.match_events import HOLDS_US, MatchEvents
 from mercury.adapter.moving_clients import ANSWER_AFTER_S, MAX_PER_CLIENT, MovingClients
@@ -32,17 +35,9 @@ from mercury.model.instant import Instant
 from mercury.model.matching import EventReason, EventType, NearSubscription, Publication, entity_key
 from mercury.model.message import Address, Attributes, Event, Kind, Message, Payload, Priority
 from mercury.session import AdapterSessions, Answered, Session, SessionSettings
-from mercury.wire import HEADER_BYTES, decode, to_envelope, unpack
+from mercury.wire import HEADER_BYTES, decode, to_envelope
 from mercury.wire import mercury_pb2 as pb
-from mercury.wire.match_frames import (
-    EVENTS,
-    Declared,
-    FrameWriter,
-    Moved,
-    Withdrawn,
-    read_frame,
-    rows,
-)
+from mercury.wire.match_frames import EVENTS, FrameWriter, rows
 
 EPOCH_US = 1_700_000_000_000_000
 HERE = Position(40.76, -111.89)
@@ -57,8 +52,6 @@ class World:
         self.sessions = AdapterSessions(
             "adapter-1", SessionSettings(), lambda: next(tokens).to_bytes(16, "big")
         )
-        self.counters: Counter[str] = Counter()
-        self.dropped: Counter[str] = Counter()
         self.deliveries = Deliveries(
             "adapter-1",
             self.sessions,
@@ -67,15 +60,9 @@ class World:
             now=self.now,
             epoch_us=EPOCH_US,
         )
-        table = self.sessions.table
-        self.addressing = Addressing(table, self.deliveries, {}, None, self.counters, self.dropped)
+        self.addressing = Addressing(self.deliveries, {}, None)
         self.moving = MovingClients(
-            Address.adapter("adapter-1"),
-            table,
-            self.deliveries,
-            self.counters,
-            self.dropped,
-            repeat_after_s=4.0,
+            Address.adapter("adapter-1"), self.deliveries, repeat_after_s=4.0
         )
         self.match_events = MatchEvents(self.moving)
 
@@ -123,9 +110,9 @@ class World:
         self.moving.request(session, envelope, self.at)
         return envelope
 
-    def owed(self) -> list[Owed]:
+    def owed(self) -> list[tuple[bytes, NDArray[np.intp], str]]:
         """What is to be addressed to those who came."""
-        return [one for one in self.addressing.due(self.at.us) if len(one.slots)]
+        return [one for one in self.addressing.due(self.at.us) if len(one[1])]
 
     def sent(self) -> list[tuple[str, int]]:
         """Who is sent how many copies now; all of them go out."""
@@ -147,7 +134,7 @@ class World:
 
     def frames(self) -> list[object]:
         """What goes to the matchers now."""
-        records = self.moving.flush(self.at.us).records
+        records, _ = self.moving.flush(self.at.us)
         assert {record.topic for record in records} <= {topics.ENTITIES}
         return [segment for record in records for segment in read_frame(record.value)]
 
@@ -180,9 +167,9 @@ def test_who_comes_into_the_area_or_back_is_owed_the_alert_once() -> None:
     late = world.open("late")
     world.sessions.table.moved[late.slot] = True
     owed = world.owed()
-    assert [one.counter for one in owed] == ["alerts_on_entry", "alerts_on_return"]
-    for one in owed:
-        assert world.deliveries.address(one.id, one.slots, world.now) == 1
+    assert [counter for _, _, counter in owed] == ["alerts_on_entry", "alerts_on_return"]
+    for id, slots, _ in owed:
+        assert world.deliveries.address(id, slots, world.now) == 1
     assert world.sent() == [("late", Priority.EMERGENCY)] * 2
     assert world.owed() == []
 
@@ -203,7 +190,7 @@ def test_what_is_not_durable_is_not_confirmed_and_may_come_again() -> None:
     assert world.deliveries.take(car, envelope, world.now)
     assert not world.deliveries.take(car, envelope, world.now)  # repeated: answered as the first
     assert world.deliveries.unconfirmed == [(car, envelope.id)]
-    world.deliveries.disown(car, envelope.id)
+    world.deliveries.incoming.disown(car.identity, envelope.id)
     assert world.deliveries.take(car, envelope, world.now)
     world.deliveries.confirmed([(car, envelope.id)] * 2, world.now)
     [(packet, address, priority, _)] = world.deliveries.outbox
@@ -224,9 +211,9 @@ def test_a_sender_hears_what_became_of_its_message_also_when_it_was_away_meanwhi
     )
     envelope = to_envelope(told)
     assert world.deliveries.take(car, envelope, world.now)
-    slots = np.array([other.slot], np.intp)
+    peers = world.sessions.table.peer[[other.slot]]
     body = envelope.SerializeToString()
-    world.deliveries.post(envelope, body, told.expires_us, slots, world.now)
+    world.deliveries.post(envelope, body, told.expires_us, peers, world.now)
     world.sent()
     world.deliveries.answered([Answered(other, (told.id.bytes,), ())], world.now)
     world.close(car)  # three reports were lost
@@ -274,8 +261,8 @@ def test_what_the_bus_does_not_take_is_refused() -> None:
     world = World()
     car = world.open("car")
     world.request(car, DECLARE, Declaration(Publication("taxi", "taxi")))
-    batch = world.moving.flush(world.at.us)
-    world.moving.rejected(batch, BusFullError("no space left"), world.at)
+    _, declared = world.moving.flush(world.at.us)
+    world.moving.rejected(declared, BusFullError("no space left"), world.at)
     [reply] = world.replies()
     assert reply.values["reason"] == "bus"
     assert len(world.moving.entities) == 0
@@ -291,7 +278,7 @@ def test_a_client_declares_no_more_than_it_may() -> None:
     assert len(world.moving.entities) == MAX_PER_CLIENT
     world.close(car)
     assert len(world.moving.entities) == 0
-    world.moving.entities.validate()
+    check_entities(world.moving.entities)
 
 
 def found(world: World, request: pb.Envelope, session: Session, *cabs: str) -> None:

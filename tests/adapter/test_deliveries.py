@@ -8,6 +8,8 @@ from dataclasses import replace
 
 import pytest
 from live import FAR, HERE, NEAR, Hand, Live, connect, first, in_loop, live, poll, until
+from mediator.invariants import check_outgoing
+from wire.packets import unpack
 
 from mercury.bus import Record
 from mercury.config.mediator import MediatorSettings
@@ -25,7 +27,7 @@ from mercury.model.message import (
     Priority,
 )
 from mercury.service import now
-from mercury.wire import HEADER_BYTES, decode, encode, mercury_pb2, parse, unpack
+from mercury.wire import HEADER_BYTES, decode, encode, mercury_pb2, parse
 from mercury.wire.packet import WANTS_RECEIPT, wants_receipt
 
 QUICK = MediatorSettings.model_validate(
@@ -106,7 +108,7 @@ async def test_a_client_answers_and_the_ledger_knows() -> None:
             row = await ended(receipts)
             assert (row.client, row.state) == ("car", DeliveryState.ACKNOWLEDGED)
             assert row.tries >= 1  # a busy machine may be slower than the first repetition
-            assert car.mediation.report("car").acks[0].acks_sent == 1
+            assert car.mediation.incoming.statistics["adapter"].acks_sent == 1
 
 
 @in_loop
@@ -178,7 +180,7 @@ async def test_a_client_knows_that_the_adapter_has_it() -> None:
             with pytest.raises(MessageError, match="no name for an event kind"):
                 await car.sense("no such name!")
             # The adapter refuses it as well, should a client not look.
-            bad = car._compose(Kind.EVENT, "", Event("no such name!", HERE))
+            bad = car.compose(Kind.EVENT, "", Event("no such name!", HERE))
             await car._say(replace(bad, policy=DeliveryPolicy.REPEAT))
             assert await car.taken(bad, 5.0) is DeliveryState.REFUSED
 
@@ -249,7 +251,7 @@ async def test_clients_cannot_speak_to_everyone_or_as_an_emergency() -> None:
                 (Address.everyone(), Priority.NORMAL),
                 (Address.client("ben"), Priority.EMERGENCY),
             ):
-                said = abe._compose(Kind.CONTENT, "message", Attributes({"x": 1}), priority)
+                said = abe.compose(Kind.CONTENT, "message", Attributes({"x": 1}), priority)
                 said = replace(said, destination=to, policy=DeliveryPolicy.REPEAT)
                 await abe._say(said)
                 assert await abe.taken(said, 5.0) is DeliveryState.REFUSED
@@ -295,7 +297,7 @@ async def test_an_adapter_that_comes_back_repeats_what_was_not_answered() -> Non
         await hand.init(incarnation=2)
         await until(lambda: len(hand.messages(Kind.ALERT)) >= 2)
         assert {message.id for message in hand.messages(Kind.ALERT)} == {open_ended.id}
-        again.deliveries.outgoing.validate()
+        check_outgoing(again.deliveries.outgoing)
         hand.close()
 
 

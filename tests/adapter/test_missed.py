@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from live import FAR, HERE, NEAR, Live, connect, in_loop, live, until
 
-from mercury.adapter.missed import EVERYONE, AddressedAlert, MissedAlerts, To
+from mercury.adapter.kept_alerts import EVERYONE, AddressedAlert, MissedAlerts, To
 from mercury.model import topics
 from mercury.model.area import Area, Circle
 from mercury.model.message import Address, Event, Kind, Message, Priority

@@ -5,18 +5,29 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
+from adapter.invariants import check_entities
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from live import FAR, HERE, NEAR, Hand, Live, connect, in_loop, live, poll, until
 from matching.bus_twin import bus_twin
+from wire.frames import Declared, Moved, Withdrawn, read_frame
 
 from mercury.adapter import Adapter
 from mercury.adapter.entities import NONE, Entities
 from mercury.model import topics
 from mercury.model.area import Polygon, Position
-from mercury.model.declarations import DECLARE, WITHDRAW, Declaration, Matches, Withdrawal
+from mercury.model.declarations import (
+    ASK,
+    DECLARE,
+    WITHDRAW,
+    Declaration,
+    Matches,
+    NearQuery,
+    Withdrawal,
+)
 from mercury.model.errors import BusFullError
 from mercury.model.matching import (
     EventReason,
@@ -29,17 +40,7 @@ from mercury.model.matching import (
 from mercury.model.message import Kind, Telemetry
 from mercury.session import Session, SessionSettings
 from mercury.wire import HEADER_BYTES
-from mercury.wire.match_frames import (
-    EVENTS,
-    Declared,
-    FrameWriter,
-    Moved,
-    Withdrawn,
-    bucket_key,
-    buckets_of,
-    read_frame,
-    rows,
-)
+from mercury.wire.match_frames import EVENTS, FrameWriter, bucket_key, buckets_of, rows
 from mercury.wire.origins import Origin, origin_header
 from mercury.wire.records import Headers
 
@@ -76,7 +77,7 @@ def test_entities_come_and_go(steps: list[tuple[int, int, bool]]) -> None:
             entities.remove(known)
             assert entities.find(np.array([known.key], np.uint64)).tolist() == [NONE]
             del moving[who, str(what)]
-        entities.validate()
+        check_entities(entities)
     slots = np.array([one.slot for one in sessions] * 2)  # each reports twice
     index, found = entities.moving(slots)
     pairs = sorted((int(i), entities.at(int(row)).id) for i, row in zip(index, found, strict=True))
@@ -233,6 +234,23 @@ async def test_too_much_is_refused_with_a_sentence() -> None:
         declare(hand, Publication("x" * 198, "taxi"))
         refused = (await hand.next(Kind.REPLY)).values
         assert refused == {"error": "an id has 1 to 200 bytes", "reason": "id"}
+        hand.close()
+
+
+@in_loop
+async def test_a_declaration_cannot_pass_for_what_is_there_for_a_query() -> None:
+    async with live() as world:
+        adapter = await world.adapter()
+        hand = Hand(adapter, "car")
+        await hand.init(NEAR)
+        near = NearSubscription("x", "taxi", radius_m=100.0)
+        hand.say(Kind.REQUEST, NearQuery(near, 5), topic=ASK)
+        await until(lambda: len(adapter.moving.queries) == 1)
+        (asked,) = adapter.moving.queries.by_row.values()
+        hand.say(Kind.REQUEST, Declaration(replace(near, id=asked.entity.id)), topic=DECLARE)
+        refusal = await hand.next(Kind.REPLY)
+        assert "begins with ?" in refusal.values["error"]
+        assert (await hand.next(Kind.REPLY)).payload == Matches(())  # the query has its answer
         hand.close()
 
 

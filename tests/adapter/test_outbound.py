@@ -8,12 +8,13 @@ from collections.abc import Callable
 import numpy as np
 from live import in_loop, iterate, until
 from numpy.typing import NDArray
+from wire.packets import unpack
 
-from mercury.adapter.fan_out import FanOut
+from mercury.adapter.deliveries import FanOut
 from mercury.adapter.outbound import Outbound
 from mercury.model.message import Kind
 from mercury.session import AdapterSessions, Session, SessionSettings
-from mercury.wire import HEADER_BYTES, unpack
+from mercury.wire import HEADER_BYTES
 
 NOW_US = 1_000_000
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mercury.adapter.standing import StandingAlert, StandingAlerts
+from mercury.adapter.kept_alerts import StandingAlert, StandingAlerts
 from mercury.model.area import Area, Circle, HeadingSector, Position
 from mercury.session import Session, SessionTable
 

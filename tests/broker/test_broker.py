@@ -14,9 +14,8 @@ from mercury.bus import Headers, Record
 from mercury.config.settings import BrokerSettings
 from mercury.model import topics
 from mercury.model.area import Area, Circle, Position
-from mercury.model.filter import compile_filter
+from mercury.model.filter import compile_filter, interest_id
 from mercury.model.identity import derived_id
-from mercury.model.interest import interest_id
 from mercury.model.message import (
     Address,
     Attributes,

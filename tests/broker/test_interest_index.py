@@ -6,8 +6,7 @@ import pytest
 
 from mercury.broker.interest_index import InterestIndex
 from mercury.model.errors import FilterError
-from mercury.model.filter import compile_filter
-from mercury.model.interest import interest_id
+from mercury.model.filter import compile_filter, interest_id
 
 
 def test_content_matches_by_topic_and_filter() -> None:

@@ -7,13 +7,14 @@ import gc
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import pytest
+from live import eventually, iterate
 
 from mercury.bus import Bus, Consumer, FromTime, Record, Retention, open_bus
 from mercury.bus.embedded.bus import EmbeddedBus
@@ -134,13 +135,6 @@ def hand_over_within(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
         monkeypatch.setattr("mercury.bus.kafka.fetcher.HANDOVER_S", seconds)
 
 
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-
-
 def is_handing_over(consumer: Consumer) -> bool:
     """Whether a member of a group in Kafka was told that its partitions may go."""
     return isinstance(consumer, KafkaConsumer) and consumer._fetch_buffer.in_hand
@@ -149,8 +143,8 @@ def is_handing_over(consumer: Consumer) -> bool:
 async def start_reading(consumer: Consumer) -> asyncio.Task[list[Record]]:
     """A read that waits for records by now."""
     reading = asyncio.create_task(consumer.read(timeout_s=WAIT_S))
-    while not reading.done() and not consumer._waiting:  # type: ignore[attr-defined]  # noqa: ASYNC110
-        await asyncio.sleep(0)
+    while not reading.done() and not consumer._waiting:  # type: ignore[attr-defined]
+        await iterate()
     return reading
 
 
@@ -531,7 +525,7 @@ def test_what_a_member_holds_is_committed_before_its_partitions_move(
     assert len(take(first, 70)) == 70
     with ThreadPoolExecutor(1) as pool:
         joining = pool.submit(other.subscribe, ["t"], group="g")
-        until(lambda: joining.done() or is_handing_over(first))
+        eventually(lambda: joining.done() or is_handing_over(first), WAIT_S)
         first.commit()  # the work with what it holds took a while
         second = joining.result(4 * WAIT_S)
     fill(bus, "t", 70, 70)

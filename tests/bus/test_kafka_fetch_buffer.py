@@ -69,7 +69,7 @@ def test_a_revoked_partition_is_forgotten() -> None:
     found.revoke([("t", 0)])
     assert found.take_commits() == {}
     assert [one.partition for one in found.take(9)] == [1]
-    assert found.partition_ids() == [("t", 1)]
+    assert list(found.assignments()) == [("t", 1)]
 
 
 def test_lag_counts_from_what_was_handed_out_and_still_exists() -> None:
@@ -103,7 +103,7 @@ def test_what_was_handed_out_of_parked_partitions_can_still_be_committed() -> No
     found.take(2)
     found.park([("t", 0), ("t", 1)])
     assert found.take(10) == []
-    assert found.partition_ids() == []
+    assert list(found.assignments()) == []
     assert found.in_hand
     assert found.parked() == {("t", 0): 1, ("t", 1): 1}
     assert found.take_commits() == {("t", 0): 1, ("t", 1): 1}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 
-from mercury.bus.kafka.outage import PROBE_INTERVAL_S, NoConnectionLines, Outage
+import pytest
+
+from mercury.bus.kafka.outage import PROBE_INTERVAL_S, Outage, is_not_about_connections
 
 NAME = "kafka://broker:9092"
 
@@ -33,10 +35,11 @@ def test_an_outage_is_told_once_however_many_complain() -> None:
         if outage.probe_due(now):
             asked += 1
             said.append(outage.probed(answered=False, now=now))
+    assert outage.away_s(now) == pytest.approx(now)
     assert asked == 100 / PROBE_INTERVAL_S
     told = [one for one in said if one is not None]
-    assert [one.level for one in told] == [logging.WARNING]
-    assert f"{NAME} cannot be reached" in told[0].text
+    assert [level for level, _ in told] == [logging.WARNING]
+    assert f"{NAME} cannot be reached" in told[0][1]
 
 
 def test_the_end_of_an_outage_is_told_once_and_how_long_it_was() -> None:
@@ -47,8 +50,9 @@ def test_the_end_of_an_outage_is_told_once_and_how_long_it_was() -> None:
     assert outage.probe_due(5.0 + PROBE_INTERVAL_S)  # also when nobody complains any more
     back = outage.probed(answered=True, now=17.2)
     assert back is not None
-    assert back.level == logging.INFO
-    assert f"{NAME} is back after 12 s" in back.text
+    level, text = back
+    assert level == logging.WARNING  # shown wherever "cannot be reached" was
+    assert f"{NAME} is back after 12 s" in text
     # A complaint that comes late finds the cluster there.
     outage.suspect()
     assert outage.probed(answered=True, now=18.0) is None
@@ -60,7 +64,7 @@ def test_the_end_of_an_outage_is_told_once_and_how_long_it_was() -> None:
 def test_the_clients_own_lines_on_connections_are_dropped_and_no_others() -> None:
     def passes(text: str) -> bool:
         record = logging.LogRecord("x", logging.ERROR, "", 0, "%s", (text,), None)
-        return NoConnectionLines().filter(record)
+        return is_not_about_connections(record)
 
     refused = "FAIL [rdkafka#consumer-5] [thrd:1]: Connect to ipv4#127.0.0.1:46695 failed"
     assert not passes(refused)

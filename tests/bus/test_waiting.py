@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 
+from live import iterate
+
 from mercury.bus import Record
 from mercury.bus.waiting import WaitingConsumer
 
@@ -53,7 +55,7 @@ def test_a_wake_up_without_records_waits_on() -> None:
         consumer.looked = 10
         reading = asyncio.create_task(consumer.read())
         for _ in range(3):
-            await asyncio.sleep(0)
+            await iterate()
             consumer.wake()
         assert not reading.done()
         await asyncio.to_thread(consumer._arrive)

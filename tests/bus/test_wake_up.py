@@ -13,7 +13,7 @@ import pytest
 from mercury.bus import Record, Retention
 from mercury.bus.embedded.bus import EmbeddedBus
 from mercury.bus.embedded.consumer import EmbeddedConsumer
-from mercury.bus.embedded.wake_up import Datagram, Waker, WakeUpSocket, registry_changed
+from mercury.bus.embedded.wake_up import Datagram, Waker, WakeUpSocket
 from mercury.bus.grouping import Listener
 
 WAIT_S = 10.0
@@ -36,7 +36,7 @@ Ends = tuple[WakeUpSocket, Waker, Listener]
 def test_a_frame_is_handed_over(ends: Ends) -> None:
     wake_up_socket, waker, listener = ends
     assert waker.wake_up(listener, DATAGRAM)
-    assert waker.wake_up(listener, registry_changed(6))
+    assert waker.wake_up(listener, Datagram(6))
     assert waker.alive(listener)
     assert wake_up_socket.drain() == [DATAGRAM, Datagram(6, 0, b"")]
     assert wake_up_socket.drain() == []

@@ -204,6 +204,42 @@ def test_a_part_may_start_but_not_for_ever() -> None:
     assert "has been starting for 5 min" in cause(with_part(old)).found
 
 
+def test_a_part_that_crashed_and_is_started_again_fails() -> None:
+    why = "Spark does not answer: connection refused"
+    again = part("pipeline", name="pipeline", instance="b", state="starting",
+                 started_us=NOW - 3 * S, age_s=1.0)  # fmt: skip
+    ended = part("pipeline", name="pipeline", process="gone", state="stopped", problem=why,
+                 age_s=4.0)  # fmt: skip
+    killed = part("pipeline", name="pipeline", process="gone", age_s=8.0)
+    for before, said in ((ended, f"ended 4 s ago: {why}"), (killed, "died: process 108 is gone")):
+        facts = replace(WELL, parts=[*without("pipeline").parts, before, again])
+        found = cause(facts)
+        assert found.found.startswith(said)
+        assert found.found.endswith("; has been starting for 3 s")
+        assert found.hint == "mercury tail status --since 1m"
+    # Who starts it the next day starts it anew.
+    earlier = replace(ended, report=replace(ended.report, at_us=NOW - 90_000 * S))
+    assert failures(replace(WELL, parts=[*without("pipeline").parts, earlier, again])) == []
+
+
+def test_a_further_part_that_could_not_start_is_a_note_after_a_while() -> None:
+    def second(age_s: float, lived_s: float = 0.2) -> PartFacts:
+        started_us = NOW - int((age_s + lived_s) * S)
+        return part("matcher", name="m2", process="gone", state="stopped", age_s=age_s,
+                    problem="TCP port 7480 is in use", started_us=started_us)  # fmt: skip
+
+    fresh = replace(WELL, parts=[*WELL.parts, second(20.0)])
+    assert cause(fresh).found == "ended 20 s ago: TCP port 7480 is in use"
+    facts = replace(WELL, parts=[*WELL.parts, second(76.0)])
+    assert failures(facts) == []
+    (note,) = [one for one in diagnose(facts, NOW) if one.verdict == "warning"]
+    assert note.found == "ended 76 s ago: TCP port 7480 is in use"
+    assert note.hint == "mercury matcher --id m2"
+    # The only one of its kind is missed, and so is one that has served.
+    assert failures(replace(WELL, parts=[*without("matcher").parts, second(76.0)]))
+    assert failures(replace(WELL, parts=[*WELL.parts, second(76.0, lived_s=300.0)]))
+
+
 def test_nothing_runs() -> None:
     never = replace(
         WELL,
@@ -281,8 +317,24 @@ def test_kafka_is_away() -> None:
     facts = replace(WELL, bus=BusFacts("kafka://k:9092,l:9092/x", "unavailable", said), parts=[])
     assert (cause(facts).found, cause(facts).hint) == (said, "nc -vz k 9092")
     assert [one.name for one in failures(facts)] == ["bus"]  # of the parts nothing is known
+    needs = "a kafka:// bus needs the package confluent-kafka"
+    missing = replace(facts.bus, found=f"{needs}: pip install 'mercury-messaging[kafka]'")
+    found = cause(replace(facts, bus=missing))
+    assert (found.found, found.hint) == (needs, "pip install 'mercury-messaging[kafka]'")
     away = replace(facts, round_trip=NO_ADAPTER)
     assert trip(away).found == f"no adapter answers at {URI}: {said}"
+
+
+def test_a_kafka_that_was_started_again_without_its_topics() -> None:
+    bus = BusFacts("kafka://k:9092", "", "kafka://k:9092, 3 topics", missing=["replies"])
+    facts = replace(WELL, bus=bus, round_trip=NO_ECHO, options=" --bus kafka://k:9092")
+    found = cause(facts)
+    assert found.found == (
+        "kafka://k:9092 lacks topics that its parts use (replies): start them again"
+    )
+    assert found.hint == "mercury down --bus kafka://k:9092 && mercury up --bus kafka://k:9092"
+    # Where nothing has run yet, that is said.
+    assert cause(replace(facts, parts=[])).found.startswith("nothing ")
 
 
 @pytest.mark.parametrize(
@@ -317,6 +369,32 @@ def test_this_machine_s_clock_is_off() -> None:
     adrift = replace(WELL, clock_synchronised=False)
     assert failures(adrift) == []
     assert ("clock", "warning") in [(one.name, one.verdict) for one in diagnose(adrift, NOW)]
+
+
+@pytest.mark.parametrize("ahead_s", [10.0, 3600.0])
+def test_this_machine_s_clock_is_ahead(ahead_s: float) -> None:
+    ages_s = dict(zip(KINDS, (0.5, 2.0, 4.9, 3.0), strict=True))
+    parts = [part(kind, age_s=ahead_s + age_s, **own(kind)) for kind, age_s in ages_s.items()]
+    facts = replace(WELL, parts=parts)
+    (found,) = failures(facts)
+    age = "60 min" if ahead_s > 60 else "10 s"
+    assert found.name == "clock"
+    assert found.found == (
+        f"parts that work look silent for {age}: this machine's clock is ahead of that of the bus"
+    )
+    assert found.hint == "timedatectl status"
+    assert {one.state for one in part_states(facts, NOW)} == {"running"}
+    # It is not the clock if nothing works, or if somebody reports in time.
+    for other in (
+        replace(facts, round_trip=NO_ECHO),
+        replace(facts, parts=[*parts[1:], WELL.parts[0]]),
+        replace(facts, parts=[*parts, part("broker", name="b2", process="unknown", host="two")]),
+    ):
+        assert "clock" not in [one.name for one in failures(other)]
+        assert "kill -KILL" in str(failures(other))
+    # What died in an earlier run does not matter.
+    dead = part("broker", name="b3", process="unknown", host="two", age_s=90_000.0)
+    assert failures(replace(facts, parts=[*parts, dead])) == [found]
 
 
 def test_java_is_missing() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +19,11 @@ from typing import Any
 
 import pytest
 from cli.commands import mercury
+from live import eventually
+
+from mercury.bus import Retention
+from mercury.bus.embedded.bus import EmbeddedBus
+from mercury.cli.check import diagnosis, facts
 
 
 def free_port(kind: socket.SocketKind = socket.SOCK_DGRAM) -> int:
@@ -121,10 +129,7 @@ def test_two_of_the_same_id(machine: Machine) -> None:
 def test_a_bus_with_a_flipped_byte(machine: Machine) -> None:
     machine.start("broker")
     records = machine.folder / "mercury.db-records"
-    deadline = time.monotonic() + 20
-    while not any(file.stat().st_size for file in records.rglob("*.log")):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    eventually(lambda: any(file.stat().st_size for file in records.rglob("*.log")))
     machine.signal("broker", signal.SIGTERM)
     segment = next(file for file in records.rglob("*.log") if file.stat().st_size)
     data = bytearray(segment.read_bytes())
@@ -134,6 +139,34 @@ def test_a_bus_with_a_flipped_byte(machine: Machine) -> None:
     assert code == 1
     assert f"{segment.name} is damaged at byte" in said["cause"]
     assert said["next"].startswith("mkdir damaged && mv ")
+
+
+def test_what_a_disk_with_little_left_still_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "bus.db"
+    EmbeddedBus(path, retention=Retention(None, None)).close()
+    usage = shutil.disk_usage(tmp_path)._replace(free=604_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    found, _ = facts._embedded(f"embedded:{path}", path)
+    assert (found.trouble, found.free_bytes) == ("", 604_000)
+    [disk] = diagnosis._disk(found)
+    assert "nearly full: 0.6 MB free of" in disk.found
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    found, _ = facts._embedded(f"embedded:{path}", path)
+    assert (found.trouble, found.found) == (
+        "full",
+        f"no space is left to append to the bus file {path}",
+    )
+
+
+def test_a_memory_bus_is_nothing_to_run_on(machine: Machine) -> None:
+    code, said = machine.doctor("--bus", "memory:")
+    assert (code, said["next"]) == (1, "mercury up --bus embedded:mercury.db")
 
 
 def test_kafka_is_away(machine: Machine) -> None:

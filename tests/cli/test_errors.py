@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 from pathlib import Path
 
 import pytest
 from cli.commands import mercury
+
+from mercury import ServiceEndpoint
 
 
 @pytest.mark.parametrize(
@@ -26,11 +29,14 @@ from cli.commands import mercury
         (["send", "hi", "--everyone", "--bus", "memory:"], "a memory: bus is one process's own"),
         (["up", "--bus", "memory:"], "use an embedded: bus"),
         (["up", "--event", "1,2,3"], "--vehicles"),
+        (["up", "--vehicles", "5", "--event", "x"], "--event x is not X,Y,R in metres"),
+        (["up", "--vehicles", "5", "--event", "-1,2,3"], "--event -1,2,3 is not on the plane"),
         (["up", "--link", "wifi"], "--link and --antenna need --vehicles"),
         (["up", "--vehicles", "1", "--link", "wfi"], "there is no link named 'wfi', did you mean"),
         (["sim", "--link", "loss=30"], "loss is a share between 0 and 1, not 30"),
         (["sim", "--link", "wifi", "--antenna", "here"], "--antenna here is not X,Y in metres"),
         (["send", "text"], "say to whom"),
+        (["send", "", "--everyone"], "the text is empty: say what to tell"),
         (["send", "text", "--circle", "1,2"], "expected lat,lon,radius_m"),
         (["send", "text", "--circle", "100,2,50"], "latitude 100"),
         (["send", "text", "--everyone", "--heading", "90,45"], "--heading goes with"),
@@ -45,12 +51,21 @@ from cli.commands import mercury
         (["import", "noise.db", "--to", "parquet", "x", "--speed", "0"], "--speed takes max or"),
         (["import", "noise.db", "--to", "parquet", "x", "--time-origin", "now"], "--time-origin"),
         (["import", "noise.db", "--to", "parquet", "x"], "does not show its format"),
+        (["import", "empty.csv", "--to", "parquet", "x"], "every file given is empty"),
+        (["import", "a.csv", "--to", "parquet", "x", "--time-zone", "Mars/Phobos"], "no time zone"),
+        (["import", "a.csv", "--to", "parquet", "x", "--time-format", "qqqq"], "nor a pattern"),
+        (["import", "a.csv", "--to", "parquet", "x", "--time-format", "%d/%m/%y"], "nor a pattern"),
+        (["import", "a.csv", "--to", "parquet", "x", "--rejects", "x"], "would mix with the table"),
+        (["import", "a.csv", "--to", "parquet", "x", "--rejects", "x/y"], "would mix with"),
+        (["import", "a.csv", "--to", "parquet", "x/y", "--rejects", "x"], "would mix with"),
         (["import", "none.csv", "--to", "parquet", "x"], "there is no file none.csv"),
         (["bench", "echo", "--rates", "fast"], "expected positive numbers"),
     ],
 )
 def test_one_sentence(arguments: list[str], sentence: str, tmp_path: Path) -> None:
     (tmp_path / "noise.db").write_bytes(os.urandom(4096))
+    (tmp_path / "empty.csv").touch()
+    (tmp_path / "a.csv").write_text("id,time,lat,lon\n1,1,45,9\n")
     (tmp_path / "typo.toml").write_text("[adapter]\nprot = 7\n")
     result = mercury(*arguments, folder=tmp_path)
     assert result.returncode == 1
@@ -87,3 +102,22 @@ def test_a_client_without_an_adapter_gives_up_clearly(tmp_path: Path) -> None:
     )
     assert result.returncode == 1
     assert "no answer from the adapter" in result.stderr
+
+
+def test_a_topic_that_is_not_there_is_said_and_waited_for(tmp_path: Path) -> None:
+    async def fill() -> str:
+        async with ServiceEndpoint(f"embedded:{tmp_path / 'x.db'}", "office") as office:
+            await office.publish("fuel", {})
+            return str((await office.alert((1.0, 2.0))).message.id)
+
+    id = asyncio.run(fill())
+    tail = ("tail", "--bus", "embedded:x.db", "--for", "0.2", "--since", "1m")
+    assert mercury(*tail, "alerts.urgnet", "fuel", "zzz", folder=tmp_path).stderr.splitlines() == [
+        "there is no topic alerts.urgnet yet, waiting for it; there is alerts.urgent",
+        "there is no topic fuel yet, waiting for it; there is content.fuel",
+        "there is no topic zzz yet, waiting for it; there is alerts.urgent, content.fuel",
+    ]
+    assert "or read alerts.*" in mercury(*tail, "*", folder=tmp_path).stderr
+    found = mercury(*tail, "alerts.*", "content.fuel", folder=tmp_path)
+    assert found.stderr == ""
+    assert f"({id})" in found.stdout

@@ -42,7 +42,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]
                 away = await office.alert(Address.client("nobody"), validity_s=600.0)
                 over = await office.alert(Address.client("nobody"), validity_s=0.1)
                 east = Area(Circle(ELSEWHERE, 500.0), HeadingSector(90.0, 45.0))
-                turned = await office.alert(east, kind="road works", validity_s=600.0)
+                turned = await office.alert(east, kind="roadworks", validity_s=600.0)
                 cal.move(ELSEWHERE.lat, ELSEWHERE.lon, heading_deg=270.0, report=True)
                 await over.settled()
                 said = await abe.tell("ben", {"x": 1})
@@ -88,6 +88,7 @@ def test_why_somebody_has_not_heard_it(told: tuple[Path, dict[str, str]]) -> Non
     assert "nobody has had no session since it was sent: it gets it if it comes back before" in (
         away.stdout
     )
+    assert mercury("why", ids["away"], folder=folder).stdout == away.stdout  # there is only one
     over = mercury("why", ids["over"], "--client", "nobody", folder=folder)
     assert "nobody had no session until it ended at" in over.stdout
     turned = mercury("why", ids["turned"], "--client", "cal", folder=folder)
@@ -155,8 +156,15 @@ def test_the_report_of_a_client(told: tuple[Path, dict[str, str]]) -> None:
     assert (heard["source"], heard["acknowledged"]) == ("service:office", 1)
     [ack] = found["acks"]
     assert ack["acks_sent"] == 1
-    nothing = mercury("report", "eve", folder=folder).stdout
-    assert "Nothing was sent to it or by it" in nothing
+    also = mercury("report", "client:abe", folder=folder).stdout  # as senders are named
+    assert also.splitlines()[0] == text.splitlines()[0]
+    nothing = mercury("report", "cal", folder=folder)
+    assert nothing.returncode == 0
+    assert "Nothing was sent to it or by it" in nothing.stdout
+    for asked in (["eve"], ["eve", "--json"]):
+        unknown = mercury("report", *asked, folder=folder)
+        assert (unknown.returncode, unknown.stdout) == (1, "")
+        assert unknown.stderr.startswith("mercury: nothing is known of eve (--since 1h): ")
 
 
 def test_the_report_as_metrics(told: tuple[Path, dict[str, str]]) -> None:

@@ -12,16 +12,18 @@ from cli.commands import mercury
 from live import HERE, in_loop, live
 from matching.bus_twin import bus_twin
 
-from mercury.cli.run.near import Moving, NearOption, read_moving, read_near
+from mercury.cli.run.client import read_moving, read_near
 from mercury.model.errors import ConfigurationError, FilterError, MatchingError
+from mercury.model.matching import NearSubscription, Publication
 
 
 def test_what_the_options_mean() -> None:
-    assert read_near("taxi:500") == NearOption("taxi", 500.0, "")
-    assert read_near('taxi:1e3:name == "a:b"') == NearOption("taxi", 1000.0, 'name == "a:b"')
-    assert read_moving("taxi") == Moving("taxi", {})
-    assert read_moving("taxi:seats=4,price=1.5,free=true,name='X 1'") == Moving(
-        "taxi", {"seats": 4, "price": 1.5, "free": True, "name": "X 1"}
+    assert read_near("taxi:500") == NearSubscription("near", "taxi", 500.0)
+    named = NearSubscription("near", "taxi", 1000.0, where='name == "a:b"')
+    assert read_near('taxi:1e3:name == "a:b"') == named
+    assert read_moving("taxi") == Publication("moving", "taxi", {})
+    assert read_moving("taxi:seats=4,price=1.5,free=true,name='X 1'") == Publication(
+        "moving", "taxi", {"seats": 4, "price": 1.5, "free": True, "name": "X 1"}
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from integration.processes import free_udp_port
 
-from mercury.cli.run.parts import adapter_uri, claimed_parts, plan
+from mercury.cli.run.machine import adapter_uri, claimed_parts, plan
 from mercury.config import load_settings
 from mercury.model.errors import AddressInUseError, AlreadyRunningError, PipelineError
 

@@ -30,6 +30,11 @@ def test_the_ledger_in_a_sentence() -> None:
     assert ledger_sentence(LEDGER | {"recipients": 0}) == (
         "Ledger: 2 messages, addressed to nobody who was there."
     )
+    one = LEDGER | {"messages": 1, "recipients": 1, "acknowledged": 1, "waiting": 0, "p50_s": None}
+    said = "Ledger: 1 message to 1 recipient: 1 acknowledged, 0 unreachable."
+    assert ledger_sentence(one) == said
+    none = LEDGER | {"messages": 0, "recipients": 0}
+    assert ledger_sentence(none) == "Ledger: no message was addressed to clients."
 
 
 def test_who_was_not_told_is_told_why(tmp_path: Path) -> None:
@@ -72,3 +77,8 @@ def test_who_was_not_told_is_told_why(tmp_path: Path) -> None:
     lines = sentences({**result, "simulation": simulation})
     start = lines.index("  Emergency: 2 of 4 were told.")
     assert lines[start + 1 : start + 3] == [f"    {first}", f"    {second}"]
+
+
+def test_a_bus_that_cannot_be_read_leaves_what_is_known_without_it() -> None:
+    result = {"seconds": 3.5, "problem": "no space", "simulation": None}
+    assert sentences(result) == ["Mercury ran for 3.5 s."]

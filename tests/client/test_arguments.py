@@ -11,7 +11,7 @@ from live import HERE, connect, in_loop, live
 
 import mercury
 from mercury import ServiceEndpoint
-from mercury.client.near import MatchStream, MovingPublication
+from mercury.client.declaring import MatchStream, MovingPublication
 from mercury.client.receipts import Receipts
 from mercury.model.errors import ArgumentError, MercuryError, MessageError, RequestError
 from mercury.model.message import Address
@@ -153,6 +153,8 @@ def test_wrong_arguments_of_connect() -> None:
         mercury.connect(URI, identity="x" * 129)
     with pytest.raises(ArgumentError, match="groups takes names of groups, .* not 'blue'"):
         mercury.connect(URI, identity="car", groups="blue")
+    with pytest.raises(ArgumentError, match=r"not \[''\]: a name has 1 to 128 bytes"):
+        mercury.connect(URI, identity="car", groups=[""])
     with pytest.raises(ArgumentError, match="position takes a Position or a pair"):
         mercury.connect(URI, identity="car", position=5)
 
@@ -172,6 +174,10 @@ async def test_wrong_arguments_of_a_service() -> None:
             (lambda: office.publish("fuel", [1]), "values takes a mapping"),
             (lambda: office.why(7), "id takes the id of a message"),
             (lambda: anext(office.listen(7)), "listen: names takes names of topics on the bus"),
+            (
+                lambda: anext(office.listen("reports", start="x")),
+                "listen: start takes 'latest', 'earliest' or a FromTime, not 'x'",
+            ),
         ):  # fmt: skip
             with pytest.raises(ArgumentError) as caught:
                 await call()
@@ -179,6 +185,11 @@ async def test_wrong_arguments_of_a_service() -> None:
         for to in (Address.broker(), Address.service("x"), Address.adapter("x")):
             with pytest.raises(MessageError, match="alerts are for clients, groups, areas or"):
                 await office.alert(to)
+        for kind in ("a b", ""):
+            with pytest.raises(MessageError, match=f"{kind!r} is no name for an event kind"):
+                await office.alert(HERE, kind=kind)
+        with pytest.raises(ArgumentError, match="a name has 1 to 128 bytes"):
+            await office.alert(Address.client("ü" * 65))
 
 
 @in_loop
@@ -200,10 +211,17 @@ async def test_what_would_be_refused_is_refused_to_the_caller() -> None:
                 await car.request("moving.ask", {})
             with pytest.raises(RequestError, match="no such request: 'sing'"):
                 await car.request("sing", {})
+            with pytest.raises(MessageError, match="'a' is no text, number, True, False or bytes"):
+                await car.publish("fuel", {"a": {}})
             with pytest.raises(MessageError, match="car cannot tell itself"):
                 await car.tell("car", {})
             with pytest.raises(MessageError, match="a priority up to 7"):
                 await car.tell("ben", {}, priority=9)
+            for to in ("x" * 129, Address.client("x" * 5000)):
+                with pytest.raises(MessageError) as too_long:
+                    await car.tell(to, {})
+                assert str(too_long.value).startswith("tell: to takes the name of a client")
+                assert str(too_long.value).endswith("…: a name has 1 to 128 bytes")
             for to in (Address.everyone(), Address.broker(), Address.service("x")):
                 with pytest.raises(MessageError, match="tells clients, groups and areas, not"):
                     await car.tell(to, {})
@@ -212,7 +230,7 @@ async def test_what_would_be_refused_is_refused_to_the_caller() -> None:
 
 def test_no_public_method_that_takes_something_is_forgotten() -> None:
     # Between the client's own parts; `listen` checks while it is iterated over.
-    inside = {"regroup", "forget", "say_again", "run", "listen"}
+    inside = {"ask", "confirm", "regroup", "forget", "say_again", "run", "listen"}
     for public in (mercury.Client, ServiceEndpoint):
         for name, method in inspect.getmembers(public, inspect.isfunction):
             takes = len(inspect.signature(method).parameters) > 1

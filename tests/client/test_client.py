@@ -8,6 +8,7 @@ import time
 
 import pytest
 from live import FAR, HERE, NEAR, Hand, Live, connect, first, in_loop, iterate, live, until
+from mediator.invariants import check_outgoing
 
 import mercury
 from mercury.mediator.ledger import Ledger
@@ -57,11 +58,11 @@ async def test_a_client_connects_moves_and_says_goodbye() -> None:
         async with connect(adapter, "car", HERE, speed_mps=5.0) as car:
             assert car.session.state == "established"
             assert car.position == HERE
-            session = adapter.sessions.table.by_identity["car"]
-            reports = session.reports
-            car.move(NEAR.lat, NEAR.lon, heading_deg=90.0, speed_mps=7.0, report=True)
-            await until(lambda: session.reports > reports)
             table = adapter.sessions.table
+            session = table.by_identity["car"]
+            reported = table.last_report[session.slot]
+            car.move(NEAR.lat, NEAR.lon, heading_deg=90.0, speed_mps=7.0, report=True)
+            await until(lambda: table.last_report[session.slot] > reported)
             assert table.lat[session.slot] == NEAR.lat
             assert (table.heading[session.slot], table.speed[session.slot]) == (90.0, 7.0)
         await until(lambda: adapter.statistics().counters.get("sessions_closed") == 1)
@@ -75,9 +76,12 @@ async def test_reports_go_out_by_themselves() -> None:
         adapter = await world.adapter(session=QUICK)
         async with connect(adapter, "car", settings=QUICK) as car:
             car.move(FAR.lat, FAR.lon)
-            session = adapter.sessions.table.by_identity["car"]
-            await until(lambda: session.reports >= 3)
-            assert adapter.sessions.table.lat[session.slot] == FAR.lat
+            table = adapter.sessions.table
+            slot = table.by_identity["car"].slot
+            for _ in range(3):
+                before = table.last_report[slot]
+                await until(lambda before=before: table.last_report[slot] > before)
+            assert table.lat[slot] == FAR.lat
 
 
 @in_loop
@@ -285,6 +289,27 @@ async def test_to_speak_before_opening_or_after_closing_is_a_clear_error() -> No
 
 
 @in_loop
+async def test_of_two_clients_with_one_identity_the_newer_stays_and_the_other_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "mercury.client.connection")
+    async with live() as world:
+        adapter = await world.adapter(session=QUICK)
+        async with connect(adapter, "car-7", settings=QUICK) as older:
+            async with connect(adapter, "car-7", settings=QUICK) as newer:
+                await until(lambda: older.session.state == "connecting")
+                with pytest.raises(SessionRefusedError, match="another client is connected"):
+                    await older.connected(0.5)
+                assert (newer.session.state, newer.session.sessions_opened) == ("established", 1)
+                assert adapter.statistics().counters["sessions_opened"] == 2
+            await older.connected(5.0)
+    assert [record.getMessage() for record in caplog.records] == [
+        "car-7 lost its session: another client is connected under this name",
+        "car-7 is connected again",
+    ]
+
+
+@in_loop
 async def test_a_refusal_is_a_clear_error() -> None:
     async with live() as world:
         adapter = await world.adapter(session=SessionSettings(max_sessions=1))
@@ -410,7 +435,7 @@ async def test_the_number_of_subscriptions_is_bounded() -> None:
         async with connect(adapter, "car") as client:
             for number in range(256):
                 subscription = Subscription(number.to_bytes(16, "big"), "fuel")
-                await client.send(client._compose(Kind.SUBSCRIBE, "fuel", subscription))
+                await client.send(client.compose(Kind.SUBSCRIBE, "fuel", subscription))
             await until(lambda: adapter.statistics().gauges["subscriptions"] == 256)
             with pytest.raises(RequestError, match="256 subscriptions are the most"):
                 await client.subscribe("fuel")
@@ -472,4 +497,4 @@ async def test_the_receipt_of_an_alert_that_waits_for_a_return_is_true_all_the_t
                 (DeliveryState.ACKNOWLEDGED, "", 1),
                 (DeliveryState.REFUSED, "outside-area", 1),
             ]
-            adapter.deliveries.outgoing.validate()
+            check_outgoing(adapter.deliveries.outgoing)

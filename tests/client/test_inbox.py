@@ -6,7 +6,7 @@ import asyncio
 
 from live import in_loop, iterate
 
-from mercury.client.inbox import Inbox
+from mercury.client.reception import Inbox
 from mercury.model.message import Address, Kind, Message
 
 

@@ -12,7 +12,7 @@ from matching.bus_twin import bus_twin
 
 import mercury
 from mercury.client import moving_entities as client_moving
-from mercury.matching.rules import MatchingRules
+from mercury.matching import MatchingRules
 from mercury.model.area import Position
 from mercury.model.declarations import Declaration, Matches, NumberedMatch
 from mercury.model.errors import (
@@ -159,7 +159,7 @@ async def test_refusals_come_back_as_errors() -> None:
                 await me.ask_near("taxi", radius_m=2000.0)
             with pytest.raises(FilterError):
                 me.near("taxi", radius_m=500.0, where="seats >")
-            with pytest.raises(MatchingError, match="either a radius or a polygon"):
+            with pytest.raises(MatchingError, match="a radius or a polygon: give one"):
                 me.near("taxi")
             taxi = await me.publish("taxi", {}, moving=True)
             with pytest.raises(MatchingError, match="at most 16384 bytes"):

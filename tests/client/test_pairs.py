@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercury.client.pairs import Pairs
+from mercury.client.moving_entities import Pairs
 from mercury.model.declarations import NumberedMatch
 from mercury.model.matching import EventReason, EventType, Match
 

@@ -309,7 +309,7 @@ async def test_to_explain_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_who_lost_its_session_says_when_it_is_connected_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.INFO, "mercury.client.client")
+    caplog.set_level(logging.INFO, "mercury.client.connection")
     async with live() as world:
         adapter = await world.adapter(session=QUICK)
         async with connect(adapter, "car", settings=QUICK) as car:
@@ -319,7 +319,7 @@ async def test_who_lost_its_session_says_when_it_is_connected_again(
             await world.adapter(port=port, session=QUICK)
             await car.connected(5.0)
     said = [record.getMessage() for record in caplog.records]
-    assert said == ["car lost its session (adapter-stops)", "car is connected again"]
+    assert said == ["car lost its session: the adapter stops", "car is connected again"]
 
 
 @in_loop

@@ -173,7 +173,7 @@ async def test_what_does_not_fit_once_the_client_speaks_for_it_is_counted() -> N
             app_of(car, "app") as app,
         ):
             assert car.relay is not None
-            message = app._compose(Kind.CONTENT, "fuel", Attributes({"x": b""}))
+            message = app.compose(Kind.CONTENT, "fuel", Attributes({"x": b""}))
             room = MAX_BODY_BYTES - len(encode(message)) - 10
             await app.publish("fuel", {"x": b"x" * room})
             await until(lambda: car.relay.sessions.dropped)
@@ -188,7 +188,7 @@ async def test_fields_of_a_newer_version_pass_the_relay() -> None:
         content = world.read("content.*")
         async with connect(adapter, "car", relay_port=0) as car, app_of(car, "app") as app:
             unknown = b"\xa2\x06\x03new"  # field 100
-            message = app._compose(Kind.CONTENT, "fuel", Attributes({"x": 1}))
+            message = app.compose(Kind.CONTENT, "fuel", Attributes({"x": 1}))
             app.session.send_body(Kind.CONTENT, 3, encode(message) + unknown)
             app.after_session()
             [record] = await content.read()
@@ -205,7 +205,7 @@ async def test_what_an_application_senses_is_confirmed_by_the_adapter_and_on_the
             sensed = await app.sense("obstacle", position=HERE)
             assert await app.taken(sensed, WAIT_S) is DeliveryState.ACKNOWLEDGED
             # `sense` does not let this through; the adapter does not either, and says why.
-            bad = app._compose(Kind.EVENT, "", Event("no such name!", HERE))
+            bad = app.compose(Kind.EVENT, "", Event("no such name!", HERE))
             await app._say(replace(bad, policy=DeliveryPolicy.REPEAT))
             assert await app.taken(bad, WAIT_S) is DeliveryState.REFUSED
             assert await app.why(bad.id) == "The adapter refused it: bad-topic."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from live import FAR, HERE, NEAR, connect, first, in_loop, live, until
 
-from mercury.client.subscriptions import satisfies
+from mercury.client.reception import satisfies
 from mercury.model.area import Position
 from mercury.model.errors import FilterError, MessageError, RequestError
 from mercury.model.filter import compile_filter

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from mercury.config import MatcherSettings
-from mercury.matcher.rules import rules_of
+from mercury.matcher.service import rules_of
 from mercury.matching import MatchingRules
 
 

@@ -7,10 +7,12 @@ import math
 import random
 import zlib
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from hypothesis import strategies as st
 
 from mercury.detection import KindBins, KindRule, Observation, Verdict, restore_bins, snapshot_bins
+from mercury.detection.spatial_index import SpatialIndex
 from mercury.geo import destination
 from mercury.geo.space import Point, to_space
 
@@ -58,8 +60,40 @@ def run(bins: KindBins, batches: Iterable[Iterable[Observation]]) -> list[Verdic
     verdicts = []
     for batch in batches:
         verdicts += bins.add(batch)
-        bins.validate()
+        check_bins(bins)
     return verdicts
+
+
+def indexed(index: SpatialIndex[Any]) -> set[Any]:
+    """What an index holds, each thing once."""
+    found = [thing for things in index._cubes.values() for thing in things]
+    assert len(found) == len(set(found))
+    return set(found)
+
+
+def check_bins(bins: KindBins) -> None:
+    """Check what must always hold."""
+    assert set(bins.bins) == indexed(bins._bin_index)
+    assert len(bins.bins) <= bins.max_bins
+    assert set(bins.alerts) == indexed(bins.alerts._index)
+    assert len(set(bins.alerts)) <= bins.max_bins
+    for bin in bins.bins:
+        assert 0 < len(bin.members) <= min(bin.reports, bins.max_reporters)
+        assert bin.since_us <= bin.last_us <= bin.heard_us
+        assert bin.radius_m() < 100 * bins.rule.reach_m
+        assert bins._bin_index.nearest(bin.point, besides=bin) is None, "two that are one"
+        if bins.rule.every_us:
+            assert bins.closed_us <= bin.since_us <= bin.last_us
+            assert bin.last_us < bins.closed_us + bins.rule.every_us
+    if bins.rule.every_us:
+        assert bins.closed_us % bins.rule.every_us == 0
+        assert all(one.time_us >= bins.closed_us for one in bins.waiting)
+    else:
+        assert not bins.waiting
+        assert all(a.heard_us <= b.heard_us for a, b in itertools.pairwise(bins.bins))
+    c = bins.counters
+    assert c.observed >= c.malformed + c.late + c.duplicate + c.repeated
+    assert c.judged >= c.alerted + c.continued
 
 
 def run_storing(

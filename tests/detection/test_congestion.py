@@ -15,6 +15,7 @@ from detection.traffic import (
     RULE,
     USUAL_MPS,
     WEST,
+    check_congestion,
     drive,
     learned,
     row_of_cells,
@@ -22,9 +23,10 @@ from detection.traffic import (
     window,
 )
 
-from mercury.detection import Congestion, CongestionRule, Grid
+from mercury.detection import Congestion, CongestionRule
 from mercury.detection.jams import components, extent_of, heading_of
 from mercury.geo import contains_point, destination
+from mercury.geo.grid import Grid
 from mercury.model.area import Area, Circle, Corridor
 from mercury.model.errors import DetectionError
 
@@ -161,7 +163,7 @@ def test_silence_everywhere_ends_the_condition_too() -> None:
     assert len(core.conditions()) == 1
     core.advance((720 + 300) * S)
     assert core.conditions() == []
-    core.validate()
+    check_congestion(core)
 
 
 def test_it_is_told_again_when_the_alert_has_lapsed_or_the_jam_has_grown() -> None:
@@ -264,14 +266,14 @@ def test_late_double_and_impossible_rows_are_counted_only() -> None:
     core.add(broken)
     counters = core.counters
     assert (counters.duplicate, counters.late, counters.malformed) == (1, 1, len(broken))
-    core.validate()
+    check_congestion(core)
 
 
 def test_memory_is_bounded() -> None:
     core = Congestion(RULE, max_cells=3)
     for number in range(5):
         core.add(window(number, dict.fromkeys(EASTBOUND[number : number + 2], 20.0)))
-        core.validate()
+        check_congestion(core)
     assert len(core.cells) == 3
     assert core.counters.dropped > 0
 

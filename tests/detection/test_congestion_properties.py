@@ -9,7 +9,16 @@ from itertools import pairwise
 
 import pytest
 from detection.sightings import S
-from detection.traffic import EAST, GRID, NORTH_EAST, RULE, WEST, learned, row_of_cells
+from detection.traffic import (
+    EAST,
+    GRID,
+    NORTH_EAST,
+    RULE,
+    WEST,
+    check_congestion,
+    learned,
+    row_of_cells,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -58,7 +67,7 @@ def run(core: Congestion, batches: Iterable[Iterable[CellSpeed]]) -> list[Verdic
     verdicts = []
     for batch in batches:
         verdicts += core.add(batch)
-        core.validate()
+        check_congestion(core)
     return verdicts
 
 
@@ -100,7 +109,7 @@ def test_saying_how_late_it_is_does_not_decide(stream: list[CellSpeed], times_s:
         complete = [row for row in left if row.window_us + RULE.window_us <= time_s * S]
         left = left[len(complete) :]
         verdicts += run(alerted, [complete]) + alerted.advance(time_s * S)
-        alerted.validate()
+        check_congestion(alerted)
     verdicts += run(alerted, [left]) + alerted.advance(END_US)
     assert verdicts == expected
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 
-from detection.sightings import ORIGINS, at
+from detection.sightings import ORIGINS, at, indexed
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,7 +39,7 @@ def test_finds_the_nearest_of_all(
     for thing in gone:
         places.remove(thing)
     left = things[len(gone) :]
-    assert len(places) == len(left)
+    assert indexed(places) == set(left)
 
     here = to_space(*at(origin, north_m, east_m))
     within = [thing for thing in left if math.dist(thing.point, here) <= reach_m]

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 
 from detection.sightings import CITY, at
 
-from mercury.detection import CellSpeed, Congestion, CongestionRule, Grid, Verdict
+from mercury.detection import CellSpeed, Congestion, CongestionRule, Verdict
+from mercury.geo.grid import Grid
 
 RULE = CongestionRule()
 GRID = Grid(RULE.cell_m)
@@ -47,8 +48,27 @@ def drive(
         speeds = {key: mps for key in keys if (mps := speed(number, key)) is not None}
         verdicts += core.add(window(number, speeds, vehicles))
         verdicts += core.advance((number + 1) * RULE.window_us)
-        core.validate()
+        check_congestion(core)
     return verdicts
+
+
+def check_congestion(core: Congestion) -> None:
+    """Check what must always hold."""
+    on = {key for key, cell in core.cells.items() if cell.on}
+    jammed = [key for jam in core.jams for key in jam.keys]
+    assert len(jammed) == len(set(jammed)), "a cell in two jams"
+    assert set(jammed) == on
+    assert len({jam.id for jam in core.jams}) == len(core.jams)
+    assert core.jams == sorted(core.jams, key=lambda jam: jam.rank)
+    assert len(core.cells) <= core.max_cells
+    assert all(row.window_us >= core.judged_us for row in core.waiting)
+    for cell in core.cells.values():
+        assert cell.slow_for_us == 0 or cell.free_for_us == 0
+        assert 0 <= cell.heard_us <= core.frontier_us
+    c = core.counters
+    assert c.begun - c.merged - c.ended == len(core.jams)
+    heard = c.sparse + c.free + c.middling + c.slow + c.learning
+    assert c.observed == heard + c.malformed + c.late + c.duplicate + len(core.waiting)
 
 
 def usual(number: int, key: tuple[int, int]) -> float:

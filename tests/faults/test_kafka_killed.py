@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
 import random
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,11 +15,12 @@ from pathlib import Path
 import pytest
 from faults.alert_path import SETTINGS, AlertPath
 from integration.processes import starting
-from live import in_loop
+from live import eventually, in_loop
 
-from mercury.bus import open_bus
+from mercury.bus import Consumer, open_bus
+from mercury.bus.kafka.bus import CLOSE_S
 from mercury.dev import KafkaBroker
-from mercury.model.errors import JavaError
+from mercury.model.errors import BusError, BusUnavailableError, JavaError
 
 KILLS = 2
 
@@ -41,38 +44,88 @@ def test_an_outage_is_two_sentences(
     def said(level: int) -> list[str]:
         return [one.getMessage() for one in caplog.records if one.levelno == level]
 
-    def wait_for(level: int) -> None:
-        deadline = time.monotonic() + 20.0
-        while not said(level) and time.monotonic() < deadline:
-            bus.append("t", b"v")
-            member.commit()
-            time.sleep(0.05)
+    def said_at_work(sentences: int) -> bool:
+        bus.append("t", b"v")
+        member.commit()
+        return len(said(logging.WARNING)) == sentences
 
     caplog.set_level(logging.INFO, "mercury")
     bus = open_bus(mortal.uri)
     alone, member = bus.subscribe(["t.*"]), bus.subscribe(["t"], group="g")
     caplog.clear()
     mortal.kill()
-    wait_for(logging.WARNING)
+    eventually(lambda: said_at_work(1), 20.0)
     # Longer than librdkafka and its consumers need to complain again and again.
     alone.poll()
     time.sleep(5.0)
     assert alone.poll() == []
-    assert said(logging.INFO) == []
+    assert len(said(logging.WARNING)) == 1
     mortal.start()
-    wait_for(logging.INFO)
+    eventually(lambda: said_at_work(2), 20.0)
     bus.flush_now()
-    deadline = time.monotonic() + 20.0
-    while not (found := member.poll()):  # its group is assembled anew
-        assert time.monotonic() < deadline
+    found = eventually(member.poll, 20.0)  # its group is assembled anew
     assert {one.value for one in found} == {b"v"}
     bus.close()
-    (away,) = said(logging.WARNING)
-    (back,) = said(logging.INFO)
+    away, back = said(logging.WARNING)  # of one level: who saw the first sees the second
     assert f"{mortal.uri} cannot be reached" in away
     assert f"{mortal.uri} is back after" in back
     assert said(logging.ERROR) == []
     assert "rdkafka" not in capfd.readouterr().err
+
+
+@pytest.mark.jvm
+def test_a_cluster_that_comes_back_without_its_data(
+    mortal: KafkaBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who reads is told in one sentence; who starts then makes the topics anew."""
+    caplog.set_level(logging.INFO, "mercury")
+    bus = open_bus(mortal.uri)
+    alone, member = bus.subscribe(["t", "u"]), bus.subscribe(["t"], group="g")
+    bus.append("t", b"v")
+    bus.flush_now()
+    mortal.kill()
+    shutil.rmtree(mortal.data / "logs")
+    mortal.start()
+
+    def told(consumer: Consumer) -> str:
+        try:
+            consumer.poll()
+        except BusError as error:
+            return str(error)
+        return ""
+
+    lost = f"{mortal.uri} has lost topics that were read here "
+    again = "; start this again to have them made anew, empty"
+    assert eventually(lambda: told(alone), 30.0) == f"{lost}(t, u){again}"
+    assert eventually(lambda: told(member), 30.0) == f"{lost}(t){again}"
+    time.sleep(3.0)
+    said = [one.getMessage() for one in caplog.records]
+    assert len(said) <= 2, said  # that it was away and is back
+    with contextlib.closing(open_bus(mortal.uri)) as anew:
+        reader = anew.subscribe(["t"], group="g", start="earliest")
+        anew.append("t", b"w")
+        anew.flush_now()
+        assert [one.value for one in eventually(reader.poll, 20.0)] == [b"w"]
+    with contextlib.suppress(BusError):
+        bus.close()
+
+
+@pytest.mark.jvm
+def test_all_who_end_while_it_is_away_share_one_limit(mortal: KafkaBroker) -> None:
+    bus = open_bus(mortal.uri)
+    bus.append("t", b"v")
+    members = [bus.subscribe(["t"], group=group, start="earliest") for group in "gh"]
+    for member in members:
+        assert eventually(member.poll, 20.0)
+    mortal.kill()
+    bus.append("t", b"lost")
+    begun = time.monotonic()
+    for member in members:
+        member.commit()
+        member.close()
+    with pytest.raises(BusUnavailableError, match="closed before it acknowledged 1 records"):
+        bus.close()
+    assert time.monotonic() - begun < CLOSE_S + 5.0  # not as often as somebody waits
 
 
 @functools.partial(in_loop, timeout_s=120.0)

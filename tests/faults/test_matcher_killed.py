@@ -46,7 +46,8 @@ class World:
         self.front = front
         self.random = random.Random(seed)
         self.engine = Engine(MatchingRules(ttl_s=600.0))
-        self.updates: dict[int, list[int]] = {}  # times, by publication
+        self.updates: dict[int, list[int]] = {}  # times since it began, by publication
+        self._begun_us = 0
         corners = ((-1, -1), (-1, 1), (1, 1), (1, -1))
         everywhere = Polygon(
             tuple(
@@ -79,14 +80,20 @@ class World:
             for _ in self.things
         ]
 
-    def place(self, first: int, last: int) -> None:
-        """Some say where they are."""
+    def begin(self) -> None:
+        """What is said from now on counts."""
+        self.updates.clear()
+        self.front.heard.clear()
+        self._begun_us = now_us()
+
+    def place(self) -> None:
+        """All but who watches say where they are."""
         time_us = now_us()
-        some = range(first, last)
+        some = range(1, len(self.things))
         lats = from_e7(to_e7([self.places[one][0] for one in some])).tolist()
         lons = from_e7(to_e7([self.places[one][1] for one in some])).tolist()
-        self.front.move(self.keys[first:last], lats, lons, time_us)
-        self.engine.move(self.refs[first:last], lats, lons, [time_us] * len(some))
+        self.front.move(self.keys[1:], lats, lons, time_us)
+        self.engine.move(self.refs[1:], lats, lons, [time_us] * len(some))
         for one in some:
             if isinstance(self.things[one], Publication):
                 self.updates.setdefault(self.keys[one], []).append(time_us)
@@ -125,7 +132,7 @@ class World:
         watch = self.keys[0]
         found: dict[int, list[int]] = {}
         for event in self.front.told:
-            if event.subscription == watch:
+            if event.subscription == watch and event.time_us >= self._begun_us:
                 found.setdefault(event.publication, []).append(event.time_us)
         return found
 
@@ -148,17 +155,17 @@ async def scenario(starter: Starter, seed: int) -> None:
     try:
         async with Frontend(bus) as front:
             world = World(front, seed)
-            fellow = len(world.things) - PUBLICATIONS
-            world.place(1, fellow)
-            await bus.flush()
-            await asyncio.sleep(1.0)
+            world.place()
+            # Who watches is known everywhere from here on: it was told of everybody.
+            await until(lambda: front.heard[world.keys[0]] >= PUBLICATIONS, timeout_s=TOLD_S)
+            world.begin()
             for turn in range(TURNS):
                 if turn == TURNS // 3:
                     workers[1].process.kill()
                 if turn == 2 * TURNS // 3:
                     workers.append(starter("matcher", "--id", "matcher-4"))
                 world.drive()
-                world.place(1, len(world.things))
+                world.place()
                 await asyncio.sleep(TURN_S)
             await told_all(world)
             truth = world.inside()

@@ -6,7 +6,6 @@ import os
 import random
 import re
 import signal
-import socket
 import time
 import urllib.request
 from collections import Counter
@@ -20,11 +19,12 @@ from faults.family import Family, wait_for
 from integration.processes import Process
 from pyspark.sql import SparkSession
 
-from mercury.bench.processes import free_port, health
+from mercury.bench.processes import health
 from mercury.bus import Bus, Retention
 from mercury.bus.embedded.bus import EmbeddedBus
 from mercury.bus.embedded.record_reader import RecordReader
 from mercury.config import load_settings
+from mercury.dev.processes import free_port
 from mercury.model import topics
 from mercury.model.message import Message
 from mercury.pipeline.detection.alerts_sink import AlertsSink
@@ -44,7 +44,7 @@ class Life:
     """One run of `mercury pipeline`, and the processes it starts."""
 
     def __init__(self, folder: Path) -> None:
-        self.metrics_port = free_port(socket.SOCK_STREAM)
+        self.metrics_port = free_port()
         self._process = Process(
             folder,
             "pipeline",

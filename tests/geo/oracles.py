@@ -6,8 +6,11 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
+import numpy as np
 from geographiclib.geodesic import Geodesic  # type: ignore[import-untyped]
+from numpy.typing import ArrayLike, NDArray
 
+from mercury.geo.grid import SECTOR_DEG, SECTORS
 from mercury.model.area import Circle, Corridor, Ellipse, Polygon, Position, Rectangle, Shape
 
 WGS84 = Geodesic.WGS84
@@ -123,3 +126,9 @@ def shape_contains(shape: Shape, p: Position) -> bool:
             return polygon_contains(shape, p)
         case Corridor():
             return distance_to_line_m(shape.line, p) <= shape.width_m / 2.0
+
+
+def sector_of(headings_deg: ArrayLike) -> NDArray[np.int64]:
+    """The eighth of the compass of each heading: 0 is north, 2 east."""
+    headings = np.asarray(headings_deg, dtype=np.float64)
+    return np.floor((headings + SECTOR_DEG / 2.0) / SECTOR_DEG).astype(np.int64) % SECTORS

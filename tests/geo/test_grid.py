@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 import pytest
+from geo.oracles import sector_of
 from geo.strategies import lats, lons
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mercury.detection import Grid, sector_of
 from mercury.geo import geodesic_m
-from mercury.geo.grid import ROW
+from mercury.geo.grid import ROW, Grid
 from mercury.model.errors import DetectionError
 
 grids = st.sampled_from([50.0, 200.0, 1000.0, 7777.0]).map(Grid)

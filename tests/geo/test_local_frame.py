@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from mercury.geo import destination, geodesic_m
-from mercury.geo.flat_frame import FlatFrame
-from mercury.geo.local_frame import LocalFrame, chord_limits_squared
+from mercury.geo.local_frame import FlatFrame, LocalFrame, chord_limits_squared
 
 LATS = [-90.0, -85.0, -60.0, -30.0, 0.0, 1.0, 45.0, 75.0, 89.9, 90.0]
 AZIMUTHS = np.linspace(0.0, 360.0, 145)

@@ -7,11 +7,10 @@ from geo.strategies import shapes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mercury.geo import bounding_circle, bounds, contains, destination, outline
-from mercury.geo.boundary import boundary
+from mercury.geo import bounding_circle, bounds, contains
 from mercury.geo.box import Box
+from mercury.geo.outline import boundary
 from mercury.model.area import Circle, Corridor, Ellipse, Polygon, Position, Rectangle, Shape
-from mercury.model.ring import signed_area_deg2
 
 CENTER = Position(52.5, 13.4)
 CORRIDOR = Corridor((Position(52.4, 13.1), CENTER, Position(52.4, 13.7)), 300.0)
@@ -46,43 +45,6 @@ def test_what_is_in_the_shape_is_in_its_bounds(shape: Shape, lat: float, lon: fl
         assert Box(*bounds(shape)).contains_point(lat, lon)
         around = bounding_circle(shape)
         assert distance_m(around.center, Position(lat, lon)) <= around.radius_m + 1e-3
-
-
-@pytest.mark.parametrize(
-    "shape",
-    [
-        Circle(CENTER, 5_000.0),
-        Circle(Position(90, 0), 5_000.0),
-        Circle(Position(0, 180), 5_000.0),
-        Ellipse(CENTER, 50_000.0, 2_000.0, 30.0),
-        CORRIDOR,
-        Corridor((Position(89, 0), Position(89, 180)), 5_000.0),
-        Corridor((Position(0, 179), Position(1, -179)), 5_000.0),
-        Rectangle(50, 170, 60, -170),
-        Polygon((Position(0, 0), Position(0, 10), Position(10, 10))),
-    ],
-)
-def test_an_outline_follows_the_edge(shape: Shape) -> None:
-    ring = outline(shape)
-    assert 16 <= len(ring) <= 512
-    assert ring[0] != ring[-1]
-    lats, lons = np.array([p.lat for p in ring]), np.array([p.lon for p in ring])
-    around = bounding_circle(shape).center
-    # A hair towards the middle or away from it tells which side of the edge one is on.
-    size_m = shape.width_m if isinstance(shape, Corridor) else bounding_circle(shape).radius_m
-    near = [
-        contains(shape, *destination(lats, lons, azimuth_deg, 2e-3 * size_m))
-        for azimuth_deg in range(0, 360, 20)
-    ]
-    assert np.any(near, axis=0).all()
-    assert not np.all(near, axis=0).any()
-    if abs(around.lat) < 80:
-        assert signed_area_deg2(lats.tolist(), lons.tolist()) > 0
-
-
-def test_corners_are_in_the_outline() -> None:
-    shape = Polygon((Position(0, 0), Position(0, 10), Position(10, 10)))
-    assert set(shape.exterior) <= set(outline(shape, points=4))
 
 
 def test_bounds_are_tight() -> None:

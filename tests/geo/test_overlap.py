@@ -28,7 +28,7 @@ from mercury.geo import (
     haversine_m,
     overlaps,
 )
-from mercury.geo.boundary import boundary
+from mercury.geo.outline import boundary
 from mercury.model.area import (
     Area,
     Circle,

@@ -22,7 +22,7 @@ from mercury.config.settings import AdapterSettings, BrokerSettings
 from mercury.model.area import Area, Circle, HeadingSector, Position
 from mercury.model.message import Message
 from mercury.session import SessionSettings
-from mercury.sim.paper import Experiment, run_experiment
+from mercury.sim.paper import EVENT, PAPER, run_experiment, seeded
 
 CENTER = Position(40.76, -111.89)
 INSIDE = (40.761, -111.89)  # 111 m away
@@ -86,8 +86,8 @@ async def next_message(vehicle: Client) -> Message:
 @pytest.mark.parametrize("seed", [None, 0, 1, 2, 3, 4])
 def test_exactly_those_inside_are_notified(seed: int | None, tmp_path: Path) -> None:
     async def work() -> None:
-        experiment = Experiment() if seed is None else Experiment.seeded(seed)
-        outcome = await run_experiment(experiment, f"embedded:{tmp_path / 'bus.db'}")
+        placements = PAPER if seed is None else seeded(seed)
+        outcome = await run_experiment(placements, f"embedded:{tmp_path / 'bus.db'}")
         incident = outcome.incident
         assert incident.at_alert is not None
         x, y, radius = outcome.area
@@ -104,7 +104,7 @@ def test_exactly_those_inside_are_notified(seed: int | None, tmp_path: Path) -> 
         assert sorted(incident.notified_ms) == inside
         assert outcome.as_in_paper
         assert incident.sensed == [0, 1, 2, 3]
-        assert radius > outcome.experiment.event[2]
+        assert radius > EVENT[2]
         assert (incident.repeated, incident.further_alerts) == (0, 0)
         if seed is None:
             # Three that sensed it and two that came; not the one that left (6, 2).

@@ -22,11 +22,11 @@ from net.namespaces import NamespacesUnavailableError, joined_namespaces
 
 import mercury
 from mercury.bus import open_bus
-from mercury.cli.messages.live_ledger import LedgerReader
 from mercury.client import ServiceEndpoint
 from mercury.mediator.ledger import Summary
 from mercury.model.delivery import DeliveryState
 from mercury.model.message import Address, Kind
+from mercury.service.message_trail import LedgerReader
 from mercury.session import SessionSettings
 
 NAMES = [f"car-{number}" for number in range(4)]

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli.commands import mercury
+from cli.commands import mercury, mercury_afresh
 from integration.processes import free_udp_port
 
 from mercury.java.runtime import find_java
@@ -24,7 +24,7 @@ def test_the_story_and_what_to_try_next(tmp_path: Path) -> None:
     except JavaError as error:
         pytest.skip(str(error))
     port = {"MERCURY_ADAPTER__PORT": str(free_udp_port())}
-    done = mercury(
+    done = mercury_afresh(
         "demo", "--vehicles", "800", "--bus", "embedded:demo/mercury.db",
         folder=tmp_path, timeout_s=240.0, MERCURY_PIPELINE__SHARE_CLASSES="false", **port,
     )  # fmt: skip

@@ -25,8 +25,7 @@ from mercury.config.settings import AdapterSettings, BrokerSettings
 from mercury.model import topics
 from mercury.model.area import Position
 from mercury.model.errors import ConfigurationError, NotConnectedError
-from mercury.roads.plane import Plane
-from mercury.roads.plane_frame import PlaneFrame
+from mercury.roads.plane import Plane, PlaneFrame
 from mercury.service.clock import now
 from mercury.session import SessionSettings
 from mercury.sim.fleet import Fleet

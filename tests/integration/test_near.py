@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 from live import HERE, NEAR, connect, in_loop, live, until
+from wire.frames import Happened, read_frame
 
 from mercury.matching import warm_up
 from mercury.model import topics
@@ -16,7 +17,6 @@ from mercury.model.area import Position
 from mercury.model.errors import MatchingError
 from mercury.model.matching import EventType, Match, Publication, entity_key
 from mercury.session import SessionSettings
-from mercury.wire.match_frames import Happened, read_frame
 
 QUICK = SessionSettings(report_interval_s=0.1, missed_reports=100)
 LINK = "loss=0.2,delay=5ms,duplicate=0.05,reorder=0.05"

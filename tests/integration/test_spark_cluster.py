@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -21,9 +20,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from live import eventually
 
-from mercury.bench.processes import free_port
 from mercury.bus import Bus, open_bus
 from mercury.dev import KafkaBroker, SparkCluster
+from mercury.dev.processes import free_port
 from mercury.dev.spark import spark_home
 from mercury.model import topics
 from mercury.model.area import Position
@@ -148,7 +147,7 @@ def pipeline(place: Embedded | Cluster, folder: Path) -> Iterator[int]:
     folder.mkdir()
     config = folder / "mercury.toml"
     config.write_text(CONFIG)
-    port = free_port(socket.SOCK_STREAM)
+    port = free_port()
     arguments = ["--bus", place.uri, "--config", str(config), "--metrics-port", str(port)]
     arguments += ["--checkpoint", str(folder / "checkpoint")]
     environment = {

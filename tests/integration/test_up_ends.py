@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 from cli.commands import mercury
 from integration.processes import free_udp_port
+from live import eventually
 
 from mercury.bus import open_bus
 from mercury.model.message import Address, Attributes, Kind, Message
@@ -69,13 +69,8 @@ class Up:
         return found
 
     def assert_nothing_remains(self) -> None:
-        deadline = time.monotonic() + END_S
         self.process.wait(END_S)
-        while left := self.processes():
-            assert time.monotonic() < deadline, [
-                Path(f"/proc/{pid}/cmdline").read_bytes() for pid in left
-            ]
-            time.sleep(0.05)
+        eventually(lambda: not self.processes(), END_S, "processes remain")
         assert port_owner("UDP", self.port) is None
 
 
@@ -123,19 +118,20 @@ def test_nothing_of_spark_remains_after_a_kill(when: str, tmp_path: Path) -> Non
     with up(tmp_path, "--no-matcher", "--pipeline") as running:
         running.says(when)
         if when == "Mercury is up":  # Spark is in the middle of its start
-            deadline = time.monotonic() + UP_S
-            while not any(_is_java(process) for process in running.processes()):
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
+            eventually(lambda: any(_is_java(process) for process in running.processes()), UP_S)
         kill(running)
         running.assert_nothing_remains()
 
 
 def _is_java(process: int) -> bool:
+    return b"java" in _arguments(process)[0]
+
+
+def _arguments(process: int) -> list[bytes]:
     try:
-        return b"java" in Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")[0]
+        return Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
     except OSError:
-        return False
+        return [b""]
 
 
 def test_down_ends_what_up_started_and_a_second_up_is_refused(tmp_path: Path) -> None:
@@ -222,3 +218,51 @@ def test_a_metrics_port_that_is_taken_is_said_before_anything_starts(tmp_path: P
     sentence = f"TCP port {port} on 127.0.0.1, for metrics, is in use by process {os.getpid()} ("
     assert sentence in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_part_that_somebody_else_ends_is_started_again(tmp_path: Path) -> None:
+    with up(tmp_path, "--no-pipeline", "--no-matcher", "--for", "60") as running:
+        running.says("Mercury is up")
+        (adapter,) = (one for one in running.processes() if b"adapter" in _arguments(one))
+        os.kill(adapter, signal.SIGTERM)
+        running.says("adapter was ended by somebody else and is started again in 0.5 s")
+
+        def serves_again() -> bool:
+            others = {one for one in running.processes() if b"adapter" in _arguments(one)}
+            return bool(others - {adapter}) and port_owner("UDP", running.port) is not None
+
+        eventually(serves_again, UP_S)
+        running.process.send_signal(signal.SIGINT)
+        running.says("adapter ended too early and was started again once")
+        running.assert_nothing_remains()
+        assert running.process.returncode == 0
+
+
+@pytest.mark.parametrize("damaged", ["mercury.db", "mercury.db-records/1/head"])
+def test_a_damaged_bus_is_said_once_and_what_to_type(damaged: str, tmp_path: Path) -> None:
+    bus = open_bus(f"embedded:{tmp_path / 'mercury.db'}")
+    bus.append("status", b"1")
+    bus.close()
+    (tmp_path / damaged).write_bytes(os.urandom(4096))
+    result = mercury("up", "--no-pipeline", "--port", str(free_udp_port()), folder=tmp_path)
+    assert result.returncode == 1
+    (sentence,) = result.stderr.splitlines()
+    assert damaged in sentence
+    assert sentence.endswith(": `mercury doctor --bus embedded:mercury.db` says what to type")
+    assert not (tmp_path / "mercury.db-up").exists()
+
+
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [
+        ("foo:bar", "mercury: no bus is known for 'foo:bar'; a bus URI starts with "),
+        ("kafka:x", "mercury: 'kafka:x' is not a Kafka bus; it looks like kafka://HOST:PORT"),
+        ("embedded:", "mercury: embedded: lacks the path of its file: embedded:PATH"),
+    ],
+)
+def test_a_bus_that_is_none_is_all_that_is_said(uri: str, said: str, tmp_path: Path) -> None:
+    result = mercury("up", "--port", str(free_udp_port()), "--bus", uri, folder=tmp_path)
+    assert result.returncode == 1
+    assert result.stderr.startswith(said)
+    assert len(result.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []

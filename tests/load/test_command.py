@@ -58,6 +58,8 @@ def test_ctrl_c_ends_it_with_a_summary(tmp_path: Path) -> None:
     [
         (("--to", "nowhere:"), "load cannot go to 'nowhere:'"),
         (("--to", "null:", "--for", "soon"), "--for takes a time such as 30s or 5m, not 'soon'"),
+        (("--to", "null:", "--where", "5"), "--where 5 is not a share above 0 and at"),
+        (("--to", "null:", "--size", "0.5"), "a city of 0.5 km is none: its sides are from 1 to"),
         (("--to", "null:", "--radius", "near"), "--radius takes metres such as 50..500"),
         (("--to", "null:", "--roads", "no.osm.pbf"), "there is no file no.osm.pbf"),
     ],

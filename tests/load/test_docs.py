@@ -6,10 +6,9 @@ import re
 from pathlib import Path
 
 from mercury.cli.main import load_command
-from mercury.load.drivers.registry import OPENERS
+from mercury.load.drivers.api import OPENERS
 from mercury.load.generator import Outcome
-from mercury.load.histogram import TimeHistogram
-from mercury.load.tally import Tally
+from mercury.load.tally import Tally, TimeHistogram
 
 TEXT = (Path(__file__).parents[2] / "docs" / "how-to" / "load-test.md").read_text("utf-8")
 

@@ -12,8 +12,8 @@ import pytest
 from live import in_loop
 from roads.streets import tangle
 
-from mercury.load.drivers import Batch, open_driver
-from mercury.load.drivers.null import NullDriver
+from mercury.load.drivers.api import Batch, open_driver
+from mercury.load.drivers.local import NullDriver
 from mercury.load.generator import Generator
 from mercury.load.workload import Workload, WorkloadSettings
 from mercury.model.errors import LoadError

@@ -17,7 +17,7 @@ from live import eventually, in_loop
 from load.test_websocket_drivers import SETTINGS, by_brute_force
 from roads.streets import tangle
 
-from mercury.load.drivers import open_driver
+from mercury.load.drivers.api import open_driver
 from mercury.load.generator import Generator
 from mercury.load.workload import Workload
 from mercury.model.errors import LoadError

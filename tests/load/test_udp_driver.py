@@ -14,11 +14,10 @@ from matching.twin import Twin
 from roads.streets import tangle
 
 from mercury.adapter import Adapter
-from mercury.load.drivers import open_driver
+from mercury.load.drivers.api import open_driver
 from mercury.load.generator import Generator
 from mercury.load.workload import Workload, WorkloadSettings
-from mercury.matching import warm_up
-from mercury.matching.rules import MatchingRules
+from mercury.matching import MatchingRules, warm_up
 from mercury.model.errors import LoadError
 from mercury.model.matching import EventType
 from mercury.session import SessionSettings

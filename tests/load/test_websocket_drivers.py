@@ -7,12 +7,12 @@ import struct
 from dataclasses import replace
 
 import pytest
-from live import in_loop, until
+from live import in_loop, iterate, until
 from load.gateway import open_gateway
 from matching.twin import Twin
 from roads.streets import tangle
 
-from mercury.load.drivers import open_driver
+from mercury.load.drivers.api import open_driver
 from mercury.load.generator import Generator, Outcome
 from mercury.load.workload import Workload, WorkloadSettings
 from mercury.model.errors import LoadError, PacketError
@@ -101,7 +101,7 @@ async def test_a_server_that_stops_reading_changes_nothing_of_the_load(
     monkeypatch.setattr("mercury.load.generator._SETTLE_S", 0.2)
     async with open_gateway() as gateway:
         driver = open_driver(f"{scheme}://127.0.0.1:{gateway.port}")
-        monkeypatch.setattr(driver, "settle", lambda _: asyncio.sleep(0.0))
+        monkeypatch.setattr(driver, "settle", lambda _: iterate())
         # The transport would swallow these few rows by itself.
         monkeypatch.setattr("mercury.load.drivers.websocket.Link.write", _never)
         outcome = await Generator(workload(), driver, seconds=1.0).run()

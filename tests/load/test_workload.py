@@ -11,7 +11,7 @@ import pytest
 from roads.streets import tangle
 
 import mercury.load
-from mercury.load.histogram import TimeHistogram
+from mercury.load.tally import TimeHistogram
 from mercury.load.workload import Workload, WorkloadSettings, price_limits
 from mercury.model.errors import LoadError
 from mercury.model.filter import compile_filter
@@ -63,6 +63,12 @@ def test_the_seed_decides_and_the_rate_does_not() -> None:
     assert not np.array_equal(place, other.movement.positions(everybody, 7.0))
     assert np.array_equal(place, faster.movement.positions(everybody, 7.0))
     assert faster.phases_s == pytest.approx(one.phases_s / 10.0)
+
+
+def test_entities_say_how_inaccurate_they_are() -> None:
+    for noise_m in (8.0, 0.0):
+        workload = Workload(ROADS, replace(SETTINGS, noise_m=noise_m))
+        assert workload.accuracy_m == workload.movement.noise_m == noise_m
 
 
 def test_slow_entities_are_remembered_long_enough() -> None:

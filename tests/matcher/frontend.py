@@ -8,24 +8,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from wire.frames import Described, Happened, Refused, read_frame
 
 from mercury.bus import Bus
 from mercury.model import topics
 from mercury.model.matching import EventType, NearSubscription, Publication, Side, entity_key
 from mercury.service.clock import now_us
 from mercury.wire.declarations import Refusal
-from mercury.wire.match_frames import (
-    MOVES,
-    WITHDRAWALS,
-    Described,
-    FrameWriter,
-    Happened,
-    Refused,
-    bucket_key,
-    buckets_of,
-    read_frame,
-    to_e7,
-)
+from mercury.wire.match_frames import MOVES, WITHDRAWALS, FrameWriter, bucket_key, buckets_of, to_e7
 from mercury.wire.origins import SeenOrigins
 
 

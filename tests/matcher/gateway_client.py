@@ -15,8 +15,8 @@ from live import WAIT_S
 from numpy.typing import NDArray
 from websockets.asyncio.client import ClientConnection, connect
 
-from mercury.config.gateway import GatewaySettings
-from mercury.matcher.gateway import Gateway
+from mercury.config import GatewaySettings
+from mercury.matcher.gateway.server import Gateway
 from mercury.matcher.hub import Hub
 from mercury.matching import MatchingRules
 from mercury.service.clock import now_us

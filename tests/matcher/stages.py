@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from wire.frames import Described, Happened, Refused, read_frame
 
 from mercury.bus import Record
 from mercury.matcher.shared.lanes import Lanes
@@ -17,18 +18,7 @@ from mercury.matcher.shared.stage import Parcel
 from mercury.matching import MatchingRules
 from mercury.model import topics
 from mercury.model.matching import EventType, NearSubscription, Publication, Side, entity_key
-from mercury.wire.match_frames import (
-    MOVES,
-    WITHDRAWALS,
-    Described,
-    FrameWriter,
-    Happened,
-    Refused,
-    bucket_key,
-    buckets_of,
-    read_frame,
-    to_e7,
-)
+from mercury.wire.match_frames import MOVES, WITHDRAWALS, FrameWriter, bucket_key, buckets_of, to_e7
 from mercury.wire.origins import SeenOrigins
 from mercury.wire.worker_frames import time_frame
 

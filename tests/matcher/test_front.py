@@ -15,18 +15,19 @@ import numpy as np
 import pytest
 from live import Live, in_loop, live, until
 from matcher.gateway_client import BINARY, LAT, LON, METRE, World, move, near, publish
+from wire.frames import Declared, Moved, Withdrawn, read_frame
 
 from mercury.bus import Record
 from mercury.config import GatewaySettings, MatcherSettings
 from mercury.matcher.front import Front
-from mercury.matcher.gateway import Gateway
-from mercury.matcher.shared_service import SharedMatcher
+from mercury.matcher.gateway.server import Gateway
+from mercury.matcher.service import SharedMatcher
 from mercury.matching import Events, MatchingRules
 from mercury.model import topics
 from mercury.model.errors import BusFullError
 from mercury.model.matching import EventReason, EventType, NearSubscription, Publication, entity_key
 from mercury.wire.declarations import Refusal
-from mercury.wire.match_frames import EVENTS, Declared, FrameWriter, Moved, Withdrawn, read_frame
+from mercury.wire.match_frames import EVENTS, FrameWriter
 from mercury.wire.origins import Origin, origin_header
 
 SQUARE = {

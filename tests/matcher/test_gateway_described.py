@@ -10,8 +10,7 @@ from live import WAIT_S, in_loop
 from matcher.gateway_client import BINARY, near, publish, world
 
 from mercury.matcher.gateway import requests
-from mercury.matcher.gateway.asyncapi import ASYNCAPI
-from mercury.matcher.gateway.openapi import OPENAPI
+from mercury.matcher.gateway.descriptions import ASYNCAPI, OPENAPI
 from mercury.matcher.gateway.websocket import PATH
 from mercury.wire.gateway_frames import EVENT_ROW, MOVE_ROW
 

@@ -8,9 +8,10 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as some
+from live import iterate
 from matcher.gateway_client import Paper
 
-from mercury.config.gateway import GatewaySettings
+from mercury.config import GatewaySettings
 from mercury.matcher.gateway.connection import Connection
 from mercury.matcher.gateway.register import Register
 from mercury.matcher.hub import Hub
@@ -48,7 +49,7 @@ async def _talk(frames: list[str | bytes]) -> list[Any]:
     connection = Connection(register, paper, binary=True)
     for frame in frames:
         connection.receive(frame)
-        await asyncio.sleep(0)
+        await iterate()
     hub.tick()
     connection.leave()
     hub.flush()

@@ -15,9 +15,8 @@ from matcher.gateway_client import LAT, LON, METRE, World, near, publish, world
 
 from mercury.bus import open_bus
 from mercury.config import GatewaySettings, MatcherSettings
-from mercury.matcher.gateway import stream as stream_module
-from mercury.matcher.service import Matcher
-from mercury.matcher.shared_service import SharedMatcher
+from mercury.matcher.gateway import pages
+from mercury.matcher.service import Matcher, SharedMatcher
 from mercury.matching import MatchingRules
 from mercury.model.errors import BusFullError
 from mercury.model.matching import Publication
@@ -221,7 +220,7 @@ async def test_a_stream_of_an_area_and_of_two_readers() -> None:
 
 @in_loop
 async def test_streams_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_module, "SIGN_OF_LIFE_S", 0.05)
+    monkeypatch.setattr(pages, "SIGN_OF_LIFE_S", 0.05)
     marks = {"low_mark_bytes": 1024, "high_mark_bytes": 3000}
     async with world(max_connections=1, **marks) as here, client(here) as http:
         async with streaming(http, **HERE, radius_m=100) as lines:

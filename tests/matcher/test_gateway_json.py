@@ -8,7 +8,7 @@ import pytest
 from live import in_loop, until
 from matcher.gateway_client import JSON, LAT, LON, METRE, Paper, move, near, publish, world
 
-from mercury.config.gateway import GatewaySettings
+from mercury.config import GatewaySettings
 from mercury.matcher.gateway.connection import OPS_AT_ONCE, Connection
 from mercury.matcher.gateway.register import Register
 from mercury.matcher.hub import Hub

@@ -13,8 +13,8 @@ import pytest
 from live import in_loop
 from matcher.gateway_client import World, world
 
-from mercury.config.gateway import GatewaySettings
-from mercury.matcher.gateway.openapi import OPENAPI
+from mercury.config import GatewaySettings
+from mercury.matcher.gateway.descriptions import OPENAPI
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "web.md"
 SECTION = PAGE.read_text(encoding="utf-8")

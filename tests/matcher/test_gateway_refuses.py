@@ -13,8 +13,8 @@ from matcher.gateway_client import BINARY, LAT, LON, Talk, World, move, near, pu
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from mercury.config.gateway import GatewaySettings
-from mercury.matcher.gateway import Gateway
+from mercury.config import GatewaySettings
+from mercury.matcher.gateway.server import Gateway
 from mercury.matcher.hub import Hub
 from mercury.matching import MatchingRules
 from mercury.model.errors import AddressInUseError

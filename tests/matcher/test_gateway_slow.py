@@ -14,7 +14,7 @@ from matcher.gateway_client import BINARY, LAT, LON, METRE, moves, near, publish
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from mercury.config.gateway import GatewaySettings
+from mercury.config import GatewaySettings
 from mercury.matcher.gateway.register import Register
 from mercury.matcher.hub import Hub
 from mercury.matching import Events, MatchingRules
@@ -99,9 +99,12 @@ async def test_who_never_reads_is_cut_off() -> None:
         text = json.dumps([{"op": "ask", "topic": "taxi"}] * 2000).encode()
         frame = b"\x81\xff" + len(text).to_bytes(8, "big") + bytes(4) + text
         await until(lambda: here.count("gateway_connections") == 2)
-        while here.count("gateway_connections_too_slow") == 0:
+
+        def is_too_slow() -> int:
             writer.write(frame)
-            await asyncio.sleep(0.01)
+            return here.count("gateway_connections_too_slow")
+
+        await until(is_too_slow, 30.0)
         await until(lambda: len(here.gateway._websockets) == 1, 5)
         writer.transport.abort()
         await ann.ok({"op": "hello"})

@@ -170,7 +170,7 @@ def test_who_left_is_told_nothing_and_its_subscriptions_end(
         assert sorted(event[2] for event in bob.events) == ["a-9", "b"]
         assert hub.engine.statistics()["subscriptions"] == 2
         hub.forget(ann)  # twice is once
-        # Its number is free again, and whoever gets it hears its own alone.
+        # Whoever comes then hears its own alone.
         eve = Heard(hub)
         hub.move_one(hub.subscribe(near("e"), eve), LAT, LON)
         await iterate()
@@ -235,7 +235,7 @@ def test_asking_sees_what_was_said_before() -> None:
         for i in range(5):
             ref = hub.publish(Publication(f"taxi-{i}", "taxi", {"seats": i}))
             hub.move_one(ref, LAT + i * NORTH_100_M / 10, LON)
-        found = hub.near(near("ask", where="seats >= 1"), LAT, LON, 3)
+        found = hub.ask(near("ask", where="seats >= 1"), LAT, LON, 3).result()
         assert [one.publication.id for one in found] == ["taxi-1", "taxi-2", "taxi-3"]
         assert found[0].distance_m == pytest.approx(10, rel=0.01)
         await iterate()

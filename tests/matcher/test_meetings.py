@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from wire.frames import Happened, read_frame
 
 from mercury.bus import Record
 from mercury.matcher.shared.meetings import Meetings
 from mercury.matcher.shared.sighting_frames import SightingFrames
 from mercury.matcher.shared.stage import Parcel, StageNumber
 from mercury.model.matching import EventReason, EventType
-from mercury.wire.match_frames import Happened, read_frame
 from mercury.wire.worker_frames import NO_DWELL, SIGHTINGS, time_frame
 
 ENTER, INSIDE, EXIT, DWELL = EventType.ENTER, EventType.INSIDE, EventType.EXIT, EventType.DWELL

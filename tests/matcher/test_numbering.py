@@ -6,10 +6,9 @@ import numpy as np
 
 from mercury.matcher.gateway.numbering import (
     NO_REFERENCE,
-    HandleTable,
     Introductions,
     PublicationNumbers,
-    SubscriptionHandles,
+    Table,
 )
 from mercury.wire.gateway_frames import NO_HANDLE
 
@@ -19,24 +18,22 @@ def ref(slot: int, life: int = 1) -> int:
 
 
 def test_handles_stand_for_references_and_nothing_else_does() -> None:
-    table = HandleTable()
+    table = Table(NO_REFERENCE, np.int64)
     for handle in (0, 63, 64, 1_048_575):
-        assert table[handle] == NO_REFERENCE
-        table[handle] = ref(handle)
+        assert table.look_up(handle) == NO_REFERENCE
+        table.put(handle, ref(handle))
     asked = np.array([0, 1, 63, 64, 65, 1_048_575, 1_048_576, 0xFFFF_FFFF], np.uint32)
     known = [ref(handle) if handle in (0, 63, 64, 1_048_575) else -1 for handle in asked.tolist()]
     assert table.look_up(asked).tolist() == known
-    table[64] = NO_REFERENCE
+    table.put(64, NO_REFERENCE)
     assert table.look_up(np.array([64], np.uint32)).tolist() == [NO_REFERENCE]
 
 
 def test_handles_of_subscriptions() -> None:
-    handles = SubscriptionHandles()
-    handles.put(ref(5), 7)
-    handles.put(ref(5000), 8)
-    handles.put(ref(6), None)
-    refs = np.array([ref(5), ref(5000), ref(6), ref(4)])
-    assert handles.look_up(refs).tolist() == [7, 8, NO_HANDLE, NO_HANDLE]
+    handles = Table(NO_HANDLE, np.uint32)
+    handles.put(5, 7)
+    handles.put(np.array([5000, 6]), np.array([8, NO_HANDLE]))
+    assert handles.look_up(np.array([5, 5000, 6, 4])).tolist() == [7, 8, NO_HANDLE, NO_HANDLE]
 
 
 def test_a_publication_keeps_its_number_and_nobody_gets_it_again() -> None:

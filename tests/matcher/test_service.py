@@ -7,8 +7,7 @@ from live import in_loop, live, until
 from matcher.frontend import Frontend
 
 from mercury.config import MatcherSettings
-from mercury.matcher.service import Matcher
-from mercury.matcher.shared_service import SharedMatcher
+from mercury.matcher.service import Matcher, SharedMatcher
 from mercury.model.area import Polygon, Position
 from mercury.model.matching import EventReason, EventType, NearSubscription, Publication
 from mercury.service import now_us

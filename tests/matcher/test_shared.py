@@ -11,10 +11,10 @@ from matcher.frontend import Frontend
 
 from mercury.bus import Headers
 from mercury.config import MatcherSettings
+from mercury.matcher.service import SharedMatcher
 from mercury.matcher.shared import state_log
 from mercury.matcher.shared.routing import LANES
 from mercury.matcher.shared.state_log import StateLog
-from mercury.matcher.shared_service import SharedMatcher
 from mercury.model.area import Polygon, Position
 from mercury.model.matching import NearSubscription, Publication
 from mercury.service import now_us

@@ -9,23 +9,20 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from matching.twin import Twin
+from wire.frames import Declared, Moved, Withdrawn, read_frame
 
 from mercury.bus import Bus
-from mercury.matching.rules import MatchingRules
+from mercury.matching import MatchingRules
 from mercury.model import topics
 from mercury.model.errors import MatchingError
 from mercury.model.matching import EventType, NearSubscription, Publication, entity_key
 from mercury.wire.declarations import KeyedDeclaration, Refusal, refusal
 from mercury.wire.match_frames import (
     EVENTS,
-    Declared,
     FrameWriter,
-    Moved,
-    Withdrawn,
     bucket_key,
     buckets_of,
     from_e7,
-    read_frame,
     rows,
     to_e7,
 )

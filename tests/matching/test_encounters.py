@@ -15,6 +15,7 @@ from matching.encounters_world import (
 )
 from matching.twin import Twin
 
+from mercury.matching import MatchingRules
 from mercury.matching.encounters import (
     NEVER_US,
     Contacts,
@@ -24,7 +25,6 @@ from mercury.matching.encounters import (
     encounters,
     merged,
 )
-from mercury.matching.rules import MatchingRules
 from mercury.model.errors import MatchingError
 from mercury.model.matching import EventType, NearSubscription, Publication
 

@@ -110,9 +110,8 @@ def test_asking_once_finds_what_a_subscription_would() -> None:
     lats, lons = people.step()
     engine.move(refs, lats, lons, 1_000_000)
     before = engine.take()
-    found = engine.near(
-        "t0", lat=LAT + 2_000 * NORTH, lon=LON, radius_m=1_200.0, where="price < 50"
-    )
+    cheap = NearSubscription("ask", "t0", 1_200.0, where="price < 50")
+    found = engine.near(cheap, LAT + 2_000 * NORTH, LON)
     distance = haversine_m(LAT + 2_000 * NORTH, LON, lats[:500], lons[:500])
     expected = [
         (distance[i], thing.id)
@@ -123,19 +122,20 @@ def test_asking_once_finds_what_a_subscription_would() -> None:
     assert [one.publication.id for one in found] == [name for _, name in sorted(expected)]
     assert found[0].distance_m == pytest.approx(sorted(expected)[0][0], rel=1e-6)
     assert found[0].time_us == 1_000_000
-    assert len(engine.near("t0", lat=LAT, lon=LON, radius_m=9_000.0, limit=7)) == 7
+    assert len(engine.near(NearSubscription("ask", "t0", 9_000.0), LAT, LON, limit=7)) == 7
     box = Polygon(
         tuple(
             Position(LAT + y * NORTH, LON + x * NORTH)
             for y, x in ((0, 0), (0, 1_000), (1_000, 1_000), (1_000, 0))
         )
     )
-    inside = {one.publication.id for one in engine.near("t1", polygon=box)}
+    within = NearSubscription("ask", "t1", polygon=box)
+    inside = {one.publication.id for one in engine.near(within)}
     x, y = people.places[1, :500], people.places[0, :500]
     assert inside == {f"p{i}" for i in range(1, 500, 3) if x[i] <= 1_000.0 and y[i] <= 1_000.0}
     assert not len(engine.take())  # nobody else noticed
     assert len(before)
-    assert engine.near("nothing-there", lat=LAT, lon=LON, radius_m=10.0) == []
+    assert engine.near(NearSubscription("ask", "nothing-there", 10.0), LAT, LON) == []
     assert engine.statistics()["subscriptions"] == 500
 
 

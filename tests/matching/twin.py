@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from mercury.geo import haversine_m
 from mercury.geo.polygon import PreparedPolygon
-from mercury.matching.rules import MatchingRules
+from mercury.matching import MatchingRules
 from mercury.model.filter import compile_filter
 from mercury.model.matching import EventReason, EventType, NearSubscription, Publication
 

@@ -261,6 +261,14 @@ def test_what_has_no_end_is_for_those_who_were_there_when_it_came() -> None:
     )
 
 
+def test_what_does_not_hold_yet() -> None:
+    later = to_area(begins=130)
+    sentence = "has not been addressed yet: the message holds from t130 on."
+    assert unaddressed(later, now=110.0) == sentence
+    assert unaddressed(later, (105, INSIDE, 0.0), now=129.0) == sentence
+    assert unaddressed(later, now=131.0).startswith("was not addressed: it was silent")
+
+
 def test_of_whom_nothing_is_known() -> None:
     sentence = (
         "was not addressed: it was silent while the message held: "
@@ -315,9 +323,11 @@ def test_all_together() -> None:
     for number, state in enumerate(states):
         entry.rows[str(number)] = row(state, settled=102 if state is not WAITING else 0)
     rest = "1 expired without an answer, 1 refused it, 1 could not be reached"
-    heard = "6 were addressed: 2 acknowledged it (median 1.00 s, last 1.00 s)"
+    heard = "6 were addressed: 2 acknowledged it (median 1 s, last 1 s)"
     assert said(110) == f"{heard}, {rest}, 1 have not answered yet."
     assert said(160) == f"{heard}, {rest}, 1 did not answer in time."
+    entry.rows = {"0": row(ACKNOWLEDGED, settled=101.0042)}
+    assert said(110) == "1 was addressed: 1 acknowledged it (median 0.0042 s, last 0.0042 s)."
     assert about_message(message, clock) == (
         f"{message.id}: flood 'Flood' from service:office at t100 to group:blue, valid until t160."
     )

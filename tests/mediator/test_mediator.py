@@ -6,9 +6,9 @@ import random
 from itertools import pairwise
 
 import pytest
-from mediator.vehicles import Road
+from mediator.vehicles import Mediator, Road
 
-from mercury.mediator import BY_STRENGTH, Arrival, Mediator, Policies
+from mercury.mediator import BY_STRENGTH, Arrival, Policies
 from mercury.model.message import DeliveryPolicy
 from mercury.testing.network import HostileNetwork
 
@@ -25,28 +25,12 @@ def mediator(name: str = "abe", begun_us: int = 0, **options: object) -> Mediato
         name,
         random.Random(1),
         begun_us=begun_us,
-        policies=Policies(),
+        policies=Policies({}),
         **options,  # type: ignore[arg-type]
     )
     for mate in ("ben", "cal"):
         made.join(mate, 0.0)
     return made
-
-
-def test_each_destination_has_a_copy_with_an_id_of_its_own() -> None:
-    abe = mediator(begun_us=122)
-    assert abe.post("x", "MUSTER", ["ben", "cal"], 0.0, policy=REPEAT) == ["abe_123", "abe_124"]
-    assert [(copy.id, copy.mate) for copy in abe.due(0.0)] == [
-        ("abe_123", "ben"),
-        ("abe_124", "cal"),
-    ]
-
-
-def test_ids_go_on_after_a_restart() -> None:
-    first = mediator(begun_us=1_000_000)
-    ids = {first.post("x", "X", ["ben"], 0.0)[0] for _ in range(1000)}
-    again = mediator(begun_us=1_000_000 + 1_000_000)  # a second later
-    assert again.post("x", "X", ["ben"], 0.0)[0] not in ids
 
 
 def test_only_who_did_not_acknowledge_gets_it_again() -> None:
@@ -145,18 +129,18 @@ def test_the_topic_says_how_much_trouble_it_is_worth() -> None:
 
 def test_every_copy_is_answered_and_one_is_passed_on() -> None:
     ben = mediator("ben")
-    assert ben.receive("abe", "abe_1", 0.0, acknowledge=True) is Arrival.NEW
-    assert ben.acks_due(0.0) == [("abe", ["abe_1"])]
-    assert ben.receive("abe", "abe_1", 2.0, acknowledge=True) is Arrival.REPEATED
-    assert ben.acks_due(2.0) == [("abe", ["abe_1"])]
-    assert ben.receive("cal", "abe_1", 2.0, acknowledge=False) is Arrival.NEW  # another's
+    assert ben.incoming.receive("abe", "abe_1", 0.0, acknowledge=True) is Arrival.NEW
+    assert ben.incoming.answers_due(0.0) == [("abe", [("abe_1", "")])]
+    assert ben.incoming.receive("abe", "abe_1", 2.0, acknowledge=True) is Arrival.REPEATED
+    assert ben.incoming.answers_due(2.0) == [("abe", [("abe_1", "")])]
+    assert ben.incoming.receive("cal", "abe_1", 2.0, acknowledge=False) is Arrival.NEW  # another's
     row = ben.report(3.0).acks[0]
     assert (row.mate, row.acks_sent, row.acks_resent) == ("abe", 1, 1)
 
 
 def test_what_a_mate_missed_waits_for_it() -> None:
     abe = mediator()
-    abe.leave("ben")
+    abe.outgoing.left(abe.outgoing.peers.number("ben"))
     abe.post("x", "X", ["ben"], 0.0, policy=CRITICAL)
     assert abe.due(0.0) == []
     abe.join("ben", 100.0)

@@ -7,9 +7,10 @@ import random
 
 import numpy as np
 import pytest
+from mediator.invariants import check_outgoing
 
 from mercury.mediator import CRITICAL, Outgoing
-from mercury.mediator.pace import Pace
+from mercury.mediator.policy import Pace
 from mercury.net.link import OneWay
 from mercury.net.link_settings import LinkSettings
 
@@ -49,7 +50,8 @@ def tell_over_a_full_link(clients: int, resends_per_s: float) -> tuple[int, floa
     """One alert to many over a link that carries 200 packets a second; sends and seconds."""
     outgoing = Outgoing(random.Random(1), resends_per_s=resends_per_s)
     down = OneWay(LinkSettings(packets_per_s=200.0, burst_s=0.1), random.Random(2))
-    peers = outgoing.peers.numbers(f"car-{number}" for number in range(clients))
+    names = [f"car-{number}" for number in range(clients)]
+    peers = np.array([outgoing.peers.number(name) for name in names], np.int32)
     outgoing.peers.present[peers] = True
     outgoing.post("alert", "x", peers, 0.0, policy=CRITICAL, expires=600.0)
     arrivals: list[tuple[float, int]] = []
@@ -66,7 +68,7 @@ def tell_over_a_full_link(clients: int, resends_per_s: float) -> tuple[int, floa
         now = max(min(times), now)
         while arrivals and arrivals[0][0] <= now:
             outgoing.acknowledged(heapq.heappop(arrivals)[1], "alert", now)
-    outgoing.validate()
+    check_outgoing(outgoing)
     assert np.all(outgoing.get("alert").state == 1)  # type: ignore[union-attr]
     return sends, now
 

@@ -17,6 +17,7 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
+from mediator.invariants import check_outgoing
 from mediator.vehicles import NAMES, Road
 
 from mercury.mediator import BY_STRENGTH
@@ -103,7 +104,9 @@ class MediatedMessages(RuleBasedStateMachine):
 
     @rule(source=names, mate=names)
     def lose_sight(self, source: str, mate: str) -> None:
-        self.road.vehicles[source].mediator.leave(mate)
+        outgoing = self.road.vehicles[source].mediator.outgoing
+        if source != mate:
+            outgoing.left(outgoing.peers.number(mate))
 
     @rule(source=names, mate=names)
     def see_again(self, source: str, mate: str) -> None:
@@ -121,7 +124,7 @@ class MediatedMessages(RuleBasedStateMachine):
     def the_tables_are_in_order_and_add_up(self) -> None:
         for vehicle in self.road.vehicles.values() if hasattr(self, "road") else ():
             outgoing = vehicle.mediator.outgoing
-            outgoing.validate()
+            check_outgoing(outgoing)
             copies = [one for one in self.sent.values() if one.source == vehicle.name]
             assert outgoing.copies == len(copies)
             assert sum(outgoing.ended.values()) + outgoing.waiting == len(copies)
@@ -158,7 +161,7 @@ class MediatedMessages(RuleBasedStateMachine):
             outgoing.take_news(self.road.now)
             assert outgoing.waiting == 0
             assert len(outgoing) == 0
-            outgoing.validate()
+            check_outgoing(outgoing)
         acknowledged = sum(
             vehicle.mediator.outgoing.ended[DeliveryState.ACKNOWLEDGED]
             for vehicle in self.road.vehicles.values()

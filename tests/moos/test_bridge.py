@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from moos.bridges import Fleet, bridge, datagram, local
 
 from mercury.moos.bridge import MoosBridge, Posting
-from mercury.moos.node_report import NodeReport
 from mercury.moos.packet import MoosPacket, write_packet
-from mercury.moos.text_forms import NodeMessage, write_node_message
+from mercury.moos.text_forms import NodeMessage, NodeReport, write_node_message
 from mercury.testing.network import HostileNetwork
 
 RETURN = "src_node=abe,dest_node={},var_name=RETURN,string_val=true"
@@ -39,7 +38,7 @@ def test_the_way_of_one_message() -> None:
     abe.receive(ben.datagram(ack, 0.0), 0.2)
     assert abe.due(100.0) == []
     assert abe.next_timer() is None
-    report = abe.report(1.0).mediator
+    report = abe.report(1.0)
     assert (report.sent, report.resent, report.acknowledged) == (1, 0, 1)
     assert (dict(abe.bad), dict(abe.dropped)) == ({}, {})
 
@@ -52,6 +51,17 @@ def test_each_destination_has_a_copy_of_its_own() -> None:
         "ack_id=abe_1,ack=true,src_node=abe,dest_node=ben",
         "ack_id=abe_2,ack=true,src_node=abe,dest_node=cal",
     ]
+
+
+def test_ids_go_on_after_a_restart() -> None:
+    ids: list[set[str]] = []
+    for begun_us in (1_000_000, 1_000_000 + 1_000_000):  # a second later
+        abe = bridge("abe", "ben", begun_us=begun_us)
+        for number in range(1000):
+            abe.receive(local(RETURN.format("ben") + str(number)), 0.0)
+        ids.append({posting.text.partition(",")[0] for posting in abe.due(0.0)})
+    assert list(map(len, ids)) == [1000, 1000]
+    assert not ids[0] & ids[1]
 
 
 def test_only_who_did_not_acknowledge_gets_it_again() -> None:
@@ -85,7 +95,7 @@ def test_variables_without_acknowledgement_are_sent_once() -> None:
     for now in (0.1, 0.2):
         ben.receive(abe.datagram(posting, 0.0), now)
     assert sent(ben, 0.2) == [(None, "NODE_MESSAGE")]
-    report = abe.report(1.0).mediator
+    report = abe.report(1.0)
     assert (report.mates[0].dropped, report.topics[0].acknowledge) == (0, False)
 
 
@@ -97,7 +107,7 @@ def test_what_nobody_acknowledges_is_given_up_after_max_tries() -> None:
         now = max(timer, now)
         tries += len(abe.due(now))
     assert tries == 1 + 3
-    row = abe.report(now).mediator.mates[0]
+    row = abe.report(now).mates[0]
     assert (row.sent, row.resent, row.dropped, row.waiting) == (1, 3, 1, 0)
 
 
@@ -248,7 +258,7 @@ def test_everything_arrives_exactly_once_over_lossy_links(seed: int) -> None:
         assert bids == wanted[name], network
         assert set(statuses.values()) == {1}, network
         assert 30 <= len(statuses) <= 75, network  # about 70 % of 80, and not one sent again
-        report = fleet.bridges[name].report(fleet.now).mediator
+        report = fleet.bridges[name].report(fleet.now)
         rows = {row.topic: row for row in report.topics}
         assert (rows["STATUS"].sent, rows["STATUS"].resent) == (80, 0)
         assert rows["BID"].sent == 80
@@ -265,7 +275,7 @@ def test_what_is_given_up_is_counted_and_nothing_comes_twice(seed: int) -> None:
     for number in range(60):
         fleet.say("abe", NodeMessage("abe", ("ben", "cal"), "BID", str(number)))
     fleet.run(60.0)
-    report = fleet.bridges["abe"].report(fleet.now).mediator
+    report = fleet.bridges["abe"].report(fleet.now)
     lost = sum(row.dropped for row in report.mates)
     assert lost == 120 - report.acknowledged
     assert lost > 5, network
@@ -291,4 +301,4 @@ def test_damaged_datagrams_do_no_harm() -> None:
     fleet.run(120.0)
     assert network.statistics.corrupted > 10
     assert fleet.bridges["ben"].bad
-    assert fleet.bridges["abe"].report(fleet.now).mediator.acknowledged >= 49
+    assert fleet.bridges["abe"].report(fleet.now).acknowledged >= 49

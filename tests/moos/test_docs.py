@@ -8,7 +8,7 @@ from pathlib import Path
 from mercury.cli.run.moos import moos
 from mercury.config import MoosSettings, load_settings
 from mercury.moos import bridge_settings
-from mercury.moos.mission_file import read_mediator_block
+from mercury.moos.settings import read_mediator_block
 
 TEXT = (Path(__file__).parents[2] / "docs" / "how-to" / "moos.md").read_text("utf-8")
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mercury.model.errors import ConfigurationError
-from mercury.moos.mission_file import read_mediator_block, read_moos_file
+from mercury.moos.settings import read_mediator_block, read_moos_file
 
 # pMediator Listing 5.1, in a file of the usual shape.
 MISSION = """\

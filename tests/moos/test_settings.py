@@ -8,11 +8,11 @@ import pytest
 
 from mercury.config import MoosSettings, load_settings
 from mercury.model.errors import ConfigurationError
-from mercury.moos.mission_file import read_mediator_block
 from mercury.moos.settings import (
     Endpoint,
     bridge_settings,
     endpoint,
+    read_mediator_block,
     route,
 )
 

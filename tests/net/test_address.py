@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mercury.model.errors import ConfigurationError
-from mercury.net import from_sockaddr, parse_udp_uri, resolve, to_sockaddr
+from mercury.net.udp import from_sockaddr, parse_udp_uri, resolve, to_sockaddr
 
 PORTS = st.integers(0, 65_535)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mercury.model.errors import ConfigurationError
 from mercury.net import Blackout, DropOff, Link, LinkSettings, OneWay, Outages
-from mercury.net.link_spec import PRESETS, parse_link
+from mercury.net.link_settings import PRESETS, parse_link
 
 SEED = 20240607
 PACKETS = 20_000
@@ -472,7 +472,8 @@ def test_a_drop_off_does_not_end_before_it_begins() -> None:
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_vehicle_at_work_gets_through_on_every_preset(name: str) -> None:
     """A report of 120 bytes every second, 50 m from the antenna: most of them arrive."""
-    link = Link(*parse_link(name), random.Random(SEED), range_m=50.0)
+    link = Link(*parse_link(name), random.Random(SEED))
+    link.range_m = 50.0
     arrived = sum(bool(link.carry("up", 120, float(now))) for now in range(2000))
     assert 0.45 < arrived / 2000 <= 1.0
     assert (arrived == 2000) == (name == "perfect")

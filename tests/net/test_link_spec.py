@@ -13,8 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mercury.model.errors import ConfigurationError
-from mercury.net import Blackout, DropOff, Link, LinkPair, LinkSettings, Outages, parse_link
-from mercury.net.link_spec import _KEYS, PRESETS, link_from
+from mercury.net import (
+    Blackout,
+    DropOff,
+    Link,
+    LinkPair,
+    LinkSettings,
+    Outages,
+    link_from,
+    parse_link,
+)
+from mercury.net.link_settings import _KEYS, PRESETS
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference" / "links.md"
 

@@ -18,7 +18,7 @@ from mercury.net import (
     UdpEndpoint,
     bind_udp,
     link_from,
-    open_endpoint,
+    open_uplink,
     to_sockaddr,
 )
 from mercury.session import SessionSettings
@@ -200,7 +200,7 @@ async def test_closing_while_something_is_handed_over() -> None:
 @in_loop
 async def test_without_a_link_there_is_a_plain_endpoint() -> None:
     for link, kind in ((None, UdpEndpoint), (link_from("perfect", 1), LinkedEndpoint)):
-        endpoint = open_endpoint(bind_udp("127.0.0.1", 0), lambda _: None, link)
+        endpoint = open_uplink("udp://127.0.0.1:9", lambda _: None, link)[0]
         assert type(endpoint) is kind
         endpoint.close()
 

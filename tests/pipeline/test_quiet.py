@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli.commands import mercury
-from faults.family import wait_for
+from cli.commands import mercury, mercury_afresh
+from faults.family import Family, wait_for
 from integration.processes import Process
 
 from mercury.bus import Retention
@@ -68,6 +68,30 @@ def test_a_healthy_run_says_nothing_of_spark(
     assert "Traceback" not in said
 
 
+@pytest.mark.parametrize("stage", ["Spark is up", "pipeline is up"])
+def test_a_spark_that_is_killed_is_told_in_one_sentence(
+    java: str, tmp_path: Path, stage: str
+) -> None:
+    run = Process(tmp_path, "pipeline", "--bus", "embedded:bus.db")
+    family = Family(run.process.pid)
+    try:
+        wait_for(lambda: stage in run.log, 180.0, "the pipeline's start")
+        family.look()
+        machine = family.command("org.apache.spark")
+        assert machine is not None
+        os.kill(machine, signal.SIGKILL)
+        assert run.process.wait(60.0) == 75, run.log  # whoever supervises starts it again
+    finally:
+        run.process.kill()
+        run.process.wait()
+        family.end()
+    strange = [line for line in run.log.splitlines() if not _LOG_LINE.fullmatch(line)]
+    assert strange == [
+        "mercury: Spark does not answer; the details are in bus.db-pipeline/spark.log"
+    ]
+    assert "Traceback" in (tmp_path / "bus.db-pipeline" / "spark.log").read_text()
+
+
 @pytest.mark.parametrize(
     ("option", "sentence", "detail"),
     [
@@ -98,7 +122,7 @@ def test_a_source_that_spark_has_left_ends_without_a_word(monkeypatch: pytest.Mo
     monkeypatch.setattr(os, "_exit", ended.append)
     reader = embedded_source._StreamReader({"path": "bus.db", "topics": "reports"})
     reader.stop()
-    for error in (ValueError(), EOFError()):
+    for error in (ValueError(), EOFError(), BrokenPipeError()):
         try:
             try:
                 raise error
@@ -106,7 +130,7 @@ def test_a_source_that_spark_has_left_ends_without_a_word(monkeypatch: pytest.Mo
                 reader.stop()
         except type(error):
             pass
-    assert ended == [0]  # only when it was left: an error is Spark's to hear of
+    assert ended == [0, 0]  # only when it was left: an error is Spark's to hear of
 
 
 def test_what_to_install_is_said_whole(tmp_path: Path) -> None:
@@ -114,7 +138,7 @@ def test_what_to_install_is_said_whole(tmp_path: Path) -> None:
     (tmp_path / "bus.db-history").mkdir()
     path = os.pathsep.join([str(tmp_path), *sys.path])
     for command in (("history", "tables"), ("import", "x.csv", "--to", "parquet", "t")):
-        done = mercury(
+        done = mercury_afresh(
             *command, folder=tmp_path, PYTHONPATH=path, MERCURY_BUS__URI="embedded:bus.db"
         )
         assert done.stderr == (

@@ -70,6 +70,25 @@ def test_what_was_cut_short_on_the_way_out_is_no_failure(pipeline: Pipeline) -> 
     keep(pipeline, Cut(OSError()))
 
 
+def test_a_job_that_failed_is_logged_without_a_traceback(
+    pipeline: Pipeline, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(error: Exception) -> None:
+        raise error
+
+    async def scenario() -> None:
+        pipeline.spawn(fail(JobFailedError("the ledger job ended")))
+        pipeline.spawn(fail(RuntimeError("a mistake of ours")))
+        await asyncio.gather(*pipeline._tasks, return_exceptions=True)
+
+    with caplog.at_level("INFO", "mercury"):
+        asyncio.run(scenario())
+    said, bug = caplog.records
+    assert (said.levelname, said.exc_info) == ("INFO", None)  # the command ends with its sentence
+    assert said.getMessage() == "service:pipeline fails: the ledger job ended"
+    assert bug.exc_info
+
+
 def test_a_spark_that_does_not_answer_is_told(pipeline: Pipeline) -> None:
     assert pipeline.problem() == ""  # it starts
     pipeline._tended_at = now() - 1

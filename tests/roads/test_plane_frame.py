@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mercury.model.area import Position
-from mercury.roads.plane_frame import PlaneFrame
+from mercury.roads.plane import PlaneFrame
 
 ORIGINS = [(40.7608, -111.8910), (0.0, 0.0), (-33.9, 179.99), (68.0, 20.0)]
 offsets = st.floats(-10_000.0, 10_000.0)

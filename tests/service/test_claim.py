@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from mercury.model.errors import AlreadyRunningError, BusUnavailableError
+from mercury.service import claim
 from mercury.service.claim import Holder, claimed, holder_of
 
 CLAIM = """
@@ -68,4 +71,40 @@ def test_another_bus_is_another_claim(tmp_path: Path) -> None:
 def test_a_number_left_by_a_killed_one_is_nobody(tmp_path: Path) -> None:
     uri = f"embedded:{tmp_path}/bus.db"
     (tmp_path / "bus.db-up").write_text(json.dumps({"process": os.getpid(), "parts": []}))
+    assert holder_of(uri) is None
+
+
+def test_nothing_is_left_of_a_claim(uri: str, tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), claimed(uri):
+        raise RuntimeError("a port is in use")
+    assert [one for one in tmp_path.rglob("*") if one.is_file()] == []
+
+
+def test_who_waited_for_a_claim_that_is_removed_has_not_got_it(tmp_path: Path) -> None:
+    """Else a third would make the file anew, and there would be two."""
+    uri = f"embedded:{tmp_path}/bus.db"
+    other = claim._other
+
+    def removed_before(file: IO[str], lock: int) -> Holder | None:
+        monkeypatch.undo()
+        (tmp_path / "bus.db-up").unlink()
+        return other(file, lock)
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(claim, "_other", removed_before)
+        with claimed(uri):
+            assert holder_of(uri) == Holder(os.getpid(), [])
+
+
+def test_a_file_system_that_became_read_only_does_not_keep_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = f"embedded:{tmp_path}/bus.db"
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    with claimed(uri):
+        monkeypatch.setattr(claim, "_write", refuse)
+        monkeypatch.setattr(Path, "unlink", refuse)
     assert holder_of(uri) is None

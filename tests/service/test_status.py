@@ -34,6 +34,8 @@ def test_a_report_is_read_as_it_was_said() -> None:
     read = read_status(record)
     expected = replace(said, address="broker:broker-1", at_us=99, sent_us=message.sent_us)
     assert read == expected
+    long = replace(said, numbers={"cpu_s": 0.447442088}).message(Address.broker("broker-1"))
+    assert long.values["cpu_s"] == 0.447
 
 
 @pytest.mark.parametrize("value", [b"", b"junk"])

@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from mercury.bus import Bus, open_bus
-from mercury.model.errors import ConfigurationError
+from mercury.model.errors import BusUnavailableError, ConfigurationError
 from mercury.model.message import Address
 from mercury.service import Service, Statistics
 
@@ -47,7 +47,7 @@ def test_a_signal_while_it_starts_ends_it() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         await asyncio.wait_for(running, 5.0)
         assert service.stopped
-        assert not service.started
+        assert not service.has_started.is_set()
         bus.close()
 
     asyncio.run(scenario())
@@ -65,6 +65,31 @@ def test_a_task_that_fails_meanwhile_is_no_clean_end() -> None:
         service.spawn(fail())
         with pytest.raises(ConfigurationError, match="boom"):
             await asyncio.wait_for(running, 5.0)
+        bus.close()
+
+    asyncio.run(scenario())
+
+
+class Quick(Slow):
+    async def _start(self) -> None: ...
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_bus_that_takes_nothing_does_not_keep_it(
+    known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits a little for its goodbye, and hardly at all if the bus failed before."""
+    monkeypatch.setattr("mercury.service.service._GOODBYE_S", 30.0 if known else 0.2)
+
+    async def scenario() -> None:
+        bus = open_bus("memory:")
+        service = Quick(bus)
+        await service.start()
+        monkeypatch.setattr(bus, "flush", asyncio.Event().wait)
+        if known:
+            service.bus_failed(BusUnavailableError("away"))
+        await asyncio.wait_for(service.stop(), 5.0)
+        assert service.stopped
         bus.close()
 
     asyncio.run(scenario())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
@@ -12,7 +13,9 @@ from contextlib import contextmanager
 
 import pytest
 
+from mercury.cli.common.command import fail
 from mercury.service import tie
+from mercury.service.logs import set_up_logs
 
 PART = """
 import os, signal, sys, time
@@ -22,6 +25,7 @@ if "stubborn" in sys.argv:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 tie.hold()
 assert tie.VARIABLE not in os.environ
+assert tie.part == "broker-1"
 tie.say_ready()
 time.sleep(60)
 """
@@ -35,7 +39,7 @@ def part(*arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], socket.sock
         with theirs:
             process = subprocess.Popen(
                 [sys.executable, "-c", PART, *arguments],
-                env={**os.environ, tie.VARIABLE: str(theirs.fileno())},
+                env={**os.environ, tie.VARIABLE: f"{theirs.fileno()}:broker-1"},
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
@@ -66,3 +70,21 @@ def test_a_process_that_a_person_started_has_no_tie(monkeypatch: pytest.MonkeyPa
     tie.hold()
     tie.say_ready()
     assert tie._tie is None
+
+
+def test_its_lines_say_whose_they_are(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tie, "part", "broker-1")
+    package = logging.getLogger("mercury")
+    before = package.handlers[:], package.level, package.propagate
+    try:
+        set_up_logs("warning")
+        logging.getLogger("mercury.x").warning("it rains")
+    finally:
+        package.handlers[:], package.level, package.propagate = before
+    with pytest.raises(SystemExit):
+        fail("no bus")
+    said = capsys.readouterr().err
+    assert " WARNING broker-1: it rains\n" in said
+    assert "mercury broker-1: no bus\n" in said

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
+from session.invariants import check_client
+from wire.packets import unpack
 
 from mercury.model.area import Position
 from mercury.model.errors import NotConnectedError
@@ -18,7 +20,7 @@ from mercury.session import (
     SessionSettings,
     SessionState,
 )
-from mercury.wire import NO_TOKEN, encode, pack, unpack
+from mercury.wire import NO_TOKEN, encode, pack
 
 TOKEN = b"0123456789abcdef"
 SETTINGS = SessionSettings(
@@ -94,7 +96,7 @@ def test_acknowledge_establishes_and_reports_begin_within_an_interval() -> None:
     [packet] = core.outbox
     assert unpack(packet)[0::2] == (Kind.REPORT, TOKEN)
     assert core.next_timer() == due + 1.0
-    core.validate()
+    check_client(core)
 
 
 def test_an_acknowledge_of_another_life_is_not_taken() -> None:
@@ -117,9 +119,10 @@ def test_three_silent_heartbeat_intervals_start_anew() -> None:
     core.handle_timer(9.0)
     assert core.state is SessionState.CONNECTING
     assert list(core.events) == [Lost("silent")]
+    assert core.in_words("silent") == "the adapter has not answered for 6 s"
     assert core.incarnation > first_life
     assert unpack(core.outbox[-1]).kind == Kind.INIT
-    core.validate()
+    check_client(core)
 
 
 def test_a_refusal_with_my_token_starts_anew_at_once() -> None:
@@ -132,6 +135,28 @@ def test_a_refusal_with_my_token_starts_anew_at_once() -> None:
     core.receive(pack(Kind.REFUSE, 5, TOKEN, 1, body), 1.0)
     assert core.state is SessionState.CONNECTING
     assert list(core.events) == [Lost("unknown-session")]
+    assert core.in_words("unknown-session") == "the adapter does not know it any more"
+
+
+def test_who_is_displaced_does_not_displace_again() -> None:
+    from mercury.model.message import Attributes
+
+    core = established()
+    life = core.incarnation
+    body = from_adapter(Kind.REFUSE, Attributes({"reason": "displaced"}))
+    core.receive(pack(Kind.REFUSE, 5, TOKEN, 1, body), 1.0)
+    assert list(core.events) == [Lost("displaced")]
+    now, waits = 1.0, []
+    for _ in range(6):
+        due = core.next_timer()
+        assert due is not None
+        waits.append(due - now)
+        core.handle_timer(now := due)
+    assert {unpack(packet).sequence for packet in core.outbox} == {life}  # the newer one keeps it
+    assert all(0.8 * min(n, 4) <= wait <= 1.2 * min(n, 4) for n, wait in enumerate(waits, 1))
+    acknowledge(core, now)
+    assert core.state is SessionState.ESTABLISHED
+    check_client(core)
 
 
 def test_a_refused_init_is_told_and_tried_again() -> None:
@@ -143,7 +168,7 @@ def test_a_refused_init_is_told_and_tried_again() -> None:
     core.receive(pack(Kind.REFUSE, 5, NO_TOKEN, core.incarnation, body), 0.1)
     assert list(core.events) == [Refused("sessions-full")]
     assert core.next_timer() is not None
-    core.validate()
+    check_client(core)
 
 
 def test_messages_are_delivered_once_and_only_with_my_token() -> None:
@@ -170,7 +195,7 @@ def test_close_says_goodbye_and_stops() -> None:
     assert core.next_timer() is None
     acknowledge(core, 2.0, token=b"y" * 16)
     assert core.state is SessionState.CLOSED
-    core.validate()
+    check_client(core)
 
 
 def test_a_client_never_reports_more_rarely_than_the_adapter_expects() -> None:

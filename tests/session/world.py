@@ -5,6 +5,8 @@ from __future__ import annotations
 import heapq
 import random
 
+from session.invariants import check_adapter, check_client
+
 from mercury.model.area import Position
 from mercury.model.message import Kind, Telemetry
 from mercury.session import AdapterSessions, ClientSession, SessionSettings
@@ -117,6 +119,6 @@ class World:
             heapq.heappush(self._timers, (due, number))
 
     def validate(self) -> None:
-        self.adapter.validate()
+        check_adapter(self.adapter)
         for client in self.clients:
-            client.validate()
+            check_client(client)

@@ -13,13 +13,12 @@ from mercury.model.area import Area, Circle, Position
 from mercury.model.errors import ConfigurationError
 from mercury.sim.figure import draw
 from mercury.sim.incident import Incident, Traffic
-from mercury.sim.paper import Experiment, Outcome
+from mercury.sim.paper import Outcome, seeded
 
 
 @pytest.fixture
 def outcome() -> Outcome:
-    experiment = Experiment.seeded(5)
-    places = experiment.placements
+    places = seeded(5)
     x, y = (np.array([getattr(place, axis) * 100.0 for place in places]) for axis in ("x", "y"))
     heading = np.array([place.heading_deg for place in places])
     traffic = Traffic(x, y, y, x, heading, heading)
@@ -29,7 +28,7 @@ def outcome() -> Outcome:
     incident.area = Area(Circle(Position(40.0, -111.0), 350.0))
     incident.inside = [0, 1, 2, 7]
     incident.notified_ms = {0: 1.0, 1: 1.0, 2: 1.2, 7: 1.5}
-    return Outcome(experiment, incident, (5.1, 2.1, 3.5))
+    return Outcome(incident, (5.1, 2.1, 3.5))
 
 
 def test_a_png_of_sensible_size(outcome: Outcome, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from mercury.model.area import Area, Circle, HeadingSector, Position
 from mercury.model.identity import new_uuid
 from mercury.model.message import Address, Event, Kind, Message
-from mercury.roads.plane_frame import PlaneFrame
+from mercury.roads.plane import PlaneFrame
 from mercury.sim.incident import Incident, Traffic
 
 FRAME = PlaneFrame(Position(40.76, -111.89))
@@ -89,7 +89,7 @@ def test_all_inside_are_notified() -> None:
     the_alert = alert(ids[0])
     for vehicle in (0, 1, 2):
         record.notified(vehicle, the_alert, 50.002, streets)
-    assert record.sentences(unit_m=100.0) == (
+    assert record.sentences() == (
         "Emergency at (0, 0): 1 vehicle sensed it. 3 vehicles were within 100 m; all 3 were told,"
         " the first after 2.0 ms, half within 2.0 ms, the last after 2.0 ms."
         " Nobody outside was told."

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from wire.frames import Declared, Described, Happened, Moved, Refused, Withdrawn, read_frame
 from wire.strategies import polygons, values
 
 from mercury.model.errors import PacketError
@@ -13,16 +14,7 @@ from mercury.model.matching import NearSubscription, Publication, entity_key
 from mercury.wire import match_frames
 from mercury.wire import mercury_pb2 as pb
 from mercury.wire.declarations import Refusal, declaration_to_pb
-from mercury.wire.match_frames import (
-    Declared,
-    Described,
-    FrameWriter,
-    Happened,
-    Moved,
-    Refused,
-    Withdrawn,
-    read_frame,
-)
+from mercury.wire.match_frames import FrameWriter
 
 ids = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)
 topics = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,20}", fullmatch=True)

@@ -14,8 +14,7 @@ from mercury.model.matching import EventReason, EventType, Match, Publication
 from mercury.model.message import Address, Kind, Message
 from mercury.wire import decode, encode, parse
 from mercury.wire import mercury_pb2 as pb
-from mercury.wire.declarations import publication_to_pb
-from mercury.wire.matches import MatchesWriter, matches_from_pb
+from mercury.wire.declarations import MatchesWriter, matches_from_pb, publication_to_pb
 
 U32 = st.integers(0, 2**32 - 1)
 rows = st.builds(

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from mercury.model.errors import MessageTooLargeError, PacketError
 from mercury.model.message import Kind
-from mercury.wire import HEADER_BYTES, MAX_BODY_BYTES, Header, pack, unpack
-from mercury.wire.packet import headers
+from mercury.wire import HEADER_BYTES, MAX_BODY_BYTES, pack
+from mercury.wire.packet import headers, read_header
 
 TOKENS = st.binary(min_size=16, max_size=16)
 SEQUENCES = st.integers(0, 2**64 - 1)
@@ -19,7 +19,7 @@ PACKET = pack(Kind.REPORT, 4, bytes(range(16)), 258, b"body")
 
 def reason_of(data: bytes) -> str:
     with pytest.raises(PacketError) as caught:
-        unpack(data)
+        read_header(data)
     return caught.value.reason
 
 
@@ -33,7 +33,7 @@ def test_a_header_comes_back_as_it_was(
     kind: Kind, priority: int, token: bytes, sequence: int, body: bytes
 ) -> None:
     packet = pack(kind, priority, token, sequence, body)
-    assert unpack(packet) == Header(kind, priority, token, sequence)
+    assert read_header(packet) == (kind, priority, token, sequence)
     assert packet[HEADER_BYTES:] == body
 
 
@@ -94,7 +94,7 @@ def test_a_priority_out_of_range(priority: int) -> None:
 
 
 def test_flags_of_a_newer_version_are_ignored() -> None:
-    assert unpack(PACKET[:5] + b"\xff" + PACKET[6:]) == unpack(PACKET)
+    assert read_header(PACKET[:5] + b"\xff" + PACKET[6:]) == read_header(PACKET)
 
 
 @given(st.binary(max_size=200))

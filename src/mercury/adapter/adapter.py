@@ -7,8 +7,7 @@ import logging
 import os
 import random
 import secrets
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from itertools import chain, islice
 from uuid import UUID
 
@@ -16,14 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mercury.adapter.addressing import LOOKBACK_US, Addressing
-from mercury.adapter.deliveries import Deliveries
-from mercury.adapter.fan_out import FanOut
+from mercury.adapter.deliveries import Deliveries, FanOut
 from mercury.adapter.interests import MAX_PER_CLIENT, Interests
 from mercury.adapter.match_events import MatchEvents
 from mercury.adapter.moving_clients import MovingClients
 from mercury.adapter.outbound import Outbound
 from mercury.adapter.routing import BusRecord, bus_record, traffic_speed
-from mercury.adapter.statistics import adapter_statistics
 from mercury.bus import Bus, Consumer, FromTime, Record, catch_up
 from mercury.config.mediator import MediatorSettings
 from mercury.config.settings import AdapterSettings
@@ -32,16 +29,10 @@ from mercury.model import topics
 from mercury.model.area import Area, Circle, Position
 from mercury.model.declarations import REQUESTS as ABOUT_MOVING
 from mercury.model.errors import AreaError, BusError, MessageError, PacketError
-from mercury.model.message import (
-    Address,
-    Attributes,
-    Kind,
-    Message,
-    Priority,
-    Subscription,
-)
+from mercury.model.message import Address, Attributes, Kind, Message, Priority, Subscription
 from mercury.net import Packets, UdpEndpoint, bind_udp
 from mercury.service import Service, Statistics, epoch_us, instant, now, now_us
+from mercury.service.stall import WINDOW_S
 from mercury.session import (
     AdapterSessions,
     Closed,
@@ -53,13 +44,7 @@ from mercury.session import (
 )
 from mercury.wire import MAX_BODY_BYTES, encode, mercury_pb2, parse, to_envelope
 from mercury.wire.packet import MAX_PRIORITY, TOKEN_BYTES
-from mercury.wire.records import (
-    Route,
-    message_route,
-    read_fix,
-    read_interests,
-    read_route,
-)
+from mercury.wire.records import Route, message_route, read_fix, read_interests, read_route
 
 log = logging.getLogger(__name__)
 
@@ -97,8 +82,6 @@ class Adapter(Service):
         self.sessions = AdapterSessions(
             settings.id, session, lambda: secrets.token_bytes(TOKEN_BYTES), epoch_us=epoch_us()
         )
-        self.counters: Counter[str] = Counter()
-        self.dropped: Counter[str] = Counter()
         self.interests = Interests(self.sessions.table)
         self.deliveries = Deliveries(
             settings.id,
@@ -108,26 +91,17 @@ class Adapter(Service):
             now=now(),
             epoch_us=epoch_us(),
         )
-        self.addressing = Addressing(
-            self.sessions.table,
-            self.deliveries,
-            mediator.groups,
-            coverage,
-            self.counters,
-            self.dropped,
-        )
+        self.counters = self.deliveries.counters
+        self.dropped = self.deliveries.dropped
+        self.addressing = Addressing(self.deliveries, mediator.groups, coverage)
         self.moving = MovingClients(
             self.address,
-            self.sessions.table,
             self.deliveries,
-            self.counters,
-            self.dropped,
             repeat_after_s=session.missed_reports * session.report_interval_s + 1.0,
         )
         self._match_events = MatchEvents(self.moving)
         self._to_confirm = asyncio.Event()
         self._is_gathering = False  # what is due, so that it goes out in order of urgency
-        self._endpoint: UdpEndpoint | None = None
         self._outbound: Outbound | None = None
         self._consumers: list[Consumer] = []
         self._news: Iterator[BusRecord] = iter(())  # what became of messages, for the bus
@@ -136,23 +110,47 @@ class Adapter(Service):
 
     @property
     def port(self) -> int:
-        """The UDP port listened on."""
-        assert self._endpoint is not None
-        return self._endpoint.address[1]
+        assert self._outbound is not None
+        return self._outbound.endpoint.address[1]
 
     def statistics(self) -> Statistics:
-        return adapter_statistics(self, self._outbound, self._endpoint, self.stalls)
+        dropped = self.sessions.dropped + self.dropped
+        counters: dict[str, float] = dict(self.counters)
+        if self._outbound is not None:
+            dropped += self._outbound.dropped
+            if self._outbound.endpoint.unsendable:
+                dropped["unsendable"] = self._outbound.endpoint.unsendable
+            counters["packets_sent"] = self._outbound.packets_sent
+        counters["address_changes"] = self.sessions.address_changes
+        outgoing = self.deliveries.outgoing
+        for state, count in outgoing.ended.items():
+            counters[f"deliveries_{state.label}"] = count
+        return Statistics(
+            gauges={
+                "sessions": len(self.sessions.table),
+                "standing_alerts": len(self.addressing.standing),
+                "kept_alerts": len(self.addressing.missed),
+                "subscriptions": len(self.interests),
+                "moving_entities": len(self.moving.entities),
+                "deliveries_waiting": outgoing.waiting,
+                "resends_allowed_per_s": outgoing.pace.per_s,
+                "packets_waiting": self._outbound.waiting if self._outbound else 0,
+                "loop_stall_s": self.stalls.longest_s,
+                "loop_stall_window_s": WINDOW_S,
+            },
+            counters=counters,
+            dropped=dropped,
+        )
 
     def about(self) -> dict[str, str]:
-        if self._endpoint is None:
+        if self._outbound is None:
             return {}
-        host, port = self._endpoint.address
+        host, port = self._outbound.endpoint.address
         return {"listens": f"udp://[{host}]:{port}" if ":" in host else f"udp://{host}:{port}"}
 
     async def _start(self) -> None:
         settings = self.settings
         endpoint = UdpEndpoint(bind_udp(settings.host, settings.port), self._on_packets)
-        self._endpoint = endpoint
         self._outbound = Outbound(
             endpoint, self.sessions, now=now, now_us=now_us, chunk=settings.fanout_chunk
         )
@@ -164,18 +162,16 @@ class Adapter(Service):
         match_events = self.bus.subscribe((topics.MATCHES,))
         self._consumers = [alerts, answers, ends, match_events]
         # Every alert in force is known before the first client asks what it missed.
-        for records in catch_up(alerts, _READ_BATCH):
-            self._on_records(records)
-        for records in catch_up(ends, _READ_BATCH):
+        for records in chain(catch_up(alerts, _READ_BATCH), catch_up(ends, _READ_BATCH)):
             self._on_records(records)
         for consumer in self._consumers:
             self.spawn(self._consume(consumer))
         self.spawn(self._every(_MOVING_S, self._tend_moving))
         self.spawn(self._every(_HOUSEKEEPING_S, self._keep_house))
-        self.spawn(self._refresh_interests())
+        self.spawn(self._every(_INTEREST_REFRESH_S, self._refresh_interests))
+        self.spawn(self._every(settings.standing_tick_s, self._tend_standing))
         self.spawn(self._publish_receipts())
         self.spawn(self._confirm())
-        self.spawn(self._tend_standing())
 
     def _warm_up(self) -> None:
         """Do once what an alert needs: libraries set themselves up at their first use."""
@@ -188,23 +184,18 @@ class Adapter(Service):
     async def _stop(self) -> None:
         for consumer in self._consumers:
             consumer.close()
-        if self._outbound is not None and self._endpoint is not None:
-            # Goodbye: clients look for a session at once, not after a silence, and not here.
-            self._endpoint.stop_receiving()
-            everyone = np.flatnonzero(self.sessions.table.active)
-            generations = self.sessions.table.generation[everyone]
-            body = self.sessions.refusal_body("adapter-stops", now())
-            self._outbound.put_fan_out(
-                FanOut(Kind.REFUSE, Priority.BACKGROUND, body, 0, everyone, generations)
-            )
-            await self._outbound.drained(timeout_s=5.0)
-            # The next incarnation goes on from there.
-            for record in chain(self._unwritten, self._news):
-                self.bus.append(*record)
-            for record in self.deliveries.news(now()):
-                self.bus.append(*record)
-        if self._endpoint is not None:
-            self._endpoint.close()
+        if self._outbound is None:
+            return
+        # Goodbye: clients look for a session at once, not after a silence, and not here.
+        self._outbound.endpoint.stop_receiving()
+        everyone = np.flatnonzero(self.sessions.table.active)
+        body = self.sessions.refusal_body("adapter-stops", now())
+        self._fan_out(everyone, Kind.REFUSE, Priority.BACKGROUND, body, 0)
+        await self._outbound.drained(timeout_s=5.0)
+        # The next incarnation goes on from there.
+        for record in chain(self._unwritten, self._news, self.deliveries.news(now())):
+            self.bus.append(*record)
+        self._outbound.endpoint.close()
 
     # From the clients to the bus
 
@@ -241,19 +232,22 @@ class Adapter(Service):
         self._send_queued()
 
     def _complain(self, error: BusError) -> None:
-        self.bus_failed(error)
         self.dropped["bus-unavailable"] += 1
+        self._log_failure("messages are lost, the bus does not take them", error)
+
+    def _log_failure(self, sentence: str, error: BusError) -> None:
+        self.bus_failed(error)
         if now() >= self._complain_at:
             self._complain_at = now() + _COMPLAINT_S
-            log.error("messages are lost, the bus does not take them: %s", error)
+            log.error("%s: %s", sentence, error)
 
     def _flush_moving(self) -> None:
-        batch = self.moving.flush(now_us())
+        records, declared = self.moving.flush(now_us())
         try:
-            for record in batch.records:
+            for record in records:
                 self.bus.append(*record)
         except BusError as error:
-            self.moving.rejected(batch, error, instant())
+            self.moving.rejected(declared, error, instant())
             self._complain(error)
 
     def _send_queued(self) -> None:
@@ -310,7 +304,7 @@ class Adapter(Service):
             try:
                 self._on_message(event.session, event.body, event.envelope)
             except BusError:
-                self.deliveries.disown(event.session, event.envelope.id)
+                self.deliveries.incoming.disown(event.session.identity, event.envelope.id)
                 raise
             self.deliveries.unconfirmed.append((event.session, event.envelope.id))
 
@@ -406,42 +400,39 @@ class Adapter(Service):
         slots = self.interests.recipients(
             read_interests(record.headers), Position(fix.lat, fix.lon) if fix else None
         )
+        self.counters["addressed"] += len(slots)
         self._fan_out(slots, route.kind, route.priority, record.value, route.expires_us)
 
     def _fan_out(
         self, slots: NDArray[np.intp], kind: int, priority: int, body: bytes, expires_us: int
     ) -> None:
         assert self._outbound is not None
-        self.counters["addressed"] += len(slots)
         generations = self.sessions.table.generation[slots]
         self._outbound.put_fan_out(FanOut(kind, priority, body, expires_us, slots, generations))
 
     # By itself
 
-    async def _every(self, interval_s: float, work: Callable[[], None]) -> None:
+    async def _every(self, interval_s: float, work: Callable[[], Awaitable[None]]) -> None:
         while True:
             await asyncio.sleep(interval_s)
             try:
-                work()
+                await work()
             except BusError as error:
                 self._complain(error)
 
     async def _tend_standing(self) -> None:
-        while True:
-            await asyncio.sleep(self.settings.standing_tick_s)
-            begun = now()
-            self._is_gathering = True
-            try:
-                for owed in self.addressing.due(now_us()):
-                    if len(owed.slots):
-                        addressed = self.deliveries.address(owed.id, owed.slots, now())
-                        self.counters[owed.counter] += addressed
-                    begun = await self._alternate(begun)
-            finally:
-                self._is_gathering = False
-            self._send_due()
+        begun = now()
+        self._is_gathering = True
+        try:
+            for id, slots, counter in self.addressing.due(now_us()):
+                if len(slots):
+                    self.counters[counter] += self.deliveries.address(id, slots, now())
+                begun = await self._alternate(begun)
+        finally:
+            self._is_gathering = False
+        self._send_due()
 
-    def _tend_moving(self) -> None:
+    async def _tend_moving(self) -> None:
         self.moving.handle_timer(instant())
         self._flush_moving()
         self._send_due()
@@ -460,10 +451,7 @@ class Adapter(Service):
                     self._unwritten = list(islice(self._news, 1))
                     begun = await self._alternate(begun)
             except BusError as error:
-                self.bus_failed(error)
-                if now() >= self._complain_at:
-                    self._complain_at = now() + _COMPLAINT_S
-                    log.error("what became of messages is not written down yet: %s", error)
+                self._log_failure("what became of messages is not written down yet", error)
 
     async def _confirm(self) -> None:
         """Answer what clients sent once it is durable."""
@@ -476,7 +464,7 @@ class Adapter(Service):
             except BusError as error:  # clients repeat what was not confirmed
                 self.bus_failed(error)
                 for session, id in unconfirmed:
-                    self.deliveries.disown(session, id)
+                    self.deliveries.incoming.disown(session.identity, id)
                 log.error("the bus does not take what clients say: %s", error)
             else:
                 self.deliveries.confirmed(unconfirmed, now())
@@ -490,7 +478,7 @@ class Adapter(Service):
         await asyncio.sleep(0)
         return now()
 
-    def _keep_house(self) -> None:
+    async def _keep_house(self) -> None:
         assert self._outbound is not None
         time = now()
         for closed in self.sessions.handle_timer(time):
@@ -501,28 +489,20 @@ class Adapter(Service):
             self.counters["heartbeats"] += len(slots)
             body = self.sessions.heartbeat_body(time)
             self.sessions.table.last_sent[slots] = time  # due again only after an interval
-            generations = self.sessions.table.generation[slots]
-            self._outbound.put_fan_out(
-                FanOut(Kind.HEARTBEAT, Priority.BACKGROUND, body, 0, slots, generations)
-            )
+            self._fan_out(slots, Kind.HEARTBEAT, Priority.BACKGROUND, body, 0)
             self._outbound.kick()
 
     async def _refresh_interests(self) -> None:
         # Brokers forget interests that no adapter speaks for any more.
-        while True:
-            await asyncio.sleep(_INTEREST_REFRESH_S)
-            begun = now()
-            self.addressing.expire(now_us())
-            try:
-                for interest, topic, text in list(self.interests):
-                    message = Message(
-                        kind=Kind.SUBSCRIBE,
-                        source=self.address,
-                        destination=Address.broker(),
-                        payload=Subscription(interest, topic, text),
-                    )
-                    headers = (message_route(message),)
-                    self.bus.append(topics.SUBSCRIPTIONS, encode(message), interest, headers)
-                    begun = await self._alternate(begun)
-            except BusError as error:
-                self._complain(error)
+        begun = now()
+        self.addressing.missed.expire(now_us())
+        for interest, (topic, text) in list(self.interests.wanted.items()):
+            message = Message(
+                kind=Kind.SUBSCRIBE,
+                source=self.address,
+                destination=Address.broker(),
+                payload=Subscription(interest, topic, text),
+            )
+            headers = (message_route(message),)
+            self.bus.append(topics.SUBSCRIPTIONS, encode(message), interest, headers)
+            begun = await self._alternate(begun)

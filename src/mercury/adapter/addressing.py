@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mercury.adapter.deliveries import Deliveries
-from mercury.adapter.groups import MAX_PER_CLIENT as MAX_GROUPS
-from mercury.adapter.groups import Groups
-from mercury.adapter.missed import EVERYONE, AddressedAlert, MissedAlerts, To
-from mercury.adapter.standing import StandingAlerts
+from mercury.adapter.kept_alerts import EVERYONE, AddressedAlert, MissedAlerts, StandingAlerts, To
 from mercury.geo import contains, overlaps
 from mercury.model.area import Area
 from mercury.model.delivery import KEPT_US
 from mercury.model.errors import PacketError
 from mercury.model.instant import Instant
-from mercury.session import Session, SessionTable
+from mercury.session import Session
 from mercury.wire import mercury_pb2 as pb
-from mercury.wire.areas import area_from_pb
+from mercury.wire.fields import area_from_pb
 
 # What has no expiry is kept for this long, and found again after a restart.
 LOOKBACK_US = KEPT_US
-
-
-class Owed(NamedTuple):
-    """A message that is to be addressed to further clients, and why."""
-
-    id: bytes
-    slots: NDArray[np.intp]
-    counter: str
+MAX_GROUPS = 100  # of one client
 
 
 class Addressing:
@@ -40,21 +28,18 @@ class Addressing:
 
     def __init__(
         self,
-        table: SessionTable,
         deliveries: Deliveries,
         groups: Mapping[str, Iterable[str]],
         coverage: Area | None,
-        counters: Counter[str],
-        dropped: Counter[str],
     ) -> None:
         self.coverage = coverage  # None: everywhere
-        self.standing = StandingAlerts(table)
+        self.standing = StandingAlerts(deliveries.table)
         self.missed = MissedAlerts()
         self.groups = Groups(groups)
-        self._table = table
+        self._table = deliveries.table
         self._deliveries = deliveries
-        self._counters = counters
-        self._dropped = dropped
+        self._counters = deliveries.counters
+        self._dropped = deliveries.dropped
         # Who came since the last look at the standing alerts, and what is owed to it.
         self._returned: list[tuple[Session, list[AddressedAlert]]] = []
 
@@ -71,12 +56,10 @@ class Addressing:
         self._note_owed(session, roles, had, now.us)
 
     def closed(self, session: Session) -> None:
-        """A client has no session any more."""
         self.groups.closed(session)
         self._deliveries.closed(session)
 
     def regrouped(self, session: Session, groups: Iterable[str], now_us: int) -> None:
-        """A client says which groups it is in."""
         fresh = self.groups.set(session, list(groups)[:MAX_GROUPS])
         self._note_owed(session, _roles(fresh), self._deliveries.had(session), now_us)
 
@@ -151,30 +134,71 @@ class Addressing:
         if own is not None:
             slots = slots[slots != own.slot]  # nobody hears itself
         self._counters["addressed"] += len(slots)
-        self._deliveries.post(envelope, body, until_us, slots, now)
+        self._deliveries.post(envelope, body, until_us, self._table.peer[slots], now)
 
     # By itself
 
-    def due(self, now_us: int) -> Iterator[Owed]:
-        """Yield what is to be addressed to those who came since the last call.
+    def due(self, now_us: int) -> Iterator[tuple[bytes, NDArray[np.intp], str]]:
+        """Yield what is owed to those who came since the last call: its id, their slots, a counter.
 
         Also where nobody came, so that the caller may pause between many alerts.
         """
         returned, self._returned = self._returned, []
         for alert, slots in self.standing.due(now_us):
-            yield Owed(alert.id, slots, "alerts_on_entry")
+            yield alert.id, slots, "alerts_on_entry"
         # Only now: what is for the area where somebody came back to may be more urgent than
         # what is for it by name, and the queue puts them in order.
         for session, owed in returned:
             slots = np.array([session.slot], np.intp)
             for one in owed:
                 if self._table.by_identity.get(session.identity) is session:
-                    yield Owed(one.id, slots, "alerts_on_return")
-
-    def expire(self, now_us: int) -> None:
-        """Forget what holds no more."""
-        self.missed.expire(now_us)
+                    yield one.id, slots, "alerts_on_return"
 
 
 def _roles(groups: Iterable[str]) -> list[To]:
     return [("group", name) for name in groups]
+
+
+class Groups:
+    """The groups of the clients that have a session here."""
+
+    def __init__(self, configured: Mapping[str, Iterable[str]]) -> None:
+        self._configured: dict[str, set[str]] = {}  # by client
+        for group, members in configured.items():
+            for member in members:
+                self._configured.setdefault(member, set()).add(group)
+        self._of: dict[str, set[str]] = {}  # by client
+        self._members: dict[str, dict[str, Session]] = {}  # by group
+
+    def set(self, session: Session, said: Iterable[str]) -> set[str]:
+        """A client says which groups it is in; returns those it is new in."""
+        before = self._of.get(session.identity, set())
+        groups = self._configured.get(session.identity, set()) | set(said)
+        for group in before - groups:
+            self._leave(group, session)
+        for group in groups:
+            self._members.setdefault(group, {})[session.identity] = session
+        if groups:
+            self._of[session.identity] = groups
+        else:
+            self._of.pop(session.identity, None)
+        return groups - before
+
+    def closed(self, session: Session) -> None:
+        """A client is gone; when it comes back it says its groups anew."""
+        for group in self._of.pop(session.identity, ()):
+            self._leave(group, session)
+
+    def of(self, session: Session) -> Iterable[str]:
+        return self._of.get(session.identity, ())
+
+    def slots(self, group: str) -> NDArray[np.intp]:
+        """Where the members of a group sit."""
+        members = self._members.get(group, {})
+        return np.array([session.slot for session in members.values()], np.intp)
+
+    def _leave(self, group: str, session: Session) -> None:
+        members = self._members.get(group, {})
+        members.pop(session.identity, None)
+        if not members:
+            self._members.pop(group, None)

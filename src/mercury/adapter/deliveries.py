@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mercury.adapter.fan_out import FanOut, Single
-from mercury.adapter.receipts import for_sender, receipts
 from mercury.adapter.routing import BusRecord
 from mercury.config.mediator import MediatorSettings
 from mercury.geo.arrays import grown
@@ -23,8 +22,9 @@ from mercury.mediator import Arrival, Dispatch, Incoming, Numbers, Outgoing
 from mercury.model import topics
 from mercury.model.delivery import DeliveryState
 from mercury.model.errors import PacketError
+from mercury.model.identity import new_id
 from mercury.model.instant import Instant
-from mercury.model.message import Kind, Priority
+from mercury.model.message import VERSION, Kind, Priority
 from mercury.session import AdapterSessions, Answered, Session
 from mercury.wire import mercury_pb2 as pb
 from mercury.wire import parse
@@ -35,11 +35,41 @@ from mercury.wire.records import envelope_route
 REPEAT_US = 30_000_000
 _NOWHERE = -1
 _MAX_REASON = 100
+_ROWS_PER_RECORD = 300  # long names included, a record stays below what a packet carries
+_SENDER_WAITS_US = 600_000_000
 # Nobody keeps a ledger about the ledger, nor of answers, nor of what a subscriber asks for.
 _NOT_IN_LEDGER = (pb.RECEIPT, pb.REPLY)
 _ENDS_WITH_RECIPIENT = (DeliveryState.ACKNOWLEDGED, DeliveryState.REFUSED)
 
 Unconfirmed = tuple[Session, bytes]  # who sent a message, and its id
+# One packet for one client: packet, address, priority, expiry (0: never).
+Single = tuple[bytes, bytes, int, int]
+
+
+@dataclass(slots=True)
+class FanOut:
+    """One body for many clients."""
+
+    kind: int
+    priority: int
+    body: bytes
+    expires_us: int  # 0: never
+    slots: NDArray[np.intp]
+    generations: NDArray[np.uint32]
+    flags: int = 0  # of the packets' headers
+    # Called after each part with the `tags` of those sent, of those not sent, and the time.
+    tags: Numbers | None = None
+    on_part: Callable[[Numbers, Numbers, float], None] | None = None
+    done: int = 0  # slots handled
+    sent: int = 0
+
+    def report(self, first: int, last: int, sent: NDArray[np.bool_] | None, now: float) -> None:
+        """Say what became of the slots from first to last; None: nothing went out."""
+        if self.on_part is not None and self.tags is not None and last > first:
+            tags = self.tags[first:last]
+            if sent is None:
+                sent = np.zeros(len(tags), bool)
+            self.on_part(tags[sent], tags[~sent], now)
 
 
 class _Content(NamedTuple):
@@ -54,7 +84,8 @@ class Deliveries:
     """Sends each message to each client until it is known what became of it, and says so.
 
     `outbox` collects single packets to send. `unconfirmed` collects what clients sent that is not
-    durable yet: who has made it so calls `confirmed`, and `disown` if that failed.
+    durable yet: who has made it so calls `confirmed`, and `incoming.disown` if that failed.
+    `counters` and `dropped` are those of the whole adapter.
     """
 
     def __init__(
@@ -79,7 +110,9 @@ class Deliveries:
         )
         self.outbox: list[Single] = []
         self.unconfirmed: list[Unconfirmed] = []
+        self.counters: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
+        self.table = sessions.table
         self._adapter = adapter
         self._sessions = sessions
         self._policies = settings.policies()
@@ -94,7 +127,7 @@ class Deliveries:
         peer = self.outgoing.peers.number(session.identity)
         self._slot_of = grown(self._slot_of, peer, _NOWHERE)
         self._slot_of[peer] = session.slot
-        self._sessions.table.peer[session.slot] = peer
+        self.table.peer[session.slot] = peer
         had = self.had(session)
         for id in seen:
             dispatch = self.outgoing.get(id)
@@ -116,7 +149,6 @@ class Deliveries:
         }
 
     def closed(self, session: Session) -> None:
-        """A client has no session any more."""
         peer = self.outgoing.peers.find(session.identity)
         if peer is not None and self._slot_of[peer] == session.slot:
             self._slot_of[peer] = _NOWHERE
@@ -129,31 +161,12 @@ class Deliveries:
         envelope: pb.Envelope,
         body: bytes,
         until_us: int,
-        slots: NDArray[np.intp],
+        peers: Numbers,
         now: float,
         *,
         final: bool = False,
     ) -> None:
         """Take a message for these clients, and nobody else if `final`; `due` sends it."""
-        self._post(envelope, body, until_us, self._sessions.table.peer[slots], now, final)
-
-    def tell_sender(self, client: str, body: bytes, until_us: int, now: float) -> None:
-        """Pass on what became of a message to who sent it here, now or when it is back."""
-        envelope = parse(body)
-        is_here = client in self._sessions.table.by_identity
-        if is_here or self.incoming.answer_to(client, envelope.deliveries.message) is not None:
-            peers = np.array([self.outgoing.peers.number(client)], np.int32)
-            self._post(envelope, body, until_us, peers, now, final=True)
-
-    def _post(
-        self,
-        envelope: pb.Envelope,
-        body: bytes,
-        until_us: int,
-        peers: Numbers,
-        now: float,
-        final: bool,
-    ) -> None:
         kind = Kind(envelope.kind).name.lower()
         topic = envelope.topic or envelope.event.kind
         named = envelope.destination.client
@@ -173,6 +186,14 @@ class Deliveries:
             awaited=named if named != envelope.source.client else "",
         )
 
+    def tell_sender(self, client: str, body: bytes, until_us: int, now: float) -> None:
+        """Pass on what became of a message to who sent it here, now or when it is back."""
+        envelope = parse(body)
+        is_here = client in self.table.by_identity
+        if is_here or self.incoming.answer_to(client, envelope.deliveries.message) is not None:
+            peers = np.array([self.outgoing.peers.number(client)], np.int32)
+            self.post(envelope, body, until_us, peers, now, final=True)
+
     def send(
         self, session: Session, envelope: pb.Envelope, now: Instant, *, reliably: bool = False
     ) -> None:
@@ -180,8 +201,8 @@ class Deliveries:
         body = envelope.SerializeToString()
         if reliably:
             until_us = envelope.expires_us or now.us + REPEAT_US
-            slots = np.array([session.slot], np.intp)
-            self.post(envelope, body, until_us, slots, now.s, final=True)
+            peers = self.table.peer[[session.slot]]
+            self.post(envelope, body, until_us, peers, now.s, final=True)
         else:
             self.send_body(
                 session, envelope.kind, envelope.priority, body, envelope.expires_us, now.s
@@ -200,10 +221,10 @@ class Deliveries:
         if dispatch is None:
             return 0
         content: _Content = dispatch.content
-        own = self._sessions.table.by_identity.get(content.envelope.source.client)
+        own = self.table.by_identity.get(content.envelope.source.client)
         if own is not None:
             slots = slots[slots != own.slot]  # nobody hears itself
-        return len(self.outgoing.add(dispatch, self._sessions.table.peer[slots], now))
+        return len(self.outgoing.add(dispatch, self.table.peer[slots], now))
 
     def due(self, now: float) -> Iterator[FanOut]:
         """What is to be sent now, the most urgent first."""
@@ -216,7 +237,7 @@ class Deliveries:
                 content.body,
                 content.until_us,
                 slots,
-                self._sessions.table.generation[slots],
+                self.table.generation[slots],
                 flags=WANTS_RECEIPT if dispatch.policy.acknowledge else 0,
                 tags=peers,
                 on_part=partial(self._on_part, dispatch),
@@ -268,10 +289,6 @@ class Deliveries:
         self.incoming.refuse(session.identity, id, reason, now, answer=False)
         self._send_receipt(session, (), ((id, reason),), now)
 
-    def disown(self, session: Session, id: bytes) -> None:
-        """What a client sent could not be kept: let it repeat that."""
-        self.incoming.disown(session.identity, id)
-
     def confirmed(self, durable: Collection[Unconfirmed], now: float) -> None:
         """What clients sent is durable: answer them."""
         by_session: dict[Session, list[bytes]] = {}
@@ -287,7 +304,7 @@ class Deliveries:
         refused: Collection[tuple[bytes, str]],
         now: float,
     ) -> None:
-        if self._sessions.table.by_identity.get(session.identity) is session:
+        if self.table.by_identity.get(session.identity) is session:
             body = self._sessions.receipt_body(list(received), list(refused), now)
             self.send_body(session, Kind.RECEIPT, Priority.REPLY, body, 0, now)
         # Otherwise it asks again in its next session.
@@ -300,19 +317,52 @@ class Deliveries:
             content: _Content = dispatch.content
             if content.envelope.kind in _NOT_IN_LEDGER or content.envelope.HasField("matches"):
                 continue
-            for record in receipts(
-                self.outgoing,
-                dispatch,
-                peers,
-                adapter=self._adapter,
-                envelope=content.envelope,
-                epoch_us=self._epoch_us,
-                now=now,
-            ):
-                yield _record(topics.DELIVERIES, record, content.envelope.id)
-                sender = content.envelope.source.client
+            sender = content.envelope.source.client
+            for first in range(0, len(peers), _ROWS_PER_RECORD):
+                receipts = self._receipts(dispatch, peers[first : first + _ROWS_PER_RECORD], now)
+                yield _record(topics.DELIVERIES, receipts, content.envelope.id)
                 if sender:
-                    yield _record(topics.REPLIES, for_sender(record, sender), sender.encode())
+                    yield _record(topics.REPLIES, _for_sender(receipts, sender), sender.encode())
+
+    def _receipts(self, dispatch: Dispatch, peers: Numbers, now: float) -> pb.Envelope:
+        """What is known now of the copies of these peers."""
+        envelope = dispatch.content.envelope
+        rows = dispatch.rows(peers)
+        record = pb.Envelope(version=VERSION, kind=pb.RECEIPT, priority=Priority.BACKGROUND)
+        record.sent_us = self._epoch_us + int(now * 1e6)
+        record.id = new_id(record.sent_us)
+        record.source.adapter = self._adapter
+        record.destination.service = "ledger"
+        record.correlation = envelope.id
+        found = record.deliveries
+        found.message = envelope.id
+        found.source = dispatch.source
+        found.topic = dispatch.topic
+        found.kind = envelope.kind
+        found.priority = envelope.priority
+        # As it is sent, which a rule may have raised above what the message asks for.
+        asked = dispatch.policy.acknowledge
+        found.policy = (envelope.policy or pb.REPEAT) if asked else pb.FIRE_AND_FORGET
+        found.sent_us = envelope.sent_us
+        found.expires_us = envelope.expires_us
+        found.client.extend(self.outgoing.peers.names(peers))
+        found.state.extend(dispatch.state[rows].tolist())
+        numbers, reasons = np.unique(dispatch.reason[rows], return_inverse=True)
+        found.reasons.extend(self.outgoing.reason_text(number) for number in numbers.tolist())
+        found.reason.extend(reasons.tolist())
+        found.tries.extend(dispatch.tries[rows].tolist())
+        found.addressed_us.extend(self._wall_us(dispatch.addressed[rows]))
+        found.first_sent_us.extend(self._wall_us(dispatch.first_sent[rows]))
+        found.settled_us.extend(self._wall_us(dispatch.settled[rows]))
+        found.acks.extend(self.outgoing.peers.acks[peers].tolist())
+        found.acks_again.extend(self.outgoing.peers.acks_again[peers].tolist())
+        return record
+
+    def _wall_us(self, times: NDArray[np.float64]) -> list[int]:
+        """By the wall clock; 0 where there is none yet."""
+        wall = np.where(np.isnan(times), -self._epoch_us, times * 1e6) + self._epoch_us
+        whole: list[int] = wall.astype(np.int64).tolist()
+        return whole
 
     def learn(self, body: bytes, now: float) -> None:
         """Take in what this adapter wrote in an earlier incarnation, or another one has written."""
@@ -339,6 +389,18 @@ class Deliveries:
 
 def _record(topic: str, envelope: pb.Envelope, key: bytes) -> BusRecord:
     return BusRecord(topic, envelope.SerializeToString(), key, (envelope_route(envelope),))
+
+
+def _for_sender(record: pb.Envelope, client: str) -> pb.Envelope:
+    """The same for the client that sent the message: worth repeating, and soon of no use."""
+    copy = pb.Envelope()
+    copy.CopyFrom(record)
+    copy.id = new_id(record.sent_us)
+    copy.priority = Priority.REPLY
+    copy.policy = pb.REPEAT
+    copy.expires_us = record.sent_us + _SENDER_WAITS_US
+    copy.destination.client = client
+    return copy
 
 
 def _name(address: pb.Address) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -30,7 +29,7 @@ class Entity:
     key: int
     incarnation: int  # since when the client has had it, in microseconds
     declaration: pb.Declaration = field(default_factory=pb.Declaration)  # as matchers get it
-    request: bytes = b""  # id of the message that declared it last
+    request: bytes = b""  # id of the message that declared it last, or asked the query
 
 
 class Entities:
@@ -52,9 +51,6 @@ class Entities:
     def __len__(self) -> int:
         return len(self._at) - len(self._free)
 
-    def __iter__(self) -> Iterator[Entity]:
-        return (entity for entity in self._at if entity is not None)
-
     def at(self, row: int) -> Entity:
         """The entity of a row that is taken."""
         entity = self._at[row]
@@ -62,16 +58,10 @@ class Entities:
         return entity
 
     def of(self, session: Session) -> list[Entity]:
-        """What a client has declared."""
         return list(self._of.get(session.slot, {}).values())
 
     def get(self, session: Session, side: Side, id: str) -> Entity | None:
-        """What a client has declared under a name."""
         return self._of.get(session.slot, {}).get((side, id))
-
-    def count(self, session: Session) -> int:
-        """How much a client has declared."""
-        return len(self._of.get(session.slot, ()))
 
     def moves(self, slot: int) -> bool:
         """Whether anything moves with the client in a slot."""
@@ -86,7 +76,10 @@ class Entities:
         else:
             row = len(self._at)
             self._at.append(None)
-            self._grow(row)
+            self.key = grown(self.key, row)
+            self.slot = grown(self.slot, row, NONE)
+            self.last_number = grown(self.last_number, row)
+            self._next = grown(self._next, row, NONE)
         entity = Entity(row, session, side, id, key, incarnation)
         self._at[row] = entity
         self._of.setdefault(session.slot, {})[side, id] = entity
@@ -99,7 +92,6 @@ class Entities:
         return entity
 
     def remove(self, entity: Entity) -> None:
-        """Forget an entity."""
         slot, row = entity.session.slot, entity.row
         held = self._of[slot]
         del held[entity.side, entity.id]
@@ -143,17 +135,6 @@ class Entities:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         return np.concatenate(indices), np.concatenate(found)
 
-    def validate(self) -> None:
-        """Check the invariants; for tests."""
-        entities = list(self)
-        assert len(entities) == len(self) == sum(map(len, self._of.values()))
-        keys = np.array([entity.key for entity in entities], np.uint64)
-        assert self.find(keys).tolist() == [entity.row for entity in entities]
-        slots = np.unique(self.slot[[entity.row for entity in entities]]).astype(np.int64)
-        index, rows = self.moving(slots)
-        assert np.array_equal(slots[index], self.slot[rows])
-        assert len(set(rows.tolist())) == len(rows)
-
     def _link(self, entity: Entity) -> None:
         slot = entity.session.slot
         self._first = grown(self._first, slot, NONE)
@@ -174,9 +155,3 @@ class Entities:
         else:
             self._next[before] = self._next[row]
         self._next[row] = NONE
-
-    def _grow(self, row: int) -> None:
-        self.key = grown(self.key, row)
-        self.slot = grown(self.slot, row, NONE)
-        self.last_number = grown(self.last_number, row)
-        self._next = grown(self._next, row, NONE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from mercury.geo import geodesic_m
 from mercury.model.area import Position
 from mercury.model.errors import FilterError
-from mercury.model.filter import compile_filter
-from mercury.model.interest import interest_id
+from mercury.model.filter import compile_filter, interest_id
 from mercury.model.message import Subscription
 from mercury.model.topics import valid_name
 from mercury.session import Session, SessionTable
@@ -25,17 +24,13 @@ class Interests:
 
     def __init__(self, table: SessionTable) -> None:
         self._table = table
-        self._wanted: dict[bytes, tuple[str, str]] = {}  # interest -> topic, filter
+        self.wanted: dict[bytes, tuple[str, str]] = {}  # interest -> topic, filter
         # interest -> slot -> subscription id -> how near the content must be
         self._holders: dict[bytes, dict[int, dict[bytes, float]]] = {}
         self._by_slot: dict[int, dict[bytes, bytes]] = {}  # slot -> subscription id -> interest
 
     def __len__(self) -> int:
         return sum(len(subscriptions) for subscriptions in self._by_slot.values())
-
-    def __iter__(self) -> Iterator[tuple[bytes, str, str]]:
-        for interest, (topic, text) in self._wanted.items():
-            yield interest, topic, text
 
     def is_full(self, session: Session, subscription_id: bytes) -> bool:
         """Whether a client holds as many subscriptions as it may, and this is one more."""
@@ -57,14 +52,13 @@ class Interests:
             return False
         self.remove(session, subscription.id)
         interest = interest_id(subscription.topic, content_filter)
-        self._wanted[interest] = (subscription.topic, content_filter.text)
+        self.wanted[interest] = (subscription.topic, content_filter.text)
         holders = self._holders.setdefault(interest, {})
         holders.setdefault(session.slot, {})[subscription.id] = near_m
         self._by_slot.setdefault(session.slot, {})[subscription.id] = interest
         return True
 
     def remove(self, session: Session, subscription_id: bytes) -> None:
-        """Forget one subscription of a client."""
         held = self._by_slot.get(session.slot, {})
         interest = held.pop(subscription_id, None)
         if interest is None:
@@ -74,10 +68,9 @@ class Interests:
         if not holders[session.slot]:
             del holders[session.slot]
         if not holders:
-            del self._holders[interest], self._wanted[interest]
+            del self._holders[interest], self.wanted[interest]
 
     def closed(self, session: Session) -> None:
-        """Forget a client."""
         for subscription_id in list(self._by_slot.get(session.slot, ())):
             self.remove(session, subscription_id)
         self._by_slot.pop(session.slot, None)

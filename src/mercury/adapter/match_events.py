@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
 
 import numpy as np
-from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from mercury.adapter.entities import NONE
@@ -20,12 +18,11 @@ from mercury.model.message import VERSION, Priority
 from mercury.session import Session
 from mercury.wire import MAX_BODY_BYTES
 from mercury.wire import mercury_pb2 as pb
-from mercury.wire.declarations import Refusal
-from mercury.wire.match_frames import EVENTS, Rows, rows_of, split_frame
-from mercury.wire.matches import MatchesWriter, MatchRow
+from mercury.wire.declarations import MatchesWriter, MatchRow, Refusal
+from mercury.wire.fields import values_from_pb
+from mercury.wire.match_frames import EVENTS, Rows, parse_segment, rows_of, split_frame
 from mercury.wire.origins import SeenOrigins
 from mercury.wire.records import Headers
-from mercury.wire.values import values_from_pb
 
 TOPIC = "near"  # what matches are called among messages
 MATCH_PRIORITY = Priority.NORMAL
@@ -38,12 +35,12 @@ _LONG_QUEUE = 32  # packets of a client that wait for an answer: it has no time 
 _DESCRIPTIONS = 65_536
 _MAX_DESCRIPTION_BYTES = MAX_BODY_BYTES // 2
 _INSIDE = np.uint8(EventType.INSIDE)
+_NO_EVENTS = np.empty(0, EVENTS)
 _COLUMNS = ("event_type", "reason", "time_us", "lat_e7", "lon_e7", "distance_m")
 _EVENT_TYPES = (int(min(EventType)), int(max(EventType)))
 _REASONS = (int(min(EventReason)), int(max(EventReason)))
 
 _Row = tuple[int, int, MatchRow]  # row of the subscription, key of the publication
-_Parsed = TypeVar("_Parsed", pb.Descriptions, pb.RefusedDeclarations)
 
 
 class MatchEvents:
@@ -79,14 +76,14 @@ class MatchEvents:
         # What stands before the events of a record is about them, so each is looked at by itself.
         segments = split_frame(frame)
         events = [rows_of(data, EVENTS) for letter, data in segments if letter == b"E"]
-        found, rows = self._ours(np.concatenate(events)) if events else (None, None)
+        found, rows = self._ours(np.concatenate([_NO_EVENTS, *events]))
         for letter, data in segments:
             if letter == b"P":
-                self._learn(data, () if found is None else found["publication"].tolist())
+                self._learn(data, found["publication"].tolist())
             elif letter == b"R":
-                for one in _parse(pb.RefusedDeclarations(), data).refused:
+                for one in parse_segment(pb.RefusedDeclarations, data).refused:
                     self._moving.refused(Refusal(one.key, one.reason, one.sentence), now)
-        if found is not None and rows is not None and len(found):
+        if len(found):
             self._notify(found, rows, now)
 
     def _ours(self, events: Rows) -> tuple[Rows, NDArray[np.int64]]:
@@ -111,7 +108,7 @@ class MatchEvents:
         wanted = set(met)
         if not wanted and not self._known:
             return
-        for one in _parse(pb.Descriptions(), data).description:
+        for one in parse_segment(pb.Descriptions, data).description:
             if one.key not in wanted and one.key not in self._known:
                 continue
             if one.publication.ByteSize() > _MAX_DESCRIPTION_BYTES:
@@ -129,10 +126,9 @@ class MatchEvents:
             events, rows = events[described], rows[described]
         for key in events["publication"].tolist():
             self._known.move_to_end(key)
-        if len(self._moving.queries):
-            asked = np.fromiter(
-                (self._moving.queries.at(row) is not None for row in rows.tolist()), bool, len(rows)
-            )
+        queries = self._moving.queries.by_row
+        if queries:
+            asked = np.fromiter((row in queries for row in rows.tolist()), bool, len(rows))
             self._answer_queries(events[asked], rows[asked], now.s)
             events, rows = events[~asked], rows[~asked]
         if not len(events):
@@ -208,9 +204,8 @@ class MatchEvents:
 
     def _answer_queries(self, events: Rows, rows: NDArray[np.int64], now: float) -> None:
         for row, event in zip(rows.tolist(), events, strict=True):
-            asked = self._moving.queries.at(row)
+            asked = self._moving.queries.by_row[row]
             publication = self._known[int(event["publication"])]
-            assert asked is not None
             match = Match(
                 EventType(event["event_type"]),
                 EventReason(event["reason"]),
@@ -224,11 +219,3 @@ class MatchEvents:
                 int(event["time_us"]),
             )
             self._moving.queries.feed(asked, match, publication.ByteSize(), now)
-
-
-def _parse(message: _Parsed, data: memoryview) -> _Parsed:
-    try:
-        message.ParseFromString(bytes(data))
-    except DecodeError:
-        raise PacketError("malformed") from None
-    return message

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, OrderedDict, deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator
-from typing import NamedTuple
 from uuid import UUID
 
 import numpy as np
 
 from mercury.adapter.deliveries import Deliveries
 from mercury.adapter.entities import Entities, Entity
-from mercury.adapter.queries import Queries
+from mercury.adapter.queries import QUERY_MARK, Queries
 from mercury.adapter.routing import BusRecord
 from mercury.model import topics
 from mercury.model.declarations import ASK, DECLARE, WITHDRAW
@@ -21,7 +20,7 @@ from mercury.model.identity import new_id
 from mercury.model.instant import Instant
 from mercury.model.matching import Side, entity_key
 from mercury.model.message import Address, Attributes, Kind, Message, Payload, Priority
-from mercury.session import Session, SessionTable
+from mercury.session import Session
 from mercury.wire import mercury_pb2 as pb
 from mercury.wire import to_envelope
 from mercury.wire.declarations import Refusal, publication_from_pb, refusal, subscription_from_pb
@@ -47,20 +46,6 @@ _ANSWERS = 20_000  # answers kept for those who ask again
 _OVERTAKEN_US = 2_000_000
 
 
-class Waiting(NamedTuple):
-    """A declaration that has not been answered."""
-
-    session: Session
-    due: float
-
-
-class Batch(NamedTuple):
-    """What goes to the matchers at once, and the entities that it declares."""
-
-    records: list[BusRecord]
-    declared: list[Entity]
-
-
 class MovingClients:
     """Passes on what clients declare and where they are, many of them in one record.
 
@@ -70,29 +55,26 @@ class MovingClients:
     declared is repeated once.
     """
 
-    def __init__(
-        self,
-        adapter: Address,
-        table: SessionTable,
-        deliveries: Deliveries,
-        counters: Counter[str],
-        dropped: Counter[str],
-        *,
-        repeat_after_s: float,
-    ) -> None:
+    def __init__(self, adapter: Address, deliveries: Deliveries, *, repeat_after_s: float) -> None:
         self.entities = Entities()
         self.queries = Queries(self.entities)
         self.adapter = adapter
-        self.table = table
+        self.table = deliveries.table
         self.deliveries = deliveries
-        self.counters = counters
-        self.dropped = dropped
+        self.counters = deliveries.counters
+        self.dropped = deliveries.dropped
         self._reports: list[tuple[int, int, float, float, float]] = []
         self._reported_us: dict[int, int] = {}  # by slot: time of the last report, by its clock
         self._withdrawn: list[tuple[int, int]] = []  # keys and times
         self._declared: dict[int, Entity] = {}  # by key
-        self._waiting: OrderedDict[bytes, Waiting] = OrderedDict()  # by request
+        # Declarations that have not been answered, by request: whose, and when they are due.
+        self._waiting: OrderedDict[bytes, tuple[Session, float]] = OrderedDict()
         self._answered: OrderedDict[bytes, pb.Envelope] = OrderedDict()  # by request, of late
+        self._requests = {
+            DECLARE: ("declaration", self._declare),
+            WITHDRAW: ("withdrawal", self._withdraw),
+            ASK: ("query", self._ask),
+        }
         self._sequence = 0
         self._repeat_after_s = repeat_after_s
         self._fresh: deque[tuple[float, Entity]] = deque()  # to be declared once more, and when
@@ -105,20 +87,15 @@ class MovingClients:
         if answered is not None:
             self.deliveries.send(session, answered, now)
             return
-        if envelope.id in self._waiting or self.queries.has(envelope.id):
+        if envelope.id in self._waiting or envelope.id in self.queries.by_request:
             return  # asked again before the answer was there
+        payload, handle = self._requests[envelope.topic]
+        if envelope.WhichOneof("payload") != payload:
+            raise PacketError("malformed")
         try:
-            match envelope.topic, envelope.WhichOneof("payload"):
-                case str(topic), "declaration" if topic == DECLARE:
-                    self._declare(session, envelope, now)
-                case str(topic), "withdrawal" if topic == WITHDRAW:
-                    self._withdraw(session, envelope, now)
-                case str(topic), "query" if topic == ASK:
-                    self._ask(session, envelope, now)
-                case _:
-                    raise PacketError("malformed")
+            handle(session, envelope, now)
         except (MatchingError, FilterError, AreaError) as error:
-            self._answer_refusal(session, envelope.id, refusal(0, error), now)
+            self._answer(session, envelope.id, _refused(refusal(0, error)), now)
 
     def report(self, session: Session, telemetry: pb.Telemetry) -> None:
         """A client says where it is; nothing unless something moves with it."""
@@ -137,7 +114,6 @@ class MovingClients:
         """A client has no session any more: what it declared ended when it was last heard."""
         for entity in self.entities.of(session):
             self._drop(entity, heard_us)
-        self.queries.forget(session)
         self._reported_us.pop(session.slot, None)
 
     def _declare(self, session: Session, envelope: pb.Envelope, now: Instant) -> None:
@@ -145,6 +121,8 @@ class MovingClients:
         side: Side = "publication" if said.HasField("publication") else "subscription"
         what = said.publication if side == "publication" else said.subscription
         id = what.id
+        if id.startswith(QUERY_MARK):
+            raise MatchingError(f"the name {id!r} begins with {QUERY_MARK}, as queries do", "id")
         what.id = f"{session.identity}/{id}"
         entity = self.entities.get(session, side, id)
         said.key = entity_key(side, what.id) if entity is None else entity.key
@@ -159,13 +137,13 @@ class MovingClients:
             entity.declaration = said
         entity.request = envelope.id
         self._declared[entity.key] = entity
-        self._waiting[envelope.id] = Waiting(session, now.s + ANSWER_AFTER_S)
+        self._waiting[envelope.id] = (session, now.s + ANSWER_AFTER_S)
         self.counters["declarations"] += 1
 
     def _add(
         self, session: Session, side: Side, id: str, key: int, moves: bool, now: Instant
     ) -> Entity:
-        if self.entities.count(session) >= MAX_PER_CLIENT:
+        if len(self.entities.of(session)) >= MAX_PER_CLIENT:
             raise MatchingError(f"a client declares at most {MAX_PER_CLIENT} things", "count")
         if side == "subscription":
             # Another adapter may have declared it: only a new subscription hears what is inside.
@@ -190,25 +168,29 @@ class MovingClients:
     def _drop(self, entity: Entity, time_us: int) -> None:
         self._declared.pop(entity.key, None)
         self._withdrawn.append((entity.key, time_us))
+        self.queries.pop(entity)
         self.entities.remove(entity)
 
     # To the matchers
 
-    def flush(self, now_us: int) -> Batch:
-        """What has come since the last call, for the bus; `rejected` if it does not take that."""
+    def flush(self, now_us: int) -> tuple[list[BusRecord], list[Entity]]:
+        """What has come since the last call, for the bus, and the entities that it declares.
+
+        They are `rejected` if the bus does not take it.
+        """
         if not (self._reports or self._declared or self._withdrawn):
-            return Batch([], [])
+            return [], []
         declared, self._declared = list(self._declared.values()), {}
         withdrawn = np.array(self._withdrawn, WITHDRAWALS)
         self._withdrawn = []
         # One time for all: a position that is older than its declaration would not count.
         moves = self._moves(declared, now_us)
         self.counters["moves"] += len(moves)
-        return Batch(list(self._records(withdrawn, declared, moves, now_us)), declared)
+        return list(self._records(withdrawn, declared, moves, now_us)), declared
 
-    def rejected(self, batch: Batch, error: Exception, now: Instant) -> None:
-        """The bus did not take a batch: refuse what it declares."""
-        for entity in batch.declared:
+    def rejected(self, declared: list[Entity], error: Exception, now: Instant) -> None:
+        """The bus did not take what declares these: refuse them."""
+        for entity in declared:
             self.refused(Refusal(entity.key, "bus", f"the bus does not take it: {error}"), now)
 
     def _records(
@@ -242,7 +224,11 @@ class MovingClients:
         index, moving = self.entities.moving(slots)
         keys = self.entities.key[moving]
         lat, lon, accuracy_m = reports[index, 2], reports[index, 3], reports[index, 4]
-        new = [one for one in declared if _has_fix(one)]
+        new = [
+            one
+            for one in declared
+            if _moves_with_client(one.declaration) and not math.isnan(one.session.fix[0])
+        ]
         if new:  # where its client was last
             keys = np.concatenate([np.array([one.key for one in new], np.uint64), keys])
             lat = np.concatenate([[one.session.fix[0] for one in new], lat])
@@ -273,14 +259,14 @@ class MovingClients:
             if self.entities.get(entity.session, entity.side, entity.id) is entity:
                 self._declared[entity.key] = entity
         while self._waiting:
-            id, waiting = next(iter(self._waiting.items()))
-            if waiting.due > now.s:
+            id, (session, due) = next(iter(self._waiting.items()))
+            if due > now.s:
                 break
             del self._waiting[id]
-            self._answer(waiting.session, id, Attributes({"ok": True}), now)
+            self._answer(session, id, Attributes({"ok": True}), now)
         for asked in self.queries.due(now.s):
             self._drop(asked.entity, now.us)
-            self._answer(asked.session, asked.request, asked.answer(), now)
+            self._answer(asked.entity.session, asked.entity.request, asked.answer(), now)
 
     def refused(self, refusal: Refusal, now: Instant) -> None:
         """A matcher does not take what a client declared."""
@@ -288,27 +274,12 @@ class MovingClients:
         if row < 0:
             return
         entity = self.entities.at(row)
-        asked = self.queries.pop(entity)
+        is_query = self.queries.pop(entity) is not None
         self.entities.remove(entity)
         self.counters["declarations_refused"] += 1
-        if asked is not None:
-            self._answer_refusal(entity.session, asked.request, refusal, now)
-        else:
-            # Who has been answered already must hear it as well, also over a link that loses.
-            late = self._waiting.pop(entity.request, None) is None
-            self._answer_refusal(entity.session, entity.request, refusal, now, reliably=late)
-
-    def _answer_refusal(
-        self,
-        session: Session,
-        request: bytes,
-        refusal: Refusal,
-        now: Instant,
-        *,
-        reliably: bool = False,
-    ) -> None:
-        values = Attributes({"error": refusal.sentence, "reason": refusal.reason})
-        self._answer(session, request, values, now, reliably=reliably)
+        # Who has been answered already must hear it as well, also over a link that loses.
+        late = not is_query and self._waiting.pop(entity.request, None) is None
+        self._answer(entity.session, entity.request, _refused(refusal), now, reliably=late)
 
     def _answer(
         self,
@@ -350,11 +321,10 @@ def _check(declaration: pb.Declaration) -> None:
         subscription_from_pb(declaration.subscription)
 
 
+def _refused(refusal: Refusal) -> Attributes:
+    return Attributes({"error": refusal.sentence, "reason": refusal.reason})
+
+
 def _moves_with_client(declaration: pb.Declaration) -> bool:
     # A polygon stays where it is.
     return declaration.HasField("publication") or declaration.subscription.HasField("radius_m")
-
-
-def _has_fix(entity: Entity) -> bool:
-    lat = entity.session.fix[0]
-    return not math.isnan(lat) and _moves_with_client(entity.declaration)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mercury.adapter.fan_out import FanOut, Single
+from mercury.adapter.deliveries import FanOut, Single
 from mercury.net import UdpEndpoint
 from mercury.session import AdapterSessions
 
@@ -35,7 +35,7 @@ class Outbound:
         self.packets_sent = 0
         self.dropped: Counter[str] = Counter()
         self.waiting = 0  # packets queued, over all priorities
-        self._endpoint = endpoint
+        self.endpoint = endpoint
         self._sessions = sessions
         self._now = now
         self._now_us = now_us
@@ -93,7 +93,7 @@ class Outbound:
         if self.waiting:
             self._scheduled = True
             if full:
-                self._endpoint.when_writable(self._tick)
+                self.endpoint.when_writable(self._tick)
             else:
                 self._loop.call_soon(self._tick)
 
@@ -112,7 +112,7 @@ class Outbound:
                 self.dropped["expired"] += 1
             else:
                 batch.append(item)
-        handled = self._endpoint.try_send([(packet, address) for packet, address, _, _ in batch])
+        handled = self.endpoint.try_send([(packet, address) for packet, address, _, _ in batch])
         self.packets_sent += handled
         queue.extendleft(reversed(batch[handled:]))
         left = len(batch) - handled
@@ -135,7 +135,7 @@ class Outbound:
         live_slots = slots[alive]
         now = self._now()
         heads = table.stamp(live_slots, job.kind, job.priority, len(job.body), now, job.flags)
-        handled = self._endpoint.try_send_shared(
+        handled = self.endpoint.try_send_shared(
             heads, job.body, table.address[live_slots], table.address_length[live_slots]
         )
         self.packets_sent += handled

@@ -17,6 +17,7 @@ from mercury.wire.declarations import subscription_from_pb
 # Nobody says that this was all: the answer is what came within this time, or until a pause.
 ANSWER_AFTER_S = 0.5
 QUIET_S = 0.1
+QUERY_MARK = "?"  # begins the id of the subscription that is there for a query
 _AT_ONCE = 8  # queries of one client
 _TTL_S = 10.0  # in case its withdrawal is lost
 _MAX_BYTES = 48_000
@@ -27,8 +28,6 @@ _ROW_BYTES = 64
 class OpenQuery:
     """A query that is being answered."""
 
-    session: Session
-    request: bytes
     entity: Entity
     limit: int
     due: float
@@ -55,27 +54,18 @@ class Queries:
 
     def __init__(self, entities: Entities) -> None:
         self._entities = entities
-        self._by_row: dict[int, OpenQuery] = {}
-        self._by_request: dict[bytes, OpenQuery] = {}  # the one to be answered next is the first
+        self.by_row: dict[int, OpenQuery] = {}  # of the entity that is there for it
+        self.by_request: dict[bytes, OpenQuery] = {}  # the one to be answered next is the first
         self._fed: OrderedDict[int, OpenQuery] = OrderedDict()  # by row, fed longest ago first
-        self._of: dict[Session, list[OpenQuery]] = {}
 
     def __len__(self) -> int:
-        return len(self._by_row)
-
-    def has(self, request: bytes) -> bool:
-        """Whether a query is open."""
-        return request in self._by_request
-
-    def at(self, row: int) -> OpenQuery | None:
-        """The query that an entity is there for."""
-        return self._by_row.get(row)
+        return len(self.by_row)
 
     def ask(self, session: Session, request: bytes, query: pb.NearQuery, now: float) -> Entity:
         """Take a query; returns the subscription to declare for it."""
-        if len(self._of.get(session, ())) >= _AT_ONCE:
+        if sum(one.row in self.by_row for one in self._entities.of(session)) >= _AT_ONCE:
             raise MatchingError(f"a client asks at most {_AT_ONCE} queries at once", "count")
-        id = f"?{request.hex()}"
+        id = f"{QUERY_MARK}{request.hex()}"
         subscription = query.subscription
         subscription.id = f"{session.identity}/{id}"
         subscription.inside = False
@@ -85,12 +75,12 @@ class Queries:
         limit = min(query.limit or MAX_ASKED, MAX_ASKED)
         key = entity_key("subscription", subscription.id)
         entity = self._entities.add(session, "subscription", id, key, 0, moves=False)
+        entity.request = request
         entity.declaration.key = key
         entity.declaration.subscription.CopyFrom(subscription)
-        asked = OpenQuery(session, request, entity, limit, now + ANSWER_AFTER_S)
-        self._by_row[entity.row] = asked
-        self._by_request[request] = asked
-        self._of.setdefault(session, []).append(asked)
+        asked = OpenQuery(entity, limit, now + ANSWER_AFTER_S)
+        self.by_row[entity.row] = asked
+        self.by_request[request] = asked
         return entity
 
     def feed(self, asked: OpenQuery, match: Match, size: int, now: float) -> None:
@@ -108,29 +98,16 @@ class Queries:
         due = []
         while self._fed and (asked := next(iter(self._fed.values()))).quiet_at <= now:
             due.append(asked)
-            self._remove(asked)
-        while self._by_request and (asked := next(iter(self._by_request.values()))).due <= now:
+            self.pop(asked.entity)
+        while self.by_request and (asked := next(iter(self.by_request.values()))).due <= now:
             due.append(asked)
-            self._remove(asked)
+            self.pop(asked.entity)
         return due
 
     def pop(self, entity: Entity) -> OpenQuery | None:
         """Close the query that an entity is there for."""
-        asked = self._by_row.get(entity.row)
+        asked = self.by_row.pop(entity.row, None)
         if asked is not None:
-            self._remove(asked)
+            del self.by_request[entity.request]
+            self._fed.pop(entity.row, None)
         return asked
-
-    def forget(self, session: Session) -> None:
-        """A client is gone."""
-        for asked in list(self._of.get(session, ())):
-            self._remove(asked)
-
-    def _remove(self, asked: OpenQuery) -> None:
-        del self._by_row[asked.entity.row]
-        del self._by_request[asked.request]
-        self._fed.pop(asked.entity.row, None)
-        mine = self._of[asked.session]
-        mine.remove(asked)
-        if not mine:
-            del self._of[asked.session]

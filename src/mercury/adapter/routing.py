@@ -58,7 +58,6 @@ def _content_topic(envelope: pb.Envelope) -> str:
 def _event(
     session: Session, envelope: pb.Envelope, table: SessionTable, traffic_radius_m: float
 ) -> tuple[str, bytes, Headers]:
-    """Topic, key and further headers of an event."""
     event = envelope.event
     topic = _topic(topics.events_topic, event.kind)
     if event.HasField("position"):
@@ -77,7 +76,6 @@ def _event(
 
 
 def traffic_speed(table: SessionTable, lat: float, lon: float, radius_m: float) -> float | None:
-    """The mean speed of the clients around a position."""
     near = np.flatnonzero(table.active & (np.abs(table.lat - lat) < radius_m / 110_000.0))
     near = near[haversine_m(lat, lon, table.lat[near], table.lon[near]) <= radius_m]
     speeds = table.speed[near]

@@ -9,18 +9,20 @@ from __future__ import annotations
 import multiprocessing
 import random
 import time
-from collections.abc import Callable
+from contextlib import closing
 from multiprocessing.connection import Connection
 from statistics import median
 from typing import Any
 
+import numpy as np
+
 from mercury.bench import processes
+from mercury.bench.processes import Say
 from mercury.broker.interest_index import InterestIndex
 from mercury.bus import Bus, Consumer, open_bus
 from mercury.model import topics
 from mercury.model.errors import MercuryError
-from mercury.model.filter import compile_filter
-from mercury.model.interest import interest_id
+from mercury.model.filter import compile_filter, interest_id
 from mercury.model.message import Address, Attributes, Kind, Message, Subscription, Values
 from mercury.wire import encode
 
@@ -33,8 +35,6 @@ _REFRESH_S = 10.0  # as adapters do
 _PATIENCE_S = 30.0  # without a single result
 _SETTLE_S = 0.3  # for results that come twice
 _BARE_S = 0.5
-
-Say = Callable[[str], None]
 
 
 def filters(count: int) -> list[str]:
@@ -61,10 +61,10 @@ def offers(count: int, seed: int) -> list[Values]:
 class Work:
     """Puts content on a bus, and takes what the brokers make of it."""
 
-    def __init__(self, bus: Bus, interests: int, seed: int = 1) -> None:
+    def __init__(self, bus: Bus, interests: int) -> None:
         self._bus = bus
         self._filters = filters(interests)
-        self._seed = seed
+        self._seed = 1
         self._results: Consumer = bus.subscribe((topics.MATCHED_CONTENT,))
         self._refreshed_at = 0.0
 
@@ -129,30 +129,24 @@ def _message(values: Values) -> tuple[bytes, bytes]:
 
 
 def run(
-    uri: str,
-    messages: int,
-    interests: int,
-    rounds: int,
-    warm_up: int,
-    say: Say = lambda _: None,
+    uri: str, messages: int, interests: int, rounds: int, warm_up: int, say: Say
 ) -> dict[str, Any]:
     """Measure one broker and two, in turns on the same bus."""
-    bus = open_bus(uri)
-    try:
+    rows = []
+    with (
+        closing(open_bus(uri)) as bus,
+        processes.broker(uri, {"MERCURY_BROKER__ID": "one"}) as first,
+    ):
         work = Work(bus, interests)
-        rows = []
-        with processes.broker(uri, {"MERCURY_BROKER__ID": "one"}) as first:
-            say(f"warm-up with {warm_up:,} messages, not counted")
-            work.run(warm_up)
-            for number in range(1, rounds + 1):
-                say(f"round {number} of {rounds}: one broker, {messages:,} messages")
-                rows.append(_measure(work, messages, [first]))
-                with processes.broker(uri, {"MERCURY_BROKER__ID": "two"}) as second:
-                    work.run(messages // 10)
-                    say(f"round {number} of {rounds}: two brokers")
-                    rows.append(_measure(work, messages, [first, second]))
-    finally:
-        bus.close()
+        say(f"warm-up with {warm_up:,} messages, not counted")
+        work.run(warm_up)
+        for number in range(1, rounds + 1):
+            say(f"round {number} of {rounds}: one broker, {messages:,} messages")
+            rows.append(_measure(work, messages, [first]))
+            with processes.broker(uri, {"MERCURY_BROKER__ID": "two"}) as second:
+                work.run(messages // 10)
+                say(f"round {number} of {rounds}: two brokers")
+                rows.append(_measure(work, messages, [first, second]))
     # The median: on shared hardware a core may be half as fast, or as fast again, from one round
     # to the next, and the best of either would be compared at different speeds.
     one, two = (median(row["per_s"] for row in rows[at::2]) for at in (0, 1))
@@ -160,18 +154,14 @@ def run(
 
 
 def _measure(work: Work, messages: int, brokers: list[int]) -> dict[str, float]:
-    before = [_done(port) for port in brokers]
+    before = np.array([_done(port) for port in brokers])
     row = work.run(messages)
-    spent = [
-        (handled - handled_before, cpu_s - cpu_before)
-        for port, (handled_before, cpu_before) in zip(brokers, before, strict=True)
-        for handled, cpu_s in [_done(port)]
-    ]
+    handled, cpu_s = (np.array([_done(port) for port in brokers]) - before).T
     return {
         "brokers": len(brokers),
         **row,
-        "cpu_us": round(sum(cpu_s for _, cpu_s in spent) / messages * 1e6, 1),
-        "larger_share": round(max(handled for handled, _ in spent) / messages, 3),
+        "cpu_us": round(float(cpu_s.sum()) / messages * 1e6, 1),
+        "larger_share": round(float(handled.max()) / messages, 3),
     }
 
 
@@ -190,10 +180,9 @@ def ceiling(interests: int, rounds: int) -> float:
     matchers = []
     for _ in range(2):
         ours, theirs = context.Pipe()
-        matchers.append(context.Process(target=_match, args=(theirs, interests), daemon=True))
         pipes.append(ours)
-    for matcher in matchers:
-        matcher.start()
+        matchers.append(context.Process(target=_match, args=(theirs, interests), daemon=True))
+        matchers[-1].start()
     try:
         _rate(pipes, 0.0)  # until both are ready
         found = [(_rate(pipes[:1], _BARE_S), _rate(pipes, _BARE_S)) for _ in range(rounds)]

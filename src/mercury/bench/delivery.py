@@ -6,26 +6,28 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 from uuid import UUID
 
 from mercury.bench import processes
-from mercury.bus import Record, open_bus
+from mercury.bench.processes import Say
+from mercury.bus import open_bus
 from mercury.client import Client, ServiceEndpoint
 from mercury.config.mediator import MediatorSettings
 from mercury.mediator import BY_STRENGTH, Policy
-from mercury.mediator.ledger import Ledger
-from mercury.model import topics
 from mercury.model.area import Area, Circle, Position
-from mercury.model.delivery import Deliveries, DeliveryState
+from mercury.model.delivery import DeliveryState
 from mercury.model.message import DeliveryPolicy, Kind, Message, Priority
+from mercury.service import now_us
+from mercury.service.message_trail import LedgerReader
 from mercury.session import SessionSettings
-from mercury.wire import decode
 
 CENTER = Position(40.7608, -111.8910)
 VALIDITY_S = 60.0
 _BURST = 64
 _SETTLE_S = 1.0
+_LOOK_S = 0.02  # seldom enough to leave the clients their time
 _QUIET_S = 3.0  # fire-and-forget: what has not come by then does not come
 # Sessions that outlive bad luck: it is delivery that is measured, not their coming and going.
 _SESSION = SessionSettings(
@@ -60,42 +62,15 @@ def minimum_wire(loss: float, policy: Policy) -> float:
 
 
 def run(
-    losses: list[float],
-    clients: int,
-    policies: list[DeliveryPolicy],
-    say: Callable[[str], None] = lambda _: None,
-    seed: int = 1,
+    losses: list[float], clients: int, policies: list[DeliveryPolicy], say: Say, seed: int
 ) -> list[dict[str, Any]]:
     """Measure every policy at every loss."""
     rows = []
     for loss in losses:
-        with (
-            processes.temporary_bus() as bus,
-            processes.adapter(bus, _ENVIRONMENT) as (port, _),
-        ):
-            rows += asyncio.run(_at(loss, clients, policies, bus, port, say, seed))
-    return rows
-
-
-async def _at(
-    loss: float,
-    count: int,
-    policies: list[DeliveryPolicy],
-    bus: str,
-    port: int,
-    say: Callable[[str], None],
-    seed: int,
-) -> list[dict[str, Any]]:
-    say(f"loss {loss:.0%}: opening {count:,} sessions")
-    world = _Clients(port, count, loss, seed)
-    rows = []
-    try:
-        await world.connect()
-        for policy in policies:
-            say(f"loss {loss:.0%}: {BY_STRENGTH[policy].name}")
-            rows.append(await world.measure(bus, loss, policy))
-    finally:
-        await world.close()
+        with processes.temporary_bus() as bus, processes.adapter(bus, _ENVIRONMENT) as (port, _):
+            say(f"loss {loss:.0%}: opening {clients:,} sessions")
+            world = _Clients(port, clients, loss, seed)
+            rows += asyncio.run(world.run(bus, policies, say))
     return rows
 
 
@@ -105,6 +80,7 @@ class _Clients:
     def __init__(self, port: int, count: int, loss: float, seed: int) -> None:
         self._heard: dict[UUID, Counter[str]] = {}
         self._times: dict[UUID, list[float]] = {}
+        self._loss = loss
         mediator = MediatorSettings()
         self.clients = []
         for number in range(count):
@@ -127,7 +103,19 @@ class _Clients:
 
         return hear
 
-    async def connect(self) -> None:
+    async def run(self, bus: str, policies: list[DeliveryPolicy], say: Say) -> list[dict[str, Any]]:
+        rows = []
+        try:
+            await self._connect()
+            for policy in policies:
+                say(f"loss {self._loss:.0%}: {BY_STRENGTH[policy].name}")
+                rows.append(await self._measure(bus, policy))
+        finally:
+            for client in self.clients:
+                await client.close()
+        return rows
+
+    async def _connect(self) -> None:
         for first in range(0, len(self.clients), _BURST):
             for client in self.clients[first : first + _BURST]:
                 await client.open()
@@ -137,66 +125,39 @@ class _Clients:
                 await client.connected()
         await asyncio.sleep(_SETTLE_S)
 
-    async def close(self) -> None:
-        for client in self.clients:
-            await client.close()
-
-    async def measure(self, bus: str, loss: float, policy: DeliveryPolicy) -> dict[str, Any]:
+    async def _measure(self, bus_uri: str, policy: DeliveryPolicy) -> dict[str, Any]:
         """Send one alert to all and wait until it is known what became of it."""
         receipts_before = self._receipts_sent()
-        sockets = open_bus(bus)
-        followed = sockets.subscribe((topics.DELIVERIES,))
-        ledger = Ledger()
-        async with ServiceEndpoint(bus, "bench") as office:
-            begun = time.monotonic()
-            alert = await office.alert(
-                Area(Circle(CENTER, 1000.0)),
-                kind="flood",
-                text="x" * 100,
-                priority=Priority.EMERGENCY,
-                validity_s=VALIDITY_S,
-                policy=policy,
-            )
-
-        def take(records: list[Record]) -> None:
-            for record in records:
-                payload = decode(record.value).payload
-                if isinstance(payload, Deliveries) and payload.message == alert.id:
-                    ledger.add(payload)
-
-        deadline = begun + (VALIDITY_S if policy else _QUIET_S)
-        while time.monotonic() < deadline:
-            take(await followed.read(timeout_s=0.2))
-            entry = ledger.get(alert.id)
-            if entry is not None and policy and not entry.states()[DeliveryState.WAITING]:
-                break
-        await asyncio.sleep(0.2)
-        take(followed.poll(10_000))
-        followed.close()
-        sockets.close()
-        return self._row(ledger, alert.id, begun, loss, policy, receipts_before)
-
-    def _row(
-        self,
-        ledger: Ledger,
-        id: UUID,
-        begun: float,
-        loss: float,
-        policy: DeliveryPolicy,
-        receipts_before: int,
-    ) -> dict[str, Any]:
-        entry = ledger.get(id)
+        with closing(open_bus(bus_uri)) as bus, closing(LedgerReader(bus, now_us())) as receipts:
+            async with ServiceEndpoint(bus_uri, "bench") as office:
+                begun = time.monotonic()
+                alert = await office.alert(
+                    Area(Circle(CENTER, 1000.0)),
+                    kind="flood",
+                    text="x" * 100,
+                    priority=Priority.EMERGENCY,
+                    validity_s=VALIDITY_S,
+                    policy=policy,
+                )
+            deadline = begun + (VALIDITY_S if policy else _QUIET_S)
+            while time.monotonic() < deadline:
+                await asyncio.sleep(_LOOK_S)
+                entry = receipts.catch_up().get(alert.id)
+                if entry is not None and policy and not entry.states()[DeliveryState.WAITING]:
+                    break
+            await asyncio.sleep(0.2)
+            entry = receipts.catch_up().get(alert.id)
         rows = [] if entry is None else list(entry.rows.values())
-        heard = self._heard.get(id, Counter())
-        times = sorted(at - begun for at in self._times.get(id, []))
+        heard = self._heard.get(alert.id, Counter())
+        times = sorted(at - begun for at in self._times.get(alert.id, []))
         # Receipts that rode on reports cost no packet of their own.
         copies = sum(row.tries for row in rows) if policy else len(rows)
         packets = copies + self._receipts_sent() - receipts_before
         delivered = len(heard)
-        minimum = minimum_wire(loss, BY_STRENGTH[policy])
+        minimum = minimum_wire(self._loss, BY_STRENGTH[policy])
         return {
             "policy": BY_STRENGTH[policy].name,
-            "loss": loss,
+            "loss": self._loss,
             "clients": len(self.clients),
             "addressed": len(rows),
             "delivered_share": delivered / len(self.clients),

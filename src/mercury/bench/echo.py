@@ -14,18 +14,20 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mercury.bench import processes
+from mercury.dev.processes import free_port
 from mercury.load.sessions import LoadClients
 from mercury.model.area import Position
 from mercury.model.errors import MercuryError
 from mercury.model.message import Address, Attributes, Kind, Message, Priority
 from mercury.net.batch import BatchReceiver
 from mercury.net.udp import bind_udp
+from mercury.sim.figure import new_figure, save
 from mercury.wire import HEADER_BYTES, to_envelope
 from mercury.wire import mercury_pb2 as pb
 
@@ -33,15 +35,16 @@ CLIENTS = 32
 GRACE_S = 2.0  # how long answers are waited for after the last message
 _BURST = 64
 _TOKEN = slice(8, 24)  # in a packet
-_TICK_S = (
-    0.00025  # messages due within this leave together; sleeping less costs more than it brings
-)
+# Messages due within this leave together; sleeping less costs more than it brings.
+_TICK_S = 0.00025
+# Mercury §7.3: about 10 ms at one message a second, about 1 s from 10 to 500, falling behind
+# between 500 and 750.
+_PAPER_MS = {1: 10.0, 10: 1000.0, 100: 1000.0, 500: 1000.0}
+_PAPER_BREAKS_AT = 750
 
 
 @dataclass(slots=True)
 class Run:
-    """What one rate gave."""
-
     rate: float
     sent: int
     received: int
@@ -56,18 +59,14 @@ class Run:
 
     def row(self) -> dict[str, float]:
         """The documented keys."""
-        found = self.round_trips_ms
-        p25, p50, p75, p99 = np.percentile(found, [25, 50, 75, 99]) if len(found) else [np.nan] * 4
+        shares = {"p25_ms": 25, "p50_ms": 50, "p75_ms": 75, "p99_ms": 99, "max_ms": 100}
+        trips_ms = self.round_trips_ms if len(self.round_trips_ms) else [np.nan]
         return {
             "rate": self.rate,
             "sent": self.sent,
             "received": self.received,
             "duplicates": self.duplicates,
-            "p25_ms": round(float(p25), 4),
-            "p50_ms": round(float(p50), 4),
-            "p75_ms": round(float(p75), 4),
-            "p99_ms": round(float(p99), 4),
-            "max_ms": round(float(found.max()), 4) if len(found) else float("nan"),
+            **{name: round(float(np.percentile(trips_ms, at)), 4) for name, at in shares.items()},
             "generator_late_p99_ms": round(self.late_p99_ms, 4),
         }
 
@@ -163,7 +162,6 @@ class EchoLoad:
         self._heard: dict[bytes, bytes] = {}  # the last packet of each session, by its token
 
     def run(self, rate: float, seconds: float) -> Run:
-        """Send at a rate for a time."""
         self._run_number += 1
         # The sessions hear of what came during the last run, and report, before this one: packets
         # are numbered, and those of a session stay in order.
@@ -175,7 +173,6 @@ class EchoLoad:
         return open_loop(rate, packets, self._socket, self._number_of)
 
     def close(self) -> None:
-        """Say goodbye."""
         self._clients.close()
 
     def _packet(self, number: int) -> bytes:
@@ -216,7 +213,7 @@ class FloorLoad:
     """The same load on a bare asyncio UDP echo: what the machine allows at best."""
 
     def __init__(self) -> None:
-        port = processes.free_port(socket.SOCK_DGRAM)
+        port = free_port(socket.SOCK_DGRAM)
         self._server = multiprocessing.get_context("spawn").Process(
             target=_serve_floor, args=(port,), daemon=True
         )
@@ -237,16 +234,54 @@ class FloorLoad:
             return False
 
     def run(self, rate: float, seconds: float) -> Run:
-        """Send at a rate for a time."""
         count = max(1, round(rate * seconds))
         packets = [number.to_bytes(8, "big") + self._pad for number in range(count)]
         return open_loop(rate, packets, self._socket, self._number_of)
 
     def close(self) -> None:
-        """End the server."""
         self._server.terminate()
         self._server.join()
         self._socket.close()
 
     def _number_of(self, data: bytes) -> int:
         return int.from_bytes(data[:8], "big")
+
+
+def draw(runs: list[Run], floors: list[Run], path: Path) -> None:
+    """Mercury's figure 5: round trips by rate, with the paper's values and the floor."""
+    places = range(1, len(runs) + 1)
+    figure = new_figure(9.0, 5.5, layout="constrained")
+    axes = figure.subplots()
+    axes.boxplot(
+        [run.round_trips_ms for run in runs],
+        positions=list(places),
+        widths=0.5,
+        whis=(1, 99),
+        showfliers=True,
+        flierprops={"marker": ".", "markersize": 3, "markeredgecolor": "#9aa5b1"},
+        medianprops={"color": "#c0392b", "linewidth": 2},
+        patch_artist=True,
+        boxprops={"facecolor": "#d6e6f5"},
+    )
+    axes.plot([], [], color="#c0392b", linewidth=2, label="Mercury: median; box 25–75 %, "
+              "whiskers 1–99 %")  # fmt: skip
+    floor = [run.row()["p50_ms"] for run in floors]
+    axes.plot(places, floor, "_", color="#27ae60", markersize=26, markeredgewidth=2.5,
+              label="bare asyncio UDP echo on this machine, median")  # fmt: skip
+    known = [(at, _PAPER_MS[int(run.rate)]) for at, run in zip(places, runs, strict=True)
+             if run.rate in _PAPER_MS]  # fmt: skip
+    if known:
+        axes.plot(*zip(*known, strict=True), "D", color="#e67e22", markersize=8,
+                  label="the paper's prototype (Kafka, 2017), about")  # fmt: skip
+    beyond = [at for at, run in zip(places, runs, strict=True) if run.rate >= _PAPER_BREAKS_AT]
+    if beyond:
+        axes.axvspan(beyond[0] - 0.5, beyond[-1] + 0.5, color="#e67e22", alpha=0.08, zorder=0)
+        axes.text(beyond[-1] + 0.45, 1500.0, "the paper's prototype falls behind here",
+                  ha="right", va="center", color="#a04000")  # fmt: skip
+    axes.set(yscale="log", xlabel="messages per second", ylabel="round trip, ms (log scale)")
+    axes.set_ylim(top=4000.0)
+    axes.set_xticks(list(places), [f"{run.rate:,g}" for run in runs])
+    axes.set_title("Round trip client → adapter → bus → broker → bus → adapter → client")
+    axes.grid(axis="y", alpha=0.3)
+    axes.legend(loc="upper left", bbox_to_anchor=(0.12, 0.8), framealpha=0.95)
+    save(figure, path)

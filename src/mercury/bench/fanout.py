@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from contextlib import closing
 
 from mercury.bench import processes
+from mercury.bench.processes import Say
 from mercury.client import ServiceEndpoint
 from mercury.geo import destination
 from mercury.load.sessions import LoadClients
@@ -17,38 +18,32 @@ CENTER = Position(40.7608, -111.8910)
 RADIUS_M = 5000.0
 SOCKETS = 256
 ROUNDS = 5
-_STALL_PROBE_S = 0.001
+_ENVIRONMENT = {
+    # The sessions stay open without reports: the fan-out is measured by itself.
+    "MERCURY_SESSION__REPORT_INTERVAL_S": "3600",
+    "MERCURY_SESSION__HEARTBEAT_INTERVAL_S": "3600",
+    "MERCURY_ADAPTER__STALL_PROBE_S": "0.001",
+}
 
 
-def run(
-    counts: list[int], rounds: int = ROUNDS, say: Callable[[str], None] = lambda _: None
-) -> list[dict[str, float]]:
+def run(counts: list[int], rounds: int, say: Say) -> list[dict[str, float]]:
     """Measure each number of clients; the median of some rounds."""
     return [_measure(count, rounds, say) for count in counts]
 
 
-def _measure(count: int, rounds: int, say: Callable[[str], None]) -> dict[str, float]:
-    environment = {
-        # The sessions stay open without reports: the fan-out is measured by itself.
-        "MERCURY_SESSION__REPORT_INTERVAL_S": "3600",
-        "MERCURY_SESSION__HEARTBEAT_INTERVAL_S": "3600",
-        "MERCURY_ADAPTER__STALL_PROBE_S": str(_STALL_PROBE_S),
-    }
+def _measure(count: int, rounds: int, say: Say) -> dict[str, float]:
+    say(f"opening {count:,} sessions")
     with (
         processes.temporary_bus() as bus,
-        processes.adapter(bus, environment) as (port, metrics_port),
+        processes.adapter(bus, _ENVIRONMENT) as (port, metrics_port),
+        closing(LoadClients(port, count, SOCKETS, _spread(count))) as clients,
     ):
-        say(f"opening {count:,} sessions")
-        clients = LoadClients(port, count, SOCKETS, _spread(count))
-        try:
-            clients.connect(timeout_s=60.0 + count / 500)
-            results = []
-            for number in range(rounds):
-                say(f"{count:,} clients: alert {number + 1} of {rounds}")
-                time.sleep(_window(metrics_port))
-                results.append(_alert(bus, clients, metrics_port, count))
-        finally:
-            clients.close()
+        clients.connect(timeout_s=60.0 + count / 500)
+        results = []
+        for number in range(rounds):
+            say(f"{count:,} clients: alert {number + 1} of {rounds}")
+            time.sleep(_window(metrics_port))
+            results.append(_alert(bus, clients, metrics_port, count))
     results.sort(key=lambda result: result["last_ms"])
     median = results[len(results) // 2]
     return {

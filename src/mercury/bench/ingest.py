@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable
+from contextlib import closing
 
 from mercury.bench import processes
+from mercury.bench.processes import Say
 from mercury.bus import open_bus
 from mercury.load.sessions import LoadClients
 from mercury.model import topics
@@ -17,26 +18,25 @@ from mercury.wire import encode, pack
 
 SESSIONS = 512
 SOCKETS = 4
+_PLACE = Position(40.76, -111.89)
+_NO_FLOOD = {
+    "MERCURY_SESSION__FLOOD_RATE_PER_S": "1e9",
+    "MERCURY_SESSION__FLOOD_BURST": "1000000000",
+}
 
 
-def run(
-    rates: list[int], seconds: float, say: Callable[[str], None] = lambda _: None
-) -> list[dict[str, float]]:
+def run(rates: list[int], seconds: float, say: Say) -> list[dict[str, float]]:
     """Offer reports at each rate and count those on the bus."""
     rows = []
     for rate in rates:
-        environment = {"MERCURY_SESSION__FLOOD_RATE_PER_S": "1e9"}
-        environment["MERCURY_SESSION__FLOOD_BURST"] = "1000000000"
         with (
             processes.temporary_bus() as bus,
-            processes.adapter(bus, environment) as (port, _),
+            processes.adapter(bus, _NO_FLOOD) as (port, _),
+            closing(LoadClients(port, SESSIONS, SOCKETS, [_PLACE])) as clients,
         ):
-            clients = LoadClients(port, SESSIONS, SOCKETS, [Position(40.76, -111.89)])
             clients.connect(timeout_s=30.0)
             say(f"{rate:,} reports a second for {seconds:g} s")
             rows.append(_offer(bus, clients, rate, seconds))
-            for sock in clients.sockets:
-                sock.close()
     return rows
 
 
@@ -49,7 +49,7 @@ def _offer(bus_uri: str, clients: LoadClients, rate: int, seconds: float) -> dic
                 kind=Kind.REPORT,
                 source=Address.client(session.identity),
                 destination=Address.adapter("any"),
-                payload=Telemetry(Position(40.76, -111.89), 90.0, 13.9, 5.0, 1300.0, 1),
+                payload=Telemetry(_PLACE, 90.0, 13.9, 5.0, 1300.0, 1),
             )
         )
         for session in clients.sessions
@@ -89,12 +89,11 @@ def _offer(bus_uri: str, clients: LoadClients, rate: int, seconds: float) -> dic
 
 
 def _newest(bus_uri: str) -> int:
-    bus = open_bus(bus_uri)
-    consumer = bus.subscribe((topics.REPORTS,), start="earliest")
-    waiting = consumer.lag()
-    consumer.close()
-    bus.close()
-    return waiting
+    with (
+        closing(open_bus(bus_uri)) as bus,
+        closing(bus.subscribe((topics.REPORTS,), start="earliest")) as consumer,
+    ):
+        return consumer.lag()
 
 
 def _settled(bus_uri: str, before: int, sent: int) -> int:

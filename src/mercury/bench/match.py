@@ -9,20 +9,20 @@ import asyncio
 import shutil
 import socket
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from mercury.bench import match_kernel, processes
-from mercury.load.drivers import open_driver
+from mercury.dev.processes import free_port
+from mercury.load.drivers.api import Say, open_driver
 from mercury.load.generator import Generator, Outcome
+from mercury.load.tally import Tally
 from mercury.load.workload import Workload, WorkloadSettings
 from mercury.matching import Engine
-from mercury.model.matching import EventType, Publication
+from mercury.model.matching import Publication
 from mercury.roads.network import CITY, open_roads
 
-ENTITIES = 200_000
 RADIUS_M = (50.0, 310.0)  # about 25,000 matches at 80,000 updates a second
 PAPER_RATE = 80_000
 P99_MS = 50.0  # what a sustained rate must keep
@@ -35,17 +35,8 @@ _REDIS_OFFERED = 100_000
 _CHECKED_AT_ONCE = 1 << 16
 _SETTLE_S = 5.0  # Redis goes on with what waits
 
-Say = Callable[[str], None]
 
-
-def run(
-    *,
-    entities: int = ENTITIES,
-    seconds: float = 10.0,
-    tenfold: bool = True,
-    redis: bool = True,
-    say: Say = lambda _: None,
-) -> dict[str, Any]:
+def run(*, entities: int, seconds: float, tenfold: bool, redis: bool, say: Say) -> dict[str, Any]:
     """Everything, in the order of the table in docs/explanation/benchmarks.md."""
     kernel = _kernel(entities, tenfold, say)
     say("roads and trips")
@@ -53,7 +44,7 @@ def run(
         open_roads(CITY), WorkloadSettings(entities=entities, radius_m=RADIUS_M, inside=True)
     )
     with processes.temporary_bus() as bus:
-        port = processes.free_port(socket.SOCK_STREAM)
+        port = free_port()
         arguments = ["--bus", bus, "--gateway-port", str(port)]
         with processes.part("matcher", arguments, start_s=_START_S):
             rows = _through_the_gateway(workload, f"ws://127.0.0.1:{port}", seconds, say)
@@ -81,7 +72,7 @@ def _kernel(entities: int, tenfold: bool, say: Say) -> list[dict[str, Any]]:
         planes["tenfold"] = match_kernel.Plane.of(10 * entities)
     rows = []
     for name, one in planes.items():
-        say(f"kernel: {name}, {one.publications + one.subscriptions:,} entities")
+        say(f"kernel: {name}, {one.entities:,} entities")
         rows.append({"case": name, **match_kernel.measure(one)})
     return rows
 
@@ -153,19 +144,18 @@ def expected_matches(workload: Workload, seconds: float) -> dict[str, int]:
             refs[number] = engine.subscribe(thing, 0)
     accuracy_m = round(workload.accuracy_m * 10.0) / 10.0
     schedule = workload.schedule()
-    counts = np.zeros(max(EventType) + 1, np.int64)
+    tally = Tally(count_from_us=round(_WARM_UP_S * 1e6))
     while True:
         due = schedule.take(_WARM_UP_S + seconds, _CHECKED_AT_ONCE)
         if not len(due):
-            return {what.name.lower(): int(counts[what]) for what in EventType}
+            return tally.matches_by_name()
         lats, lons = workload.movement.positions(due.entities, due.times_s)
         times_us = np.rint(due.times_s * 1e6).astype(np.int64)
         # As exact as the gateway's rows are.
         lats, lons = np.rint(lats * 1e7) / 1e7, np.rint(lons * 1e7) / 1e7
         engine.move(refs[due.entities], lats, lons, times_us, accuracy_m)
         events = engine.take()
-        counted = events.time_us >= round(_WARM_UP_S * 1e6)
-        counts += np.bincount(events.event_type[counted], minlength=len(counts))
+        tally.count(events.event_type, events.time_us)
 
 
 def _redis(workload: Workload, seconds: float, say: Say) -> dict[str, Any]:
@@ -173,7 +163,7 @@ def _redis(workload: Workload, seconds: float, say: Say) -> dict[str, Any]:
     server = shutil.which("redis-server")
     if server is None:
         return {"updates_per_s": None, "reason": "redis-server is not installed"}
-    port = processes.free_port(socket.SOCK_STREAM)
+    port = free_port()
 
     def is_up() -> bool:
         with socket.socket() as probe:

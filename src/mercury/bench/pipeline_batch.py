@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mercury.detection import Grid
-from mercury.geo.grid import ROW
+from mercury.bench.processes import Say
+from mercury.geo.grid import ROW, Grid
 from mercury.pipeline.detection.transforms import cell_statistics
 from mercury.pipeline.spark.session import start_session
 
@@ -25,7 +25,7 @@ _GRID = Grid(500.0)
 _WINDOW_US = 10_000_000
 
 
-def compare(rows: int, folder: Path, say: Callable[[str], None]) -> dict[str, float]:
+def compare(rows: int, folder: Path, say: Say) -> dict[str, float]:
     """Seconds of the best round of each."""
     source = folder / "reports"
     say(f"{rows:,} reports are made")

@@ -12,21 +12,17 @@ import time
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from urllib.error import HTTPError
 
+from mercury.dev.processes import free_port, stop_process
 from mercury.model.errors import MercuryError
 
+Say = Callable[[str], None]  # tells a person how far a benchmark is
+
 _START_S = 30.0
-
-
-def free_port(kind: socket.SocketKind) -> int:
-    """A port that is free on loopback now."""
-    with socket.socket(socket.AF_INET, kind) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+_STOP_S = 10.0
 
 
 def health(port: int) -> dict[str, float] | None:
@@ -70,12 +66,7 @@ def running(
             time.sleep(0.05)
         yield
     finally:
-        process.terminate()
-        try:
-            process.wait(10.0)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        stop_process(process, _STOP_S)
 
 
 @contextmanager
@@ -86,16 +77,11 @@ def part(
     start_s: float = _START_S,
 ) -> Iterator[int]:
     """Run `mercury NAME` while the block lasts; yields its metrics port."""
-    port = free_port(socket.SOCK_STREAM)
+    port = free_port()
     command = [sys.executable, "-m", "mercury.cli.main", name, *arguments]
     environment = {"MERCURY_LOG__LEVEL": "warning", **(environment or {})}
-    with running(
-        name,
-        [*command, "--metrics-port", str(port)],
-        lambda: health(port) is not None,
-        environment,
-        start_s,
-    ):
+    command += ["--metrics-port", str(port)]
+    with running(name, command, lambda: health(port) is not None, environment, start_s):
         yield port
 
 
@@ -108,29 +94,22 @@ def adapter(bus: str, environment: dict[str, str] | None = None) -> Iterator[tup
         yield port, metrics_port
 
 
-@contextmanager
-def broker(bus: str, environment: dict[str, str] | None = None) -> Iterator[int]:
+def broker(bus: str, environment: dict[str, str] | None = None) -> AbstractContextManager[int]:
     """A broker process; yields its metrics port."""
-    with part("broker", ["--bus", bus], environment) as metrics_port:
-        yield metrics_port
-
-
-def bus_in(folder: str | Path) -> str:
-    """The URI of a fresh embedded bus."""
-    return f"embedded:{Path(folder) / 'bench.db'}"
+    return part("broker", ["--bus", bus], environment)
 
 
 @contextmanager
 def temporary_bus() -> Iterator[str]:
     """The URI of an embedded bus that is gone after the block."""
     with tempfile.TemporaryDirectory(prefix="mercury-bench-") as folder:
-        yield bus_in(folder)
+        yield fresh_bus(None, folder)
 
 
-def fresh_bus(uri: str | None, folder: str | Path) -> str:
+def fresh_bus(uri: str | None, folder: str) -> str:
     """The URI of a bus without a past: embedded in a folder, or a namespace of its own in Kafka."""
     if uri is None:
-        return bus_in(folder)
+        return f"embedded:{folder}/bench.db"
     if uri.startswith("kafka:"):
         return f"{uri.rstrip('/')}{'.' if uri.count('/') > 2 else '/'}bench-{uuid.uuid4().hex[:8]}"
     return uri

@@ -29,7 +29,6 @@ def commit() -> str | None:
 
 
 def append(path: Path, result: dict[str, Any], parameters: dict[str, Any]) -> None:
-    """Add a result to a JSONL file."""
     entry = {
         **result,
         "parameters": parameters,

@@ -11,7 +11,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from mercury.broker.conditions import Condition, Conditions
-from mercury.broker.emergencies import Emergencies, EmergencyRule
+from mercury.broker.emergencies import Emergencies
 from mercury.broker.explanations import Explanations
 from mercury.broker.interest_index import InterestIndex
 from mercury.bus import Bus, Consumer, FromTime, Record
@@ -34,7 +34,7 @@ from mercury.model.message import (
 )
 from mercury.service import Service, Statistics, now, now_us
 from mercury.wire import MAX_BODY_BYTES, decode, encode, from_envelope, mercury_pb2, parse
-from mercury.wire.areas import area_from_pb
+from mercury.wire.fields import area_from_pb, values_from_pb, values_to_pb
 from mercury.wire.records import (
     envelope_route,
     fix_header,
@@ -44,14 +44,8 @@ from mercury.wire.records import (
     read_traffic,
     route_header,
 )
-from mercury.wire.values import values_from_pb, values_to_pb
 
 log = logging.getLogger(__name__)
-
-GROUP = "brokers"
-ECHO = "echo"
-CONDITIONS = "conditions"
-WHY = "why"
 
 _EMERGENCIES = topics.EVENTS_PREFIX + EventKind.EMERGENCY
 _CONDITIONS_LOOKBACK_S = 24 * 3600.0
@@ -81,18 +75,8 @@ class Broker(Service):
         self.interests = InterestIndex()
         self.conditions = Conditions()
         self.explanations = Explanations(bus)
-        self.emergencies = Emergencies(
-            EmergencyRule(
-                radius_m=settings.emergency_radius_m,
-                horizon_s=settings.emergency_horizon_s,
-                max_radius_m=settings.emergency_max_radius_m,
-                merge_distance_m=settings.merge_distance_m,
-                merge_window_s=settings.merge_window_s,
-            )
-        )
-        self._work: Consumer | None = None
-        self._interest_news: Consumer | None = None
-        self._condition_news: Consumer | None = None
+        self.emergencies = Emergencies(settings)
+        self._consumers: list[Consumer] = []
 
     def statistics(self) -> Statistics:
         return Statistics(
@@ -102,38 +86,39 @@ class Broker(Service):
         )
 
     async def _start(self) -> None:
-        self._interest_news = self.bus.subscribe(
-            (topics.SUBSCRIPTIONS,), start=_back(_INTERESTS_LOOKBACK_S)
-        )
-        self._condition_news = self.bus.subscribe(
+        interests = self.bus.subscribe((topics.SUBSCRIPTIONS,), start=_back(_INTERESTS_LOOKBACK_S))
+        self._consumers.append(interests)
+        conditions = self.bus.subscribe(
             (topics.CONDITIONS, *topics.ALERTS), start=_back(_CONDITIONS_LOOKBACK_S)
         )
-        for news in (self._interest_news, self._condition_news):
+        self._consumers.append(conditions)
+        for news in (interests, conditions):
             await self._learn(news)
             self.spawn(self._keep_learning(news))
         # Emergencies first, content last: a backlog of the lower never delays the higher.
-        self._work = self.bus.subscribe(
+        work = self.bus.subscribe(
             (_EMERGENCIES, topics.REQUESTS, topics.CONTENT_PREFIX + "*"),
-            group=GROUP,
+            group="brokers",
             start="earliest",
         )
-        self.spawn(self._serve(self._work))
+        self._consumers.append(work)
+        self.spawn(self._serve(work, interests, conditions))
         self.spawn(self._keep_house())
 
     async def _stop(self) -> None:
-        for consumer in (self._work, self._interest_news, self._condition_news):
-            if consumer is not None:
-                consumer.close()
+        for consumer in self._consumers:
+            consumer.close()
 
-    async def _serve(self, work: Consumer) -> None:
+    async def _serve(self, work: Consumer, interests: Consumer, conditions: Consumer) -> None:
         batch = 1
         while True:
             records = await self.read(work, batch)
             begun = now()
             later = [record for record in records if not self._handle(record, informed=False)]
             try:
-                for news in {self._news_for(record) for record in later}:
-                    await self._learn(news)
+                news = (conditions if one.topic == topics.REQUESTS else interests for one in later)
+                for consumer in set(news):
+                    await self._learn(consumer)
             finally:  # told to stop just now: what is begun is finished, so that nobody repeats it
                 for record in later:
                     self._handle(record, informed=True)
@@ -169,18 +154,18 @@ class Broker(Service):
         if not client:
             raise PacketError("no-address")
         kind = int(envelope.kind)
-        if kind == Kind.REQUEST and envelope.topic == ECHO:
+        if kind == Kind.REQUEST and envelope.topic == "echo":
             self.counters["echoes"] += 1
             reply = self._echo(envelope)
         elif kind == Kind.SUBSCRIBE:
             reply = self._answer(envelope, self._subscribe(envelope))
         elif kind == Kind.UNSUBSCRIBE:
             reply = self._answer(envelope, {"ok": True})
-        elif kind == Kind.REQUEST and envelope.topic == CONDITIONS:
+        elif kind == Kind.REQUEST and envelope.topic == "conditions":
             if not informed:
                 return False
             reply = self._answer(envelope, self._query(envelope))
-        elif kind == Kind.REQUEST and envelope.topic == WHY:
+        elif kind == Kind.REQUEST and envelope.topic == "why":
             if self.explanations.begin(envelope.id):
                 self.spawn(self._explain(envelope))
             return True
@@ -198,24 +183,9 @@ class Broker(Service):
     def _reply(self, body: bytes, key: bytes, priority: int) -> None:
         self.bus.append(topics.REPLIES, body, key, (route_header(Kind.REPLY, priority, 0),))
 
-    def _reply_to(self, envelope: mercury_pb2.Envelope) -> mercury_pb2.Envelope:
-        # Built without the model's classes: echo is what every message's cost is measured by.
-        time_us = now_us()
-        reply = mercury_pb2.Envelope(
-            version=VERSION,
-            id=new_id(time_us),
-            kind=mercury_pb2.REPLY,
-            topic=envelope.topic,
-            priority=envelope.priority,
-            sent_us=time_us,
-            correlation=envelope.id,
-        )
-        reply.source.broker = self.settings.id
-        reply.destination.client = envelope.source.client
-        return reply
-
     def _echo(self, envelope: mercury_pb2.Envelope) -> mercury_pb2.Envelope:
-        """Make the reply out of the request itself, with whatever it carries."""
+        # Out of the request itself, with whatever it carries, and without the model's classes: echo
+        # is what every message's cost is measured by.
         client = envelope.source.client
         time_us = now_us()
         envelope.correlation = envelope.id
@@ -230,7 +200,18 @@ class Broker(Service):
         self, envelope: mercury_pb2.Envelope, values: dict[str, Value]
     ) -> mercury_pb2.Envelope:
         self.counters["requests"] += 1
-        reply = self._reply_to(envelope)
+        time_us = now_us()
+        reply = mercury_pb2.Envelope(
+            version=VERSION,
+            id=new_id(time_us),
+            kind=mercury_pb2.REPLY,
+            topic=envelope.topic,
+            priority=envelope.priority,
+            sent_us=time_us,
+            correlation=envelope.id,
+        )
+        reply.source.broker = self.settings.id
+        reply.destination.client = envelope.source.client
         reply.attributes.SetInParent()
         values_to_pb(values, reply.attributes.values)
         return reply
@@ -258,11 +239,8 @@ class Broker(Service):
         if envelope.destination.WhichOneof("target") != "area":
             return {"error": "a query of conditions is addressed to an area"}
         found = self.conditions.inside(area_from_pb(envelope.destination.area), now_us())
-        shown = found[:50]  # an answer is one packet
-        return {
-            "count": len(found),
-            "conditions": json.dumps([condition.to_json() for condition in shown]),
-        }
+        shown = [condition.to_json() for condition in found[:50]]  # an answer is one packet
+        return {"count": len(found), "conditions": json.dumps(shown)}
 
     async def _explain(self, envelope: mercury_pb2.Envelope) -> None:
         reply = self._answer(envelope, await self.explanations.answer(envelope))
@@ -290,7 +268,7 @@ class Broker(Service):
         traffic_mps = read_traffic(record.headers)
         if traffic_mps is None:
             traffic_mps = event.speed_mps
-        radius_m = self.emergencies.rule.radius_for(traffic_mps, event.radius_m)
+        radius_m = self.emergencies.radius_for(traffic_mps, event.radius_m)
         alert = Message(
             kind=Kind.ALERT,
             # The same again, should this work be repeated.
@@ -337,11 +315,6 @@ class Broker(Service):
         self.bus.append(topics.MATCHED_CONTENT, record.value, record.key, tuple(headers))
 
     # What every broker must know
-
-    def _news_for(self, record: Record) -> Consumer:
-        news = self._condition_news if record.topic == topics.REQUESTS else self._interest_news
-        assert news is not None
-        return news
 
     async def _keep_learning(self, news: Consumer) -> None:
         while True:

@@ -21,7 +21,6 @@ class Condition:
     until_us: int
 
     def to_json(self) -> dict[str, object]:
-        """As it stands in an answer."""
         return {
             "kind": self.event.kind,
             "text": self.event.text,
@@ -46,7 +45,6 @@ class Conditions:
         return len(self._by_id)
 
     def put(self, id: UUID, condition: Condition) -> None:
-        """Take or replace a condition."""
         self._by_id[id] = condition
         if len(self._by_id) > self._max_conditions:
             del self._by_id[next(iter(self._by_id))]
@@ -61,6 +59,5 @@ class Conditions:
         return sorted(found, key=lambda condition: -condition.since_us)
 
     def expire(self, now_us: int) -> None:
-        """Forget what is over."""
         for id in [id for id, condition in self._by_id.items() if condition.until_us <= now_us]:
             del self._by_id[id]

@@ -9,9 +9,10 @@ from uuid import UUID
 from mercury.bus import Bus
 from mercury.model.errors import MercuryError, RequestError
 from mercury.model.message import Address, AddressKind, Value
+from mercury.service.clock import seconds_of
 from mercury.service.message_trail import TrailReader
 from mercury.wire import mercury_pb2
-from mercury.wire.values import values_from_pb
+from mercury.wire.fields import values_from_pb
 
 _MOST_RECORDS = 200_000  # read for one answer: about a second of work, in small pieces
 _MOST_WAITING = 16
@@ -33,7 +34,6 @@ class Explanations:
         return is_new
 
     async def answer(self, envelope: mercury_pb2.Envelope) -> dict[str, Value]:
-        """The answer to a request that was taken."""
         try:
             if len(self._waiting) > _MOST_WAITING:
                 raise RequestError("too many ask at once: ask again later")
@@ -67,4 +67,4 @@ class Explanations:
 
 def _utc(time_us: int) -> str:
     """A time of day that is the same wherever the client is."""
-    return datetime.fromtimestamp(time_us / 1e6, UTC).strftime("%H:%M:%S.%f")[:-3] + " UTC"
+    return datetime.fromtimestamp(seconds_of(time_us), UTC).strftime("%H:%M:%S.%f")[:-3] + " UTC"

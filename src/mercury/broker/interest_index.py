@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from mercury.model.filter import Filter, compile_filter
-from mercury.model.interest import interest_id
+from mercury.model.filter import Filter, compile_filter, interest_id
 from mercury.model.message import Values
 
 
@@ -29,7 +28,6 @@ class InterestIndex:
         return interest
 
     def match(self, topic: str, values: Values) -> list[bytes]:
-        """Return the ids of the interests that a message matches."""
         interests = self._by_topic.get(topic)
         if not interests:
             return []

@@ -1,15 +1,6 @@
 """Durable topics behind one interface, chosen by URI."""
 
-from mercury.bus.api import (
-    Bus,
-    Consumer,
-    FromTime,
-    Headers,
-    Record,
-    Retention,
-    Start,
-)
-from mercury.bus.catch_up import catch_up
+from mercury.bus.api import Bus, Consumer, FromTime, Headers, Record, Retention, Start, catch_up
 from mercury.bus.registry import open_bus
 
 __all__ = [

@@ -7,7 +7,7 @@ partition but need not be dense.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
@@ -76,7 +76,17 @@ class Consumer(Protocol):
         """How many records of the consumer's partitions are waiting."""
 
     def close(self) -> None:
-        """Leave the group at once, so that others take over; stop waiting reads."""
+        """Leave the group at once, so that others take over; stop waiting reads; never fail."""
+
+
+def catch_up(consumer: Consumer, max_records: int = 512) -> Iterator[list[Record]]:
+    """Yield what waits for the consumer, until nothing does.
+
+    That a poll finds nothing proves nothing: a bus far away may be slower than its patience.
+    """
+    while (records := consumer.poll(max_records)) or consumer.lag():
+        if records:
+            yield records
 
 
 class Bus(Protocol):
@@ -95,11 +105,7 @@ class Bus(Protocol):
         """Return when everything appended and committed so far is durable (acknowledged)."""
 
     def subscribe(
-        self,
-        topics: Sequence[str],
-        *,
-        group: str | None = None,
-        start: Start = "latest",
+        self, topics: Sequence[str], *, group: str | None = None, start: Start = "latest"
     ) -> Consumer:
         """Open a consumer.
 
@@ -113,4 +119,4 @@ class Bus(Protocol):
         """Names of all topics that records were appended to or that a consumer named."""
 
     def close(self) -> None:
-        """Flush and let go."""
+        """Flush and let go; raise if records are lost with it."""

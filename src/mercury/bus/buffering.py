@@ -19,18 +19,16 @@ BUFFER_BYTES = 64 * 1024**2
 RETRY_S = 0.25
 RECORD_OVERHEAD_BYTES = 64
 
-# A record that waits to be written: key, headers as the bus stores them, value.
-Pending = tuple[bytes, Headers | bytes, bytes]
-Batch = dict[str, list[Pending]]  # by topic
+# By topic, the records that wait to be written: key, headers as the bus stores them, value.
+Batch = dict[str, list[tuple[bytes, Headers | bytes, bytes]]]
 
 
 class RecordBuffer(ABC):
     """Takes records in; subclasses write them when a batch is complete."""
 
-    _NO_HEADERS: Headers | bytes = ()
-
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, prefix: str = "") -> None:
         self.name = name  # for error messages
+        self._prefix = prefix  # of topics
         self.mutex = threading.RLock()  # guards the buffer and everything a flush touches
         self.closed = False
         self._batch: Batch = {}
@@ -39,9 +37,11 @@ class RecordBuffer(ABC):
         self._unacknowledged_bytes = 0  # of earlier batches
         self._scheduled_in: asyncio.AbstractEventLoop | None = None
         self._failure: BusError | None = None  # of a write that nobody waited for
+        self._no_headers = self._pack_headers(())
 
+    @staticmethod
     @abstractmethod
-    def _pack_headers(self, headers: Headers) -> Headers | bytes:
+    def _pack_headers(headers: Headers) -> Headers | bytes:
         """Check headers and bring them into the form that is stored."""
 
     @abstractmethod
@@ -52,15 +52,12 @@ class RecordBuffer(ABC):
     def _write_full_batch(self) -> None:
         """Write the batch: it is as large as one may become."""
 
-    def _check_topic(self, topic: str) -> None:
-        check_topic(topic)
-
     def append(self, topic: str, value: bytes, key: bytes = b"", headers: Headers = ()) -> None:
         # Whatever cannot be written is refused here: inside a batch it would block all others.
         if type(value) is not bytes or type(key) is not bytes:
             value, key = _as_bytes(value), _as_bytes(key)
         size = len(value) + len(key) + RECORD_OVERHEAD_BYTES
-        packed = self._NO_HEADERS
+        packed = self._no_headers
         if headers:
             packed = self._pack_headers(headers)
             size += len(packed) if type(packed) is bytes else sum(len(one[1]) for one in headers)
@@ -70,7 +67,7 @@ class RecordBuffer(ABC):
                 self._raise_failure()
             records = self._batch.get(topic)
             if records is None:
-                self._check_topic(topic)
+                check_topic(self._prefix + topic)
                 records = self._batch[topic] = []
             if self._unacknowledged_bytes + self._batch_bytes + size > BUFFER_BYTES:
                 waiting = (self._unacknowledged_bytes + self._batch_bytes) >> 20

@@ -6,7 +6,6 @@ Pure functions and values, no client and no file.
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -38,7 +37,7 @@ class Listener(NamedTuple):
 def check_topic(name: str) -> str:
     """Return the name, or say why it cannot be a topic."""
     if not _TOPIC_NAME.fullmatch(name):
-        raise BusError(f"{name!r} is not a topic name: use letters, digits, '.', '_' and '-'")
+        raise BusError(f"{name!r} is no topic name: use letters, digits, ._- or read alerts.*")
     return name
 
 
@@ -68,11 +67,6 @@ def rank_of(patterns: tuple[str, ...], topic: str) -> int | None:
     return None
 
 
-def partition_of(key: bytes, partitions: int) -> int:
-    """Partition of a key, the same in every process and on every machine."""
-    return zlib.crc32(key) % partitions
-
-
 def assignment_of(member: str, members: Iterable[str], partitions: int) -> frozenset[int]:
     """Partitions that belong to one member; each partition belongs to exactly one of `members`."""
     ordered = sorted(members)
@@ -97,6 +91,15 @@ class Registry:
 
     def listener(self, listener_id: str) -> Listener | None:
         return next((one for one in self.listeners if one.id == listener_id), None)
+
+    def matching(self, patterns: tuple[str, ...]) -> list[Topic]:
+        """The topics of a subscription, in the order they are served."""
+        ranked = sorted(
+            (rank, topic)
+            for topic in self.topics
+            if (rank := rank_of(patterns, topic.name)) is not None
+        )
+        return [topic for _, topic in ranked]
 
     def audience(self, topic: str) -> tuple[Listener, ...]:
         """Listeners that want to know about records of a topic."""

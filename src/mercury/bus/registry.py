@@ -12,8 +12,6 @@ from pathlib import Path
 from mercury.bus.api import Bus, Retention
 from mercury.model.errors import BusUnavailableError
 
-Opener = Callable[[str, Retention, int], Bus]
-
 
 class _TemporaryFolder:
     """A folder in memory, where the system has such, that goes with the last who holds it."""
@@ -47,6 +45,8 @@ def _open_memory(name: str, retention: Retention, partitions: int) -> Bus:
 def _open_embedded(path: str, retention: Retention, partitions: int) -> Bus:
     from mercury.bus.embedded.bus import EmbeddedBus
 
+    if not path:
+        raise BusUnavailableError("embedded: lacks the path of its file: embedded:PATH")
     return EmbeddedBus(path, retention=retention, partitions=partitions)
 
 
@@ -63,13 +63,13 @@ def _open_kafka(rest: str, retention: Retention, partitions: int) -> Bus:
     return KafkaBus(rest, retention=retention, partitions=partitions)
 
 
-OPENERS: dict[str, Opener] = {
-    "memory": _open_memory,
-    "embedded": _open_embedded,
-    "kafka": _open_kafka,
+# What opens a bus, and how many partitions a topic has unless said otherwise: on the embedded bus
+# a partition costs nothing; in Kafka, each is a request of its own.
+_BUSES: dict[str, tuple[Callable[[str, Retention, int], Bus], int]] = {
+    "memory": (_open_memory, 16),
+    "embedded": (_open_embedded, 16),
+    "kafka": (_open_kafka, 4),
 }
-# On the embedded bus a partition costs nothing; in Kafka, each is a request of its own.
-PARTITIONS = {"memory": 16, "embedded": 16, "kafka": 4}
 
 
 def open_bus(
@@ -84,12 +84,12 @@ def open_bus(
     of a machine) or `kafka://HOST:PORT[,HOST:PORT...][/PREFIX]`.
     """
     scheme, colon, rest = uri.partition(":")
-    opener = OPENERS.get(scheme)
-    if not colon or opener is None:
-        known = ", ".join(f"{name}:" for name in OPENERS)
+    if not colon or scheme not in _BUSES:
+        known = ", ".join(f"{name}:" for name in _BUSES)
         raise BusUnavailableError(f"no bus is known for {uri!r}; a bus URI starts with {known}")
+    opener, usual_partitions = _BUSES[scheme]
     if partitions is None:
-        partitions = PARTITIONS[scheme]
+        partitions = usual_partitions
     if partitions < 1:
         raise BusUnavailableError(f"a bus needs at least one partition, not {partitions}")
     return opener(rest, retention, partitions)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 
 from mercury.bus.api import Record
 from mercury.bus.event_loop import call_in
@@ -17,6 +18,7 @@ class WaitingConsumer(ABC):
         self._loop: asyncio.AbstractEventLoop | None = None  # the one that reads
         self._waiting: set[asyncio.Future[None]] = set()
         self._has_woken = False  # `wake` was called since a read last looked
+        self._assignments: dict[tuple[str, int], int] = {}  # when records were last handed out
 
     @abstractmethod
     def _has_news(self) -> bool:
@@ -28,6 +30,9 @@ class WaitingConsumer(ABC):
 
     def _move_to(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+
+    def assignments(self) -> Mapping[tuple[str, int], int]:
+        return self._assignments
 
     async def read(self, max_records: int = 512, timeout_s: float | None = None) -> list[Record]:
         loop = asyncio.get_running_loop()

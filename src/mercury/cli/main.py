@@ -1,4 +1,4 @@
-"""The command line: one module a command, imported when it is used."""
+"""The command line; the module of a command is imported when it is used."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Run": {
         "demo": ("run.demo:demo", "Show in a minute what Mercury does."),
         "up": ("run.up:up", "Run all parts on this machine until Ctrl-C."),
-        "down": ("run.down:down", "End what `mercury up` started."),
-        "adapter": ("run.adapter:adapter", "Run an adapter: sessions of clients over UDP."),
-        "broker": ("run.broker:broker", "Run a broker: alerts, content, answers."),
-        "matcher": ("run.matcher:matcher", "Run a matcher: who comes near whom."),
-        "pipeline": ("run.pipeline:pipeline", "Run the data pipeline on Spark."),
+        "down": ("run.up:down", "End what `mercury up` started."),
+        "adapter": ("run.services:adapter", "Run an adapter: sessions of clients over UDP."),
+        "broker": ("run.services:broker", "Run a broker: alerts, content, answers."),
+        "matcher": ("run.services:matcher", "Run a matcher: who comes near whom."),
+        "pipeline": ("run.services:pipeline", "Run the data pipeline on Spark."),
         "client": ("run.client:client", "Be a client: connect, report a position, print messages."),
         "moos": ("run.moos:moos", "Bridge a MOOS community to others, or to Mercury."),
     },
@@ -96,12 +96,6 @@ def load_command(name: str) -> Any:
     return typer.main.get_command(single)
 
 
-def _list() -> None:
-    for group, commands in COMMANDS.items():
-        for name, (_, line) in commands.items():
-            app.command(name, help=line, rich_help_panel=group)(lambda: None)
-
-
 def _show_version(wanted: bool) -> None:
     if wanted:
         print(f"mercury {__version__}")
@@ -124,24 +118,23 @@ def main() -> None:
     try:
         app()
     except MercuryError as error:
-        _fail(str(error))
+        sentence = str(error)
     except ModuleNotFoundError as error:
         extra = _EXTRAS.get(error.name or "") or _EXTRAS.get((error.name or "").split(".")[0])
         if extra is None:
             raise
-        _fail(f"this needs {error.name}: pip install 'mercury-messaging[{extra}]'")
+        sentence = f"this needs {error.name}: pip install 'mercury-messaging[{extra}]'"
     except BrokenPipeError:  # the reader of our output has gone, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+    else:
+        return
+    import_module("mercury.cli.common.command").fail(sentence)
 
 
-def _fail(sentence: str) -> None:
-    from mercury.cli.common.command import fail
-
-    fail(sentence)
-
-
-_list()
+for _group, _commands in COMMANDS.items():
+    for _name, (_, _line) in _commands.items():
+        app.command(_name, help=_line, rich_help_panel=_group)(lambda: None)
 
 if __name__ == "__main__":
     main()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any, ParamSpec, TypeVar
 from uuid import UUID
@@ -21,9 +21,6 @@ R = TypeVar("R")
 _SHOWN = 60  # characters of what was given instead
 
 
-_Rule = tuple[Callable[[Any], bool], str]
-
-
 def _is_a(*kinds: type) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, kinds)
 
@@ -38,6 +35,12 @@ def _is_whole(value: object) -> bool:
 
 def _is_name(value: object) -> bool:
     return isinstance(value, str) and bool(value)
+
+
+def _fits(value: object) -> bool:
+    """Whether it is no client's name, or one that there can be."""
+    name = value.name if isinstance(value, Address) and value.kind == "client" else value
+    return not isinstance(name, str) or len(name.encode()) <= MAX_IDENTITY_BYTES
 
 
 def _is_position(value: object) -> bool:
@@ -58,32 +61,24 @@ def _is_id(value: object) -> bool:
         return False
 
 
-_NUMBER: _Rule = (_is_number, "a number")
 LONGEST_S = 1e9  # about 30 years
-_DURATION: _Rule = (
-    lambda value: _is_number(value) and 0 <= value <= LONGEST_S,
-    "a number of seconds from 0 to 1e9",
-)
-_TEXT: _Rule = (_is_a(str), "a text")
-_NAME: _Rule = (_is_name, "a name")
-_POSITION: _Rule = (_is_position, "a Position or a pair (lat, lon)")
-_YES_OR_NO: _Rule = (_is_a(bool), "True or False")
 
-_RULES: dict[str, _Rule] = {
+_RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(
         ("lat", "lon", "heading_deg", "speed_mps", "accuracy_m", "altitude_m", "radius_m",
          "within_m", "near_m", "hysteresis_m"),
-        _NUMBER,
+        (_is_number, "a number"),
     ),
     **dict.fromkeys(
         ("timeout_s", "retry_s", "connect_timeout_s", "expires_in_s", "validity_s", "ttl_s",
          "dwell_s"),
-        _DURATION,
+        (lambda value: _is_number(value) and 0 <= value <= LONGEST_S,
+         "a number of seconds from 0 to 1e9"),
     ),
-    **dict.fromkeys(("topic", "kind", "text", "where", "uri"), _TEXT),
-    **dict.fromkeys(("identity", "name", "client", "group"), _NAME),
-    **dict.fromkeys(("moving", "ordered", "inside", "report"), _YES_OR_NO),
-    "position": _POSITION,
+    **dict.fromkeys(("topic", "kind", "text", "where", "uri"), (_is_a(str), "a text")),
+    **dict.fromkeys(("identity", "name", "client", "group"), (_is_name, "a name")),
+    **dict.fromkeys(("moving", "ordered", "inside", "report"), (_is_a(bool), "True or False")),
+    "position": (_is_position, "a Position or a pair (lat, lon)"),
     "values": (
         lambda value: isinstance(value, Mapping) and all(isinstance(key, str) for key in value),
         "a mapping from texts to values, such as {'price': 1.5}",
@@ -105,18 +100,18 @@ _RULES: dict[str, _Rule] = {
     "polygon": (_is_a(Polygon, list, tuple), "a Polygon or its corners"),
     "bus": (lambda value: isinstance(value, str) or hasattr(value, "append"), "a Bus or its URI"),
     "names": (_are_names, "names of topics on the bus"),
+    "start": (lambda value: value in ("latest", "earliest") or hasattr(value, "timestamp_us"),
+              "'latest', 'earliest' or a FromTime"),
     # Where a name means something else.
-    "Client.identity": (
-        lambda value: _is_name(value) and len(value.encode()) <= MAX_IDENTITY_BYTES,
-        f"a name of at most {MAX_IDENTITY_BYTES} bytes",
-    ),
+    "Client.identity": (lambda value: _is_name(value) and _fits(value),
+                        f"a name of at most {MAX_IDENTITY_BYTES} bytes"),
     "on.kind": (_is_a(Kind), "a Kind: write `@client.on(Kind.ALERT)`, or `@client.on()` for all"),
     "tell.to": (
-        _is_a(str, Address, Area, type(None)),
+        lambda value: isinstance(value, str | Address | Area | None) and _fits(value),
         "the name of a client, an Address, an Area, or None with within_m",
     ),
     "alert.to": (
-        lambda value: isinstance(value, Area | Address) or _is_position(value),
+        lambda value: (isinstance(value, Area | Address) and _fits(value)) or _is_position(value),
         "an Area, an Address, a Position or a pair (lat, lon)",
     ),
 }  # fmt: skip
@@ -128,7 +123,11 @@ def check(method: str, name: str, value: object) -> None:
     if holds is not None and not holds(value):
         shown = repr(value)
         shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
-        raise ArgumentError(name, f"{method}: {name} takes {takes}, not {shown}")
+        lacks = isinstance(value, list | tuple) and any(
+            one == "" for one in value if isinstance(one, str)
+        )
+        why = ": a name has 1 to 128 bytes" if lacks or not _fits(value) else ""
+        raise ArgumentError(name, f"{method}: {name} takes {takes}, not {shown}{why}")
 
 
 def checked(method: Callable[P, R]) -> Callable[P, R]:
@@ -140,13 +139,10 @@ def checked(method: Callable[P, R]) -> Callable[P, R]:
     rest = next((name for name in names if parameters[name].kind.name == "VAR_POSITIONAL"), "")
 
     def check_all(args: tuple[object, ...], kwargs: dict[str, object]) -> None:
-        for number, value in enumerate(args[1:]):
-            name = names[number] if number < len(names) else rest
-            if name == rest:
-                check(label, name, [value])
-            elif value is not None or name not in optional:
-                check(label, name, value)
-        for name, value in kwargs.items():
+        given: Iterable[tuple[str, object]] = zip(names, args[1:], strict=False)
+        if rest:
+            given = ((rest, [value]) for value in args[1:])
+        for name, value in (*given, *kwargs.items()):
             if value is not None or name not in optional:
                 check(label, name, value)
 

@@ -1,17 +1,16 @@
-"""Declares to the adapter what moves with a client: publications, subscriptions, queries."""
+"""What moves with a client: its publications, its streams of matches, declared to the adapter."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from mercury.client.asking import RETRY_S, Asking
-from mercury.client.composing import PositionLike, as_position
-from mercury.client.moving_entities import RENEW_S, MovingEntities
-from mercury.client.near import Declared, MatchHandler, MatchStream, MovingPublication
-from mercury.model.area import Polygon
+from mercury.client.arguments import checked
+from mercury.client.moving_entities import RENEW_S, MovingEntities, Pairs
 from mercury.model.declarations import (
     ASK,
     DECLARE,
@@ -21,74 +20,195 @@ from mercury.model.declarations import (
     NearQuery,
     Withdrawal,
 )
-from mercury.model.errors import MatchingError, MercuryError, RequestError
-from mercury.model.matching import Match, NearSubscription, Publication, Side
-from mercury.model.message import Kind, Message, Payload
+from mercury.model.errors import (
+    MatchingError,
+    MercuryError,
+    NotConnectedError,
+    NotSettledError,
+    RequestError,
+)
+from mercury.model.matching import EventType, Match, NearSubscription, Publication, Side
+from mercury.model.message import Kind, Message, Values
 from mercury.service.clock import now, now_us
+
+if TYPE_CHECKING:
+    from mercury.client.connection import Connection
 
 log = logging.getLogger(__name__)
 
+MatchHandler = Callable[[Match], Awaitable[None] | None]
+
+_LIMIT = 10_000  # matches that wait for the application
 _WITHDRAW_S = 2.0
 
-Compose = Callable[[Kind, str, Payload], Message]
-Call = Callable[[MatchHandler, Match], None]
+
+class Declared:
+    """Something that a client has declared: it is repeated until it is withdrawn or refused."""
+
+    side: Side
+
+    def __init__(self, what: Publication | NearSubscription, moving: Declaring) -> None:
+        self.what = what
+        self.refusal: MercuryError | None = None  # why it does not hold any more
+        self._moving = moving
+
+    def refuse(self, error: MercuryError) -> None:
+        self.refusal = error
+
+
+class MovingPublication(Declared):
+    """A publication that goes where the client goes."""
+
+    side = "publication"
+    what: Publication
+
+    @checked
+    async def update(self, values: Values, timeout_s: float = 5.0) -> None:
+        """Say that it is something else now; raises MatchingError when refused."""
+        if self.refusal is not None:
+            raise self.refusal
+        before, self.what = self.what, replace(self.what, values=dict(values))
+        try:
+            await self._moving.declare(self, timeout_s)
+        except BaseException:
+            self.what = before
+            raise
+
+    async def withdraw(self) -> None:
+        """It is no more."""
+        await self._moving.withdraw(self)
+
+
+class MatchStream(Declared):
+    """What happens near the client, or inside a polygon: iterate over it, or give it a handler."""
+
+    side = "subscription"
+    what: NearSubscription
+
+    def __init__(
+        self,
+        what: NearSubscription,
+        moving: Declaring,
+        pairs: Pairs,
+        handler: MatchHandler | None = None,
+    ) -> None:
+        super().__init__(what, moving)
+        self.handler = handler
+        self.pairs = pairs
+        self.lost = 0  # matches that the application was too slow for
+        self._queue: deque[Match] = deque()
+        self._changed = asyncio.Event()
+        self._answered = asyncio.Event()  # or given up
+        self._is_confirmed = False
+        self._closed = False
+
+    @property
+    def inside(self) -> list[Match]:
+        """What is inside now, as last notified, the nearest first."""
+        return sorted(self.pairs.inside.values(), key=lambda match: match.distance_m)
+
+    @checked
+    async def declared(self, timeout_s: float | None = None) -> None:
+        """Wait until the adapter has it; raises why it does not hold, or NotSettledError."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._answered.wait()
+        except TimeoutError:
+            raise NotSettledError(
+                f"the adapter has not answered {self.what.id!r} within {timeout_s:g} s"
+            ) from None
+        if self.refusal is not None:
+            raise self.refusal
+        if not self._is_confirmed:
+            raise NotConnectedError(f"{self.what.id!r} was given up before the adapter had it")
+
+    async def cancel(self) -> None:
+        """Want no more of it."""
+        self.close()
+        await self._moving.withdraw(self)
+
+    async def __aiter__(self) -> AsyncIterator[Match]:
+        while True:
+            while self._queue:
+                yield self._queue.popleft()
+            if self.refusal is not None:
+                raise self.refusal
+            if self._closed:
+                return
+            self._changed.clear()
+            await self._changed.wait()
+
+    # For the client
+
+    def notify(self, news: list[Match]) -> None:
+        for match in news:
+            if self.handler is not None:
+                self._moving.client.reception.call(self.handler, match)
+            elif not self._closed:
+                if len(self._queue) >= _LIMIT:
+                    self.lost += 1
+                    # What comes and goes matters more than where it is in the meantime.
+                    details = (one for one in self._queue if one.event_type is EventType.INSIDE)
+                    self._queue.remove(next(details, self._queue[0]))
+                self._queue.append(match)
+                self._changed.set()
+
+    def confirm(self) -> None:
+        """The adapter has it."""
+        self._is_confirmed = True
+        self._answered.set()
+
+    def refuse(self, error: MercuryError) -> None:
+        super().refuse(error)
+        self._answered.set()
+        self._changed.set()
+
+    def close(self) -> None:
+        """End the iteration once the rest is taken."""
+        self._closed = True
+        self._changed.set()
+        self._answered.set()
 
 
 class Declaring:
     """Declares, repeats what it declared, and hands matches to the streams that they are for."""
 
-    def __init__(
-        self,
-        identity: str,
-        asking: Asking,
-        compose: Compose,
-        run: Callable[[Coroutine[Any, Any, None]], None],
-        call: Call,
-        dropped: Counter[str],
-    ) -> None:
+    def __init__(self, client: Connection) -> None:
+        self.client = client
         self.streams: dict[str, MatchStream] = {}  # by name
         self.publications: dict[str, MovingPublication] = {}
-        self._identity = identity
-        self._asking = asking
-        self._compose = compose
-        self._run = run
-        self._call = call
-        self._entities = MovingEntities(dropped)
+        self.entities = MovingEntities(client.dropped)
 
     # What the application wants
 
-    def free_name(self, side: Side, topic: str, name: str | None) -> str:
-        """The name asked for, or one after the topic; raises MatchingError where it is taken."""
-        return self._entities.free_name(side, topic, name)
-
     async def publish(self, what: Publication, timeout_s: float = 5.0) -> MovingPublication:
         """Publish something that moves; raises MatchingError when refused."""
-        self._entities.add("publication", what.id)
+        self.entities.add("publication", what.id)
         publication = self.publications[what.id] = MovingPublication(what, self)
         try:
             await self.declare(publication, timeout_s)
         except BaseException:
             self._forget(publication)
             raise
-        self._entities.renewed(now())
+        self.entities.renewed(now())
         return publication
 
     def near(
         self, what: NearSubscription, handler: MatchHandler | None, timeout_s: float
     ) -> MatchStream:
         """Begin to hear of what is near."""
-        self._entities.add("subscription", what.id)
-        pairs = self._entities.pairs[what.id]
-        stream = self.streams[what.id] = MatchStream(what, self, self._call, pairs, handler)
-        self._run(self._begin(stream, timeout_s))
+        self.entities.add("subscription", what.id)
+        pairs = self.entities.pairs[what.id]
+        stream = self.streams[what.id] = MatchStream(what, self, pairs, handler)
+        self.client.run(self._begin(stream, timeout_s))
         return stream
 
     async def ask(
         self, subscription: NearSubscription, limit: int, timeout_s: float
     ) -> list[Match]:
         """Ask once what is near, the nearest first; raises MatchingError when refused."""
-        message = self._compose(Kind.REQUEST, ASK, NearQuery(subscription, limit))
-        reply = _checked(await self._asking.ask(message, timeout_s, RETRY_S))
+        message = self.client.compose(Kind.REQUEST, ASK, NearQuery(subscription, limit))
+        reply = _checked(await self.client.ask(message, timeout_s))
         found = reply.payload
         if not isinstance(found, Matches):
             raise RequestError("the answer holds no matches")
@@ -96,9 +216,9 @@ class Declaring:
 
     async def declare(self, declared: Declared, timeout_s: float) -> None:
         """Declare something to the adapter; raises MatchingError when refused."""
-        message = self._compose(Kind.REQUEST, DECLARE, Declaration(declared.what))
-        self._entities.requested(message.id, (_side(declared), declared.what.id))
-        _checked(await self._asking.ask(message, timeout_s, RETRY_S))
+        message = self.client.compose(Kind.REQUEST, DECLARE, Declaration(declared.what))
+        self.entities.requested(message.id, (declared.side, declared.what.id))
+        _checked(await self.client.ask(message, timeout_s))
 
     async def withdraw(self, declared: Declared) -> None:
         """Withdraw something; without a session the adapter knows of nothing."""
@@ -108,38 +228,33 @@ class Declaring:
     # What the adapter says
 
     def take(self, matches: Matches) -> None:
-        """Hand matches to their streams."""
         for numbered in matches.rows:
-            news = self._entities.take(numbered, now())
+            news = self.entities.take(numbered, now())
             if news:
                 self.streams[numbered.match.subscription].notify(news)
 
     def refused(self, reply: Message) -> None:
         """A reply that nobody waits for may be a refusal that came late."""
-        key = self._entities.declared_by(reply.correlation)
+        key = self.entities.declared_by(reply.correlation)
         declared = None if key is None else self._known(key[0]).get(key[1])
         if declared is not None and "error" in reply.values and self._forget(declared):
-            log.warning("%s: %r is refused", self._identity, declared.what.id)
+            log.warning("%s: %r is refused", self.client.identity, declared.what.id)
             declared.refuse(_error(reply))
 
     def connected(self) -> None:
         """There is a new session, which knows of nothing yet."""
         for declared in (*self.publications.values(), *self.streams.values()):
-            self._run(self._repeat_anew(declared))
-
-    def next_timer(self) -> float | None:
-        """When `handle_timer` wants to be called."""
-        return self._entities.next_timer()
+            self.client.run(self._repeat_anew(declared))
 
     def handle_timer(self) -> None:
         """Renew what was declared, and begin anew where something was lost."""
-        due = self._entities.handle_timer(now(), now_us())
+        due = self.entities.handle_timer(now(), now_us())
         for name, matches in due.gone:
             self.streams[name].notify(matches)
         for name in due.lost:
-            self._run(self._begin_anew(self.streams[name]))
+            self.client.run(self._begin_anew(self.streams[name]))
         if due.renew:
-            self._run(self._renew())
+            self.client.run(self._renew())
 
     def close(self) -> None:
         """End what applications iterate over."""
@@ -156,7 +271,7 @@ class Declaring:
                 stream.refuse(error)
             return
         stream.confirm()
-        self._entities.renewed(now())
+        self.entities.renewed(now())
 
     async def repeat(self, declared: Declared) -> bool:
         """Declare something again; returns whether the adapter has it."""
@@ -166,7 +281,7 @@ class Declaring:
             if self._forget(declared):
                 declared.refuse(error)
         except MercuryError as error:
-            log.warning("%s could not renew %r: %s", self._identity, declared.what.id, error)
+            log.warning("%s could not renew %r: %s", self.client.identity, declared.what.id, error)
         else:
             return True
         return False
@@ -175,48 +290,37 @@ class Declaring:
         """Declare to who knows nothing of it: everything that is inside comes in again."""
         incarnation = declared.pairs.incarnation if isinstance(declared, MatchStream) else 0
         if await self.repeat(declared) and isinstance(declared, MatchStream):
-            self._entities.declared_anew(declared.what.id, incarnation, now())
+            self.entities.declared_anew(declared.what.id, incarnation, now())
 
     async def _renew(self) -> None:
         # An adapter or a matcher that lost what it knew has it again soon.
         for declared in (*self.publications.values(), *self.streams.values()):
             await self.repeat(declared)
-        self._entities.renewed(now())
+        self.entities.renewed(now())
 
     async def _begin_anew(self, stream: MatchStream) -> None:
         await self._say_withdrawn(stream)
         await self._repeat_anew(stream)
 
     async def _say_withdrawn(self, declared: Declared) -> None:
-        said = Withdrawal(_side(declared), declared.what.id)
-        message = self._compose(Kind.REQUEST, WITHDRAW, said)
+        said = Withdrawal(declared.side, declared.what.id)
+        message = self.client.compose(Kind.REQUEST, WITHDRAW, said)
         try:
-            await self._asking.ask(message, _WITHDRAW_S, RETRY_S)
+            await self.client.ask(message, _WITHDRAW_S)
         except RequestError:  # it ends with the session, or with its time to live
-            log.info("%s could not withdraw %r", self._identity, declared.what.id)
+            log.info("%s could not withdraw %r", self.client.identity, declared.what.id)
 
     def _known(self, side: Side) -> dict[str, Any]:
         return self.publications if side == "publication" else self.streams
 
     def _forget(self, declared: Declared) -> bool:
-        side, name = _side(declared), declared.what.id
+        side, name = declared.side, declared.what.id
         known = self._known(side)
         if known.get(name) is not declared:
             return False
         del known[name]
-        self._entities.remove(side, name)
+        self.entities.remove(side, name)
         return True
-
-
-def as_polygon(polygon: Polygon | Sequence[PositionLike] | None) -> Polygon | None:
-    """Accept a Polygon or its corners."""
-    if polygon is None or isinstance(polygon, Polygon):
-        return polygon
-    return Polygon(tuple(as_position(corner) for corner in polygon))
-
-
-def _side(declared: Declared) -> Side:
-    return "publication" if isinstance(declared, MovingPublication) else "subscription"
 
 
 def _checked(reply: Message) -> Message:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from types import TracebackType
+from dataclasses import replace
 from typing import Self
 from uuid import UUID
 
 from mercury.bus import Bus, Start, open_bus
 from mercury.client.arguments import check, checked
-from mercury.client.composing import PositionLike, as_policy, as_position, compose
+from mercury.client.messages import PositionLike, as_policy, as_position, compose
 from mercury.client.receipts import BusReceipts
 from mercury.config.mediator import PolicyName
 from mercury.model import topics
@@ -49,12 +49,7 @@ class ServiceEndpoint:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.bus.flush()
         if self._owns_bus:
             self.bus.close()
@@ -97,29 +92,24 @@ class ServiceEndpoint:
         With a validity, also those are notified who enter the area before it ends. What becomes of
         it is read from the bus, client by client: `await sent.settled()`.
         """
+        topics.events_topic(kind)  # or says what is wrong
         time_us = now_us()
-        begins_us = time_us
-        if isinstance(to, Area) and to.valid_from_us is not None:
-            begins_us = max(time_us, to.valid_from_us)
-        until_us = None if validity_s is None else begins_us + int(validity_s * 1e6)
         place = None
-        if isinstance(to, Address):
-            if to.kind in _NOT_ALERTED:
-                raise MessageError(f"alerts are for clients, groups, areas or everyone, not {to}")
-            destination = to
-        else:
-            if not isinstance(to, Area):
-                place = as_position(to)
-                to = Area(Circle(place, radius_m), valid_until_us=until_us)
-            elif to.valid_until_us is None and until_us is not None:
-                to = Area(to.shape, to.heading, to.valid_from_us, until_us)
-            destination = Address.to_area(to)
-            # A validity that the area itself carries may outlast the default.
-            until_us = to.valid_until_us
+        if not isinstance(to, Address | Area):
+            place = as_position(to)
+            to = Area(Circle(place, radius_m))
+        begins_us = max(time_us, to.valid_from_us or 0) if isinstance(to, Area) else time_us
+        until_us = None if validity_s is None else begins_us + int(validity_s * 1e6)
+        if isinstance(to, Area):
+            if to.valid_until_us is not None:  # it may outlast the default
+                until_us = to.valid_until_us
+            to = Address.to_area(replace(to, valid_until_us=until_us))
+        elif to.kind in _NOT_ALERTED:
+            raise MessageError(f"alerts are for clients, groups, areas or everyone, not {to}")
         message = Message(
             kind=Kind.ALERT,
             source=self.address,
-            destination=destination,
+            destination=to,
             priority=priority,
             policy=as_policy(policy),
             sent_us=time_us,
@@ -145,8 +135,8 @@ class ServiceEndpoint:
         self, *names: str, group: str | None = None, start: Start = "latest"
     ) -> AsyncIterator[Message]:
         """Yield the messages of bus topics; with a group, share them with its other members."""
-        for name in names:
-            check("listen", "names", [name])
+        check("listen", "names", list(names))
+        check("listen", "start", start)
         consumer = self.bus.subscribe(names, group=group, start=start)
         try:
             while records := await consumer.read():  # none: the bus was closed

@@ -7,17 +7,18 @@ import math
 import os
 import random
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import NamedTuple
 from uuid import UUID
 
 import numpy as np
 
-from mercury.mediator import Arrival, Incoming, Outgoing, Policies, Report
-from mercury.mediator.report import report
+from mercury.config.mediator import MediatorSettings
+from mercury.mediator import Arrival, Incoming, Outgoing
 from mercury.model.delivery import DeliveryState, Reason
 from mercury.model.errors import MessageError, MessageTooLargeError, NotConnectedError
 from mercury.model.message import Message
+from mercury.service.clock import epoch_us, now
 from mercury.session import AdapterAnswered, ClientSession, Delivered, SessionState
 from mercury.wire import MAX_BODY_BYTES, encode, mercury_pb2
 from mercury.wire.packet import WANTS_RECEIPT
@@ -35,28 +36,15 @@ class Outcome(NamedTuple):
 
 
 class Mediation:
-    """Sends what is worth it until the adapter has it, and answers what the adapter sends.
+    """Sends what is worth it until the adapter has it, and answers what the adapter sends."""
 
-    Arguments:
-        epoch_us: the wall clock when `now` was zero.
-    """
-
-    def __init__(
-        self,
-        session: ClientSession,
-        policies: Policies,
-        *,
-        ack_after_s: float,
-        epoch_us: int,
-        now: Callable[[], float],
-    ) -> None:
+    def __init__(self, session: ClientSession, settings: MediatorSettings) -> None:
         self.outgoing = Outgoing(random.Random(os.urandom(16)), resends_per_s=1000.0, now=now())
-        self.incoming = Incoming(ack_after_s=ack_after_s, max_ids=_MAX_IDS)
+        self.incoming = Incoming(ack_after_s=settings.ack_after_s, max_ids=_MAX_IDS)
         self.receipt_packets = 0  # receipts that found no packet to ride on
         self._session = session
-        self._policies = policies
-        self._epoch_us = epoch_us
-        self._now = now
+        self._policies = settings.policies()
+        self._epoch_us = epoch_us()  # the wall clock when `now` was zero
         self._adapter = self.outgoing.peers.number(_ADAPTER)
         self._outcomes: OrderedDict[UUID, Outcome] = OrderedDict()  # of late
         self._taken: dict[UUID, asyncio.Future[Outcome]] = {}
@@ -82,7 +70,7 @@ class Mediation:
             message.id.bytes,
             (message.kind, message.priority, body),
             np.array([self._adapter], np.int32),
-            self._now(),
+            now(),
             policy=policy,
             topic=topic or kind,
             priority=message.priority,
@@ -109,14 +97,15 @@ class Mediation:
 
     def connected(self) -> None:
         """There is a session: what waits is due."""
-        self.outgoing.arrived(self._adapter, self._now())
+        self.outgoing.arrived(self._adapter, now())
 
     def disconnected(self) -> None:
         """There is none until further notice."""
         self.outgoing.left(self._adapter)
 
     def close(self) -> None:
-        """Nothing is sent any more, and nobody will answer."""
+        """Answer what still waits for a packet to ride on; nobody will answer us any more."""
+        self._answer(math.inf)
         self.disconnected()
         for waiter in self._taken.values():
             if not waiter.done():
@@ -126,7 +115,7 @@ class Mediation:
 
     def answered(self, answer: AdapterAnswered) -> None:
         """The adapter says what it has."""
-        time = self._now()
+        time = now()
         for id in answer.received:
             self.outgoing.acknowledged(self._adapter, id, time)
         for id, reason in answer.refused:
@@ -141,24 +130,24 @@ class Mediation:
         return self.incoming.receive(
             _ADAPTER,
             message.id.bytes,
-            self._now(),
+            now(),
             acknowledge=delivered.wants_receipt,
             until=until,
         )
 
     def refuse(self, message: Message, reason: str) -> None:
         """Answer that a message that came is not wanted."""
-        self.incoming.refuse(_ADAPTER, message.id.bytes, reason, self._now())
+        self.incoming.refuse(_ADAPTER, message.id.bytes, reason, now())
 
     def accept(self, message: Message) -> None:
-        """Acknowledge a message after all that was refused."""
-        self.incoming.accept(_ADAPTER, message.id.bytes, self._now())
+        """Acknowledge a message after all that was refused: for no reason, it is not."""
+        self.refuse(message, Reason.NONE)
 
     # By itself
 
     def work(self) -> list[tuple[UUID, Outcome]]:
         """Send what is due; returns what is settled. Nothing is due without a session."""
-        time = self._now()
+        time = now()
         for dispatch, peers in self.outgoing.due(time):
             kind, priority, body = dispatch.content
             flags = WANTS_RECEIPT if dispatch.policy.acknowledge else 0
@@ -171,18 +160,20 @@ class Mediation:
                 assert isinstance(dispatch.id, bytes)
                 reason = self.outgoing.reason_text(int(dispatch.reason[0]))
                 outcome = Outcome(DeliveryState(int(dispatch.state[0])), reason)
-                settled.append((UUID(bytes=dispatch.id), outcome))
-                self._settled(*settled[-1])
+                id = UUID(bytes=dispatch.id)
+                settled.append((id, outcome))
+                self._outcomes[id] = outcome
+                waiter = self._taken.pop(id, None)
+                if waiter is not None and not waiter.done():
+                    waiter.set_result(outcome)
+        while len(self._outcomes) > _OUTCOMES:
+            self._outcomes.popitem(last=False)
         return settled
-
-    def answer_all(self) -> None:
-        """Answer now what waits for a packet to ride on: there will be none."""
-        self._answer(math.inf)
 
     def _answer(self, due_by: float) -> None:
         if self._session.state is SessionState.ESTABLISHED:
             for _, answers in self.incoming.answers_due(due_by):
-                self._session.send_receipts(self._encoded(answers), self._now())
+                self._session.send_receipts(self._encoded(answers), now())
                 self.receipt_packets += 1
 
     def next_timer(self) -> float | None:
@@ -192,18 +183,6 @@ class Mediation:
             return due
         times = (due, self.incoming.next_timer())
         return min((at for at in times if at is not None), default=None)
-
-    def report(self, name: str) -> Report:
-        """What was sent, repeated and lost between this client and its adapter."""
-        return report(name, self.outgoing, self.incoming, self._now())
-
-    def _settled(self, id: UUID, outcome: Outcome) -> None:
-        self._outcomes[id] = outcome
-        if len(self._outcomes) > _OUTCOMES:
-            self._outcomes.popitem(last=False)
-        waiter = self._taken.pop(id, None)
-        if waiter is not None and not waiter.done():
-            waiter.set_result(outcome)
 
     def _piggybacked(self) -> bytes:
         answers = self.incoming.take_answers(_ADAPTER)

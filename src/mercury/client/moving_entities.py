@@ -5,14 +5,14 @@ A core: the shell (`declaring`) asks the adapter, calls `handle_timer`, and does
 
 from __future__ import annotations
 
+import math
 from collections import Counter, OrderedDict
 from collections.abc import Hashable
 from typing import NamedTuple
 
-from mercury.client.pairs import Pairs
 from mercury.model.declarations import NumberedMatch
 from mercury.model.errors import MatchingError
-from mercury.model.matching import Match, Side
+from mercury.model.matching import EventReason, EventType, Match, Side
 
 RENEW_S = 30.0  # interval
 # When a subscription began anew, everything inside has come in again within this time, also over
@@ -21,8 +21,116 @@ SETTLE_S = 5.0
 # A number that is missing for this long has been given up by the adapter.
 GAP_S = 35.0
 _REQUESTS = 1024  # declarations that may still be refused
+_HELD = 10_000  # matches kept while an earlier one is missing
 
 Key = tuple[Side, str]  # of what a client declared: its side and name
+
+
+class Pairs:
+    """Which publications a subscription has inside, and which of what comes is news.
+
+    All but `inside` is numbered. What comes too early is held until what is missing has come; what
+    comes again is nothing new. When the subscription begins a new incarnation (its session, its
+    adapter or a matcher was lost), the numbers begin again and everything inside comes in again:
+    what was known is not notified anew, and what has not come in again by `settle` went out.
+    """
+
+    def __init__(self, dropped: Counter[str]) -> None:
+        self.inside: dict[str, Match] = {}  # by publication: its last event
+        self.incarnation = 0
+        # When what is unsure went out, and what is missing is lost, unless it comes before.
+        self.settle_at = self.lost_at = math.inf
+        self._dropped = dropped
+        self._next = 1  # the number that is due
+        self._held: dict[int, Match] = {}
+        self._unsure: set[str] = set()  # inside in an earlier incarnation
+        self._dwelled: set[str] = set()
+
+    @property
+    def has_gap(self) -> bool:
+        return bool(self._held)
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether something of an earlier incarnation has not come in again."""
+        return bool(self._unsure)
+
+    def take(self, numbered: NumberedMatch) -> list[Match]:
+        """Take what came; returns what the application is notified of now, in order."""
+        incarnation, number, match = numbered
+        if incarnation < self.incarnation:
+            self._dropped["match-of-earlier-incarnation"] += 1
+            return []
+        if incarnation > self.incarnation:
+            self._begin(incarnation)
+        if match.event_type is EventType.INSIDE:
+            return self._still_inside(number, match)
+        if number < self._next or number in self._held:
+            self._dropped["match-repeated"] += 1
+            return []
+        if number > self._next and len(self._held) >= _HELD:
+            self._dropped["match-no-room"] += 1
+            return []
+        self._held[number] = match
+        notified = []
+        while self._next in self._held:
+            news = self._apply(self._held.pop(self._next))
+            self._next += 1
+            if news is not None:
+                notified.append(news)
+        return notified
+
+    def doubt(self) -> None:
+        """A new incarnation has begun, of which nothing has come yet."""
+        self._unsure = set(self.inside)
+
+    def settle(self, time_us: int) -> list[Match]:
+        """All that is inside has come in again by now: the rest went out unseen."""
+        gone = sorted(self._unsure)
+        self._unsure.clear()
+        self._dwelled.difference_update(gone)
+        return [
+            self.inside.pop(publication)._replace(
+                event_type=EventType.EXIT, reason=EventReason.EXPIRED, time_us=time_us
+            )
+            for publication in gone
+        ]
+
+    def _begin(self, incarnation: int) -> None:
+        self.incarnation = incarnation
+        self._next = 1
+        self._held.clear()
+        self.settle_at = self.lost_at = math.inf
+        self.doubt()
+
+    def _still_inside(self, number: int, match: Match) -> list[Match]:
+        known = self.inside.get(match.publication)
+        # Before it came in, or overtaken by a later event.
+        if known is None or number >= self._next or match.time_us < known.time_us:
+            self._dropped["match-out-of-order"] += 1
+            return []
+        self.inside[match.publication] = match
+        return [match]
+
+    def _apply(self, match: Match) -> Match | None:
+        publication = match.publication
+        is_inside = publication in self.inside
+        if match.event_type is EventType.ENTER:
+            self.inside[publication] = match
+            if not is_inside:
+                return match
+            self._unsure.discard(publication)
+        elif match.event_type is EventType.EXIT:
+            # To begin anew the subscription was withdrawn: that is nobody's going out.
+            if is_inside and publication not in self._unsure:
+                del self.inside[publication]
+                self._dwelled.discard(publication)
+                return match
+        elif is_inside and publication not in self._dwelled:
+            self._dwelled.add(publication)
+            return match
+        self._dropped["match-known"] += 1
+        return None
 
 
 class Due(NamedTuple):
@@ -41,10 +149,7 @@ class MovingEntities:
         self._dropped = dropped
         self._declared: set[Key] = set()
         self._requests: OrderedDict[Hashable, Key] = OrderedDict()
-        self._renew_at: float | None = None
-        # By subscription, the oldest first: since when it has been so.
-        self._unsure_since: dict[str, float] = {}
-        self._gap_since: dict[str, float] = {}
+        self._renew_at = math.inf
 
     def free_name(self, side: Side, topic: str, name: str | None) -> str:
         """The name asked for, or one that is the same in the client's next incarnation."""
@@ -58,7 +163,6 @@ class MovingEntities:
         return name
 
     def add(self, side: Side, name: str) -> None:
-        """Take something that is to be declared."""
         self._declared.add((side, name))
         if side == "subscription":
             self.pairs[name] = Pairs(self._dropped)
@@ -70,8 +174,6 @@ class MovingEntities:
             del self._requests[request]
         if side == "subscription":
             del self.pairs[name]
-            self._unsure_since.pop(name, None)
-            self._gap_since.pop(name, None)
 
     def requested(self, request: Hashable, key: Key) -> None:
         """Something was declared with this request, which may be refused later."""
@@ -80,25 +182,19 @@ class MovingEntities:
             self._requests.popitem(last=False)
 
     def declared_by(self, request: Hashable) -> Key | None:
-        """What was declared with a request."""
         return self._requests.get(request)
 
     def renewed(self, now: float) -> None:
         """The adapter has something: it is declared again after an interval."""
-        if self._renew_at is None:
-            self._renew_at = now + RENEW_S
+        self._renew_at = min(self._renew_at, now + RENEW_S)
 
     def take(self, numbered: NumberedMatch, now: float) -> list[Match]:
         """Take what the adapter says; returns what the application is to hear now, in order."""
-        name = numbered.match.subscription
-        pairs = self.pairs.get(name)
+        pairs = self.pairs.get(numbered.match.subscription)
         if pairs is None:  # withdrawn just now, or an application's behind the relay
             return []
-        if numbered.incarnation > pairs.incarnation:
-            self._unsure_since.pop(name, None)
-            self._gap_since.pop(name, None)
         news = pairs.take(numbered)
-        self._watch(name, pairs, now)
+        _watch(pairs, now)
         return news
 
     def declared_anew(self, name: str, incarnation: int, now: float) -> None:
@@ -106,43 +202,32 @@ class MovingEntities:
         pairs = self.pairs.get(name)
         if pairs is not None and pairs.incarnation == incarnation:
             pairs.doubt()  # it may be that nothing is inside any more
-            self._watch(name, pairs, now)
+            _watch(pairs, now)
 
     def next_timer(self) -> float | None:
         """When `handle_timer` wants to be called."""
-        times = [] if self._renew_at is None else [self._renew_at]
-        for since, limit_s in ((self._unsure_since, SETTLE_S), (self._gap_since, GAP_S)):
-            times += [at + limit_s for at in list(since.values())[:1]]
-        return min(times, default=None)
+        at = self._renew_at
+        for pairs in self.pairs.values():
+            at = min(at, pairs.settle_at, pairs.lost_at)
+        return None if at == math.inf else at
 
     def handle_timer(self, now: float, now_us: int) -> Due:
         """Settle what has been unsure for long enough, and find what is lost."""
-        renew = self._renew_at is not None and self._renew_at <= now
-        if renew:
-            self._renew_at = None
-        gone = [
-            (name, self.pairs[name].settle(now_us))
-            for name in _pop_older(self._unsure_since, now, SETTLE_S)
-        ]
-        lost = _pop_older(self._gap_since, now, GAP_S)
-        for name in lost:
-            self._dropped["matches-lost"] += 1
-            self._watch(name, self.pairs[name], now)
-        return Due(renew, gone, lost)
-
-    def _watch(self, name: str, pairs: Pairs, now: float) -> None:
-        for since, is_so in (
-            (self._unsure_since, pairs.is_unsure),
-            (self._gap_since, pairs.has_gap),
-        ):
-            if is_so:
-                since.setdefault(name, now)
-            else:
-                since.pop(name, None)
+        due = Due(self._renew_at <= now, [], [])
+        if due.renew:
+            self._renew_at = math.inf
+        for name, pairs in self.pairs.items():
+            if pairs.settle_at <= now:
+                pairs.settle_at = math.inf
+                due.gone.append((name, pairs.settle(now_us)))
+            if pairs.lost_at <= now:
+                pairs.lost_at = now + GAP_S  # for the case that the adapter cannot be asked
+                due.lost.append(name)
+                self._dropped["matches-lost"] += 1
+        return due
 
 
-def _pop_older(since: dict[str, float], now: float, limit_s: float) -> list[str]:
-    names = [name for name, at in since.items() if at + limit_s <= now]
-    for name in names:
-        del since[name]
-    return names
+def _watch(pairs: Pairs, now: float) -> None:
+    """What is unsure or missing has its time from when that began."""
+    pairs.settle_at = min(pairs.settle_at, now + SETTLE_S) if pairs.is_unsure else math.inf
+    pairs.lost_at = min(pairs.lost_at, now + GAP_S) if pairs.has_gap else math.inf

@@ -36,6 +36,7 @@ class Receipts:
         self._ends_us = end_of(message) or message.sent_us + KEPT_US
         self.is_taken = False  # an adapter has said that it has the message
         self._refusal = ""  # why the adapter does not take the message
+        self._is_asked = message.policy is not DeliveryPolicy.FIRE_AND_FORGET
         self._changed = asyncio.Event()
 
     @property
@@ -93,7 +94,6 @@ class Receipts:
         self._changed.set()
 
     def refuse(self, reason: str) -> None:
-        """The adapter does not take the message."""
         self._refusal = reason
         self._changed.set()
 
@@ -102,10 +102,6 @@ class Receipts:
         """Whether no adapter has said a word of it, though one that had it would have."""
         is_named = self.message.destination.kind is AddressKind.CLIENT
         return not self.deliveries and not self.is_taken and (is_named or self._is_asked)
-
-    @property
-    def _is_asked(self) -> bool:
-        return self.message.policy is not DeliveryPolicy.FIRE_AND_FORGET
 
     async def _wait(self) -> None:
         while not self.is_settled:
@@ -145,13 +141,9 @@ class BusReceipts(Receipts):
                 if not records and self._left_s() > left_s / 2:
                     raise BusUnavailableError(f"the bus was closed while {self.id} was on its way")
                 for record in records:
-                    if record.key == key:
-                        self._take(record.value)
+                    with suppress(PacketError):
+                        said = decode(record.value).payload if record.key == key else None
+                        if isinstance(said, Deliveries):
+                            self.update(said.rows)
         finally:
             consumer.close()
-
-    def _take(self, body: bytes) -> None:
-        with suppress(PacketError):
-            receipts = decode(body).payload
-            if isinstance(receipts, Deliveries):
-                self.update(receipts.rows)

@@ -2,59 +2,130 @@
 
 from __future__ import annotations
 
+import asyncio
+import heapq
 import logging
-from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from mercury.client.inbox import Inbox
-from mercury.client.mediation import Mediation, Outcome
+from mercury.client.mediation import Outcome
 from mercury.client.receipts import Receipts
-from mercury.client.subscriptions import ContentStream, Handler, satisfies
-from mercury.geo import contains_point
+from mercury.geo import contains_point, geodesic_m
 from mercury.mediator import Arrival
+from mercury.model.area import Position
 from mercury.model.declarations import Matches
 from mercury.model.delivery import Deliveries, DeliveryState
-from mercury.model.message import AddressKind, Kind, Message
-from mercury.session import ClientSession, Delivered
+from mercury.model.filter import Filter, compile_filter
+from mercury.model.message import AddressKind, Attributes, Kind, Message, Subscription
+from mercury.session import Delivered
 
 if TYPE_CHECKING:
-    import asyncio
-
-    from mercury.client.declaring import Declaring
-    from mercury.client.relay import Relay
+    from mercury.client.connection import Connection
 
 log = logging.getLogger(__name__)
+
+Handler = Callable[[Message], Awaitable[None] | None]
 
 _KEPT_ALERTS = 256
 _REMEMBERED_RECEIPTS = 4096
 
 
-class Reception:
-    """Hands each message to whoever waits for it: once, while it holds, and where we are."""
+def satisfies(
+    message: Message, subscription: Subscription, content_filter: Filter, here: Position | None
+) -> bool:
+    """Whether a content message is what a subscription asks for."""
+    if message.topic != subscription.topic or not content_filter.matches(message.values):
+        return False
+    if subscription.near_m is None or here is None:
+        return True
+    place = message.payload.position if isinstance(message.payload, Attributes) else None
+    if place is None:
+        return False
+    return float(geodesic_m(here.lat, here.lon, place.lat, place.lon)) <= subscription.near_m
+
+
+class Inbox:
+    """Holds messages until the application takes them; when full, the least urgent goes."""
+
+    def __init__(self, limit: int = 10_000) -> None:
+        self.lost = 0  # messages that the application was too slow for
+        self._limit = limit
+        self._heap: list[tuple[int, int, Message]] = []
+        self._count = 0
+        self._changed = asyncio.Event()
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def put(self, message: Message) -> None:
+        self._count += 1
+        heapq.heappush(self._heap, (-message.priority, self._count, message))
+        if len(self._heap) > self._limit:
+            self._heap.remove(max(self._heap))
+            heapq.heapify(self._heap)
+            self.lost += 1
+        self._changed.set()
+
+    def close(self) -> None:
+        """End the iteration once the rest is taken."""
+        self._closed = True
+        self._changed.set()
+
+    async def get(self) -> Message | None:
+        """Return the next message; None when closed and empty."""
+        while not self._heap:
+            if self._closed:
+                return None
+            self._changed.clear()
+            await self._changed.wait()  # wakes all who wait; who finds nothing waits again
+        return heapq.heappop(self._heap)[2]
+
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        while (message := await self.get()) is not None:
+            yield message
+
+
+class ContentStream:
+    """The content of one subscription: iterate over it, or give it a handler."""
 
     def __init__(
         self,
-        session: ClientSession,
-        mediation: Mediation,
-        counters: Counter[str],
-        dropped: Counter[str],
-        run: Callable[[Coroutine[Any, Any, None]], None],
+        subscription: Subscription,
+        cancel: Callable[[Subscription], Awaitable[None]],
+        handler: Handler | None = None,
     ) -> None:
+        self.subscription = subscription
+        self.filter = compile_filter(subscription.filter)
+        self.handler = handler
         self.inbox = Inbox()
-        self.relay: Relay | None = None
+        self._cancel = cancel
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return aiter(self.inbox)
+
+    async def cancel(self) -> None:
+        """Want no more of it."""
+        self.inbox.close()
+        await self._cancel(self.subscription)
+
+
+class Reception:
+    """Hands each message to whoever waits for it: once, while it holds, and where we are."""
+
+    def __init__(self, client: Connection) -> None:
+        self.inbox = Inbox()
         self.handlers: list[tuple[Kind | None, Handler]] = []
         self.streams: dict[bytes, ContentStream] = {}  # by subscription
         self.replies: dict[UUID | None, asyncio.Future[Message]] = {}  # by request
-        self.moving: Declaring | None = None
         self._receipts: OrderedDict[UUID, Receipts] = OrderedDict()
         self._elsewhere: list[Delivered] = []  # alerts for an area that we are not in
-        self._session = session
-        self._mediation = mediation
-        self._counters = counters
-        self._dropped = dropped
-        self._run = run
+        self._client = client
+        self._session = client.session
+        self._mediation = client.mediation
+        self._dropped = client.dropped
 
     def expect(self, receipts: Receipts) -> None:
         """What becomes of a message is to be noted in it."""
@@ -77,7 +148,6 @@ class Reception:
             receipts.refuse(outcome.reason)
 
     def deliver(self, delivered: Delivered, time_us: int) -> None:
-        """Take a message that came."""
         message = delivered.message
         arrival = self._mediation.receive(delivered)
         if arrival is not Arrival.NEW:
@@ -117,8 +187,6 @@ class Reception:
         self.inbox.close()
         for stream in self.streams.values():
             stream.inbox.close()
-        if self.moving is not None:
-            self.moving.close()
 
     def _concerns_us(self, message: Message, time_us: int) -> bool:
         # Mercury §4.2: the endpoint checks its own position against the area.
@@ -134,21 +202,20 @@ class Reception:
             receipts = self._receipts.get(message.payload.message)
             if receipts is not None:
                 receipts.update(message.payload.rows)
-        if self.relay is not None and receipts is None:
-            self.relay.deliver(message, body)
+        if self._client.relay is not None and receipts is None:
+            self._client.relay.deliver(message, body)
         if message.kind is Kind.RECEIPT:
             return
-        self._counters["received"] += 1
+        self._client.counters["received"] += 1
         if isinstance(message.payload, Matches) and message.kind is Kind.CONTENT:
-            if self.moving is not None:
-                self.moving.take(message.payload)
+            self._client.moving.take(message.payload)
             return
         if message.kind is Kind.REPLY:
             waiting = self.replies.get(message.correlation)
             if waiting is not None and not waiting.done():
                 waiting.set_result(message)
-            elif self.moving is not None:
-                self.moving.refused(message)
+            else:
+                self._client.moving.refused(message)
             return  # who asked has it; no handler waits for it
         if message.kind is Kind.CONTENT and message.destination.kind is AddressKind.BROKER:
             self._hand_to_streams(message)
@@ -159,8 +226,7 @@ class Reception:
                 self.call(handler, message)
 
     def _hand_to_streams(self, message: Message) -> None:
-        telemetry = self._session.telemetry
-        here = telemetry.position if telemetry else None
+        here = self._client.position
         for stream in self.streams.values():
             if satisfies(message, stream.subscription, stream.filter, here):
                 if stream.handler is not None:
@@ -176,7 +242,7 @@ class Reception:
             log.exception("a handler of %s failed", self._session.identity)
             return
         if result is not None:
-            self._run(self._guard(result))
+            self._client.run(self._guard(result))
 
     async def _guard(self, work: Awaitable[None]) -> None:
         try:

@@ -12,15 +12,15 @@ import contextlib
 import logging
 import secrets
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from mercury.client.relayed import RelayedDeclarations
-from mercury.client.subscriptions import satisfies
+from mercury.client.messages import compose
+from mercury.client.reception import satisfies
 from mercury.mediator import Arrival, Incoming
-from mercury.model.declarations import Matches
+from mercury.model.declarations import WITHDRAW, Declaration, Matches, Withdrawal
 from mercury.model.delivery import Deliveries, DeliveryState
 from mercury.model.errors import (
     FilterError,
@@ -30,7 +30,9 @@ from mercury.model.errors import (
     PacketError,
 )
 from mercury.model.filter import Filter, compile_filter
-from mercury.model.message import AddressKind, Kind, Message, Priority, Subscription
+from mercury.model.identity import new_uuid
+from mercury.model.matching import Publication, Side
+from mercury.model.message import Address, AddressKind, Kind, Message, Priority, Subscription
 from mercury.net import Packets, UdpEndpoint, bind_udp
 from mercury.service.clock import epoch_us, now
 from mercury.session import AdapterSessions, Closed, Opened, Received, Session, SessionSettings
@@ -38,7 +40,7 @@ from mercury.wire import encode, from_envelope
 from mercury.wire.packet import TOKEN_BYTES
 
 if TYPE_CHECKING:
-    from mercury.client.client import Client
+    from mercury.client.connection import Connection
 
 log = logging.getLogger(__name__)
 
@@ -47,24 +49,71 @@ _MAX_OPEN_REQUESTS = 10_000
 _ANSWERED = (Kind.REQUEST, Kind.SUBSCRIBE, Kind.UNSUBSCRIBE)
 
 
-class Relay:
-    """Sessions with local applications, on behalf of one client."""
+class RelayedDeclarations:
+    """Keeps applications apart: each may call what it declares as it likes.
 
-    def __init__(self, client: Client, port: int) -> None:
+    To the adapter it is all the client's; there the application's name stands before its own.
+    """
+
+    def __init__(self, client: Address) -> None:
         self._client = client
-        self._port = port
+        self._declared: dict[str, dict[tuple[Side, str], Message]] = {}  # by application
+
+    def __iter__(self) -> Iterator[Message]:
+        """What has been declared, to be said again to an adapter that knows nothing of it."""
+        for declared in self._declared.values():
+            for message in declared.values():
+                yield replace(message, id=new_uuid(), source=self._client, session=b"")
+
+    def outward(self, app: str, message: Message) -> Message:
+        """What an application says, as the client says it."""
+        payload = message.payload
+        if isinstance(payload, Declaration):
+            what = payload.what
+            side: Side = "publication" if isinstance(what, Publication) else "subscription"
+            message = replace(message, payload=Declaration(replace(what, id=f"{app}/{what.id}")))
+            self._declared.setdefault(app, {})[side, what.id] = message
+        elif isinstance(payload, Withdrawal):
+            self._declared.get(app, {}).pop((payload.side, payload.id), None)
+            message = replace(message, payload=replace(payload, id=f"{app}/{payload.id}"))
+        return message
+
+    def inward(self, app: str, message: Message, matches: Matches) -> Message | None:
+        """What a client hears, as one of the applications does; none if nothing of it is its."""
+        begin = f"{app}/"
+        rows = tuple(
+            row._replace(match=row.match._replace(subscription=name.removeprefix(begin)))
+            for row in matches.rows
+            if (name := row.match.subscription).startswith(begin)
+        )
+        return replace(message, payload=Matches(rows)) if rows else None
+
+    def forget(self, app: str) -> list[Message]:
+        """An application is gone; returns what to say to the adapter."""
+        return [
+            compose(self._client, Kind.REQUEST, WITHDRAW, Withdrawal(side, f"{app}/{id}"))
+            for side, id in self._declared.pop(app, {})
+        ]
+
+
+class Relay:
+    """Sessions with local applications, on behalf of one client; it listens until it is closed."""
+
+    def __init__(self, client: Connection, port: int) -> None:
+        self._client = client
         settings = SessionSettings(require_telemetry=False, max_sessions=1000)
         self.sessions = AdapterSessions(
             client.identity, settings, lambda: secrets.token_bytes(TOKEN_BYTES), epoch_us=epoch_us()
         )
-        self._endpoint: UdpEndpoint | None = None
-        self._timer: asyncio.TimerHandle | None = None
         # message id -> the application that waits for the reply
         self._requests: OrderedDict[UUID | None, str] = OrderedDict()
         self._subscriptions: dict[str, dict[bytes, tuple[Subscription, Filter]]] = {}
         self._groups: dict[str, set[str]] = {}  # that the applications want the client to be in
         self._incoming = Incoming()
-        self._moving = RelayedDeclarations(client.address)
+        self.moving = RelayedDeclarations(client.address)
+        sock = bind_udp("127.0.0.1", port)
+        self._endpoint: UdpEndpoint | None = UdpEndpoint(sock, self._on_packets)
+        self._tick()
 
     @property
     def port(self) -> int:
@@ -72,15 +121,8 @@ class Relay:
         assert self._endpoint is not None
         return self._endpoint.address[1]
 
-    def open(self) -> None:
-        """Listen on loopback."""
-        self._endpoint = UdpEndpoint(bind_udp("127.0.0.1", self._port), self._on_packets)
-        self._tick()
-
     def close(self) -> None:
-        """Stop listening."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
         if self._endpoint is not None:
             self._endpoint.close()
             self._endpoint = None
@@ -93,43 +135,34 @@ class Relay:
             for subscription, _ in subscriptions.values()
         ]
 
-    def declarations(self) -> Iterable[Message]:
-        """What the applications have declared that moves, to be said to a new adapter."""
-        return self._moving
-
     def deliver(self, message: Message, body: bytes) -> None:
         """Pass a message of the client on to the applications it is for."""
         table = self.sessions.table
         if isinstance(message.payload, Matches) and message.kind is Kind.CONTENT:
             for session in list(table):
-                theirs = self._moving.inward(session.identity, message, message.payload)
+                theirs = self.moving.inward(session.identity, message, message.payload)
                 if theirs is not None:
-                    self._pass_in(session, message, encode(theirs))
+                    self._pass_in(session, message.kind, message.priority, encode(theirs))
             return
+        apps: Iterable[str | None] = list(table.by_identity)
         if message.kind is Kind.REPLY:
-            app = self._requests.pop(message.correlation, None)
-            sessions = [table.by_identity.get(app)] if app is not None else []
+            apps = [self._requests.pop(message.correlation, None)]
         elif isinstance(message.payload, Deliveries):
-            app = self._requests.get(message.payload.message)
-            sessions = [table.by_identity.get(app)] if app is not None else []
+            apps = [self._requests.get(message.payload.message)]
         elif message.kind is Kind.CONTENT and message.destination.kind is AddressKind.BROKER:
             here = self._client.position
-            sessions = [
-                table.by_identity.get(app)
+            apps = [
+                app
                 for app, subscriptions in self._subscriptions.items()
-                if any(
-                    satisfies(message, subscription, wanted, here)
-                    for subscription, wanted in subscriptions.values()
-                )
+                if any(satisfies(message, *wanted, here) for wanted in subscriptions.values())
             ]
-        else:
-            sessions = list(table)
-        for one in sessions:
+        for app in apps:
+            one = None if app is None else table.by_identity.get(app)
             if one is not None:
-                self._pass_in(one, message, body)
+                self._pass_in(one, message.kind, message.priority, body)
 
-    def _pass_in(self, session: Session, message: Message, body: bytes) -> None:
-        packet = self.sessions.packet(session, message.kind, message.priority, body, now())
+    def _pass_in(self, session: Session, kind: Kind, priority: int, body: bytes) -> None:
+        packet = self.sessions.packet(session, kind, priority, body, now())
         self._send([(packet, session.address)])
 
     def _on_packets(self, packets: Packets) -> None:
@@ -177,10 +210,8 @@ class Relay:
             id, taken = message.id.bytes, state is DeliveryState.ACKNOWLEDGED
             received = [id] if taken else []
             refused = [] if taken else [(id, reason or state.label)]
-            time = now()
-            body = self.sessions.receipt_body(received, refused, time)
-            packet = self.sessions.packet(session, Kind.RECEIPT, Priority.REPLY, body, time)
-            self._send([(packet, session.address)])
+            body = self.sessions.receipt_body(received, refused, now())
+            self._pass_in(session, Kind.RECEIPT, Priority.REPLY, body)
 
     def _set_groups(self, app: str, groups: Iterable[str]) -> None:
         before = set().union(*self._groups.values())
@@ -202,7 +233,7 @@ class Relay:
                 subscriptions.pop(subscription.id, None)
             else:
                 subscriptions[subscription.id] = (subscription, compile_filter(subscription.filter))
-        message = self._moving.outward(app, message)
+        message = self.moving.outward(app, message)
         # The adapter knows the client, not the application behind it.
         mine = replace(message, source=self._client.address, session=b"")
         if not self._client.mediation.post(mine):
@@ -214,7 +245,7 @@ class Relay:
         self._set_groups(app, ())
         for subscription, _ in self._subscriptions.pop(app, {}).values():
             self._client.forget(subscription)
-        self._client.say_again(self._moving.forget(app))
+        self._client.say_again(self.moving.forget(app))
 
     def _tick(self) -> None:
         time = now()
@@ -226,10 +257,7 @@ class Relay:
             for slot in due:
                 session = self.sessions.table.at(int(slot))
                 if session is not None:
-                    packet = self.sessions.packet(
-                        session, Kind.HEARTBEAT, Priority.BACKGROUND, body, time
-                    )
-                    self._send([(packet, session.address)])
+                    self._pass_in(session, Kind.HEARTBEAT, Priority.BACKGROUND, body)
         self._flush()
         self._timer = asyncio.get_running_loop().call_later(_TICK_S, self._tick)
 

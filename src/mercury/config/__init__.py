@@ -1,11 +1,8 @@
 """Configuration: one TOML file, environment over it, flags over that."""
 
-from mercury.config.gateway import GatewaySettings
 from mercury.config.loading import load_settings
-from mercury.config.matcher import MatcherSettings
-from mercury.config.moos import MoosSettings
 from mercury.config.report import Setting, describe, to_toml
-from mercury.config.settings import Settings
+from mercury.config.settings import GatewaySettings, MatcherSettings, MoosSettings, Settings
 
 __all__ = [
     "GatewaySettings",

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any, Self, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
-from mercury.config.section import Section, mistake, setting
+from mercury.config.section import Section, mistake, over_defaults, setting
 from mercury.detection import DEFAULT_RULES, CongestionRule, KindRule
 from mercury.model.errors import DetectionError
 from mercury.model.topics import valid_name
@@ -52,7 +51,6 @@ class KindSettings(Section):
         return self
 
     def rule(self, kind: str) -> KindRule:
-        """The rule for a kind of this name."""
         return _rule(KindRule, {"kind": kind, **self.model_dump(exclude={"enabled"})})
 
 
@@ -111,31 +109,22 @@ class DetectionSettings(Section):
     @field_validator("kinds", mode="before")
     @classmethod
     def _start_from_the_defaults(cls, given: Any) -> Any:
-        if not isinstance(given, Mapping):
-            return given
-        kinds: dict[str, Any] = {str(kind): _table(rule) for kind, rule in DEFAULT_RULES.items()}
-        for kind, table in given.items():
+        for kind in given if isinstance(given, Mapping) else ():
             if not valid_name(kind):
                 raise mistake(f"{kind!r} is no name for a kind", kind)
-            known = kinds.get(kind, {})
-            kinds[kind] = known | table if isinstance(table, Mapping) else table
-        return kinds
+        names = KindSettings.model_fields.keys() - {"enabled"}
+        defaults = {
+            str(kind): {name: getattr(rule, name) for name in names}
+            for kind, rule in DEFAULT_RULES.items()
+        }
+        return over_defaults(defaults, given)
 
     def rules(self) -> list[KindRule]:
-        """The rules of the kinds that are judged."""
         return [kind.rule(name) for name, kind in self.kinds.items() if kind.enabled]
 
     def congestion_rule(self) -> CongestionRule | None:
         """The rule of congestion, if it is looked for."""
         return self.congestion.rule() if self.congestion.enabled else None
-
-
-def _table(rule: KindRule) -> dict[str, object]:
-    return {
-        field.name: getattr(rule, field.name)
-        for field in fields(rule)
-        if field.init and field.name != "kind"
-    }
 
 
 def _rule(rule: type[Rule], values: dict[str, Any]) -> Rule:

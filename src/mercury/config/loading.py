@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, get_args, get_origin
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
-from pydantic_settings import EnvSettingsSource
+from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
 from mercury.config.settings import Origin, Settings
 from mercury.model.errors import ConfigurationError
@@ -23,6 +23,14 @@ CONFIG_VARIABLE = "MERCURY_CONFIG"
 DEFAULT_FILE = Path("mercury.toml")
 
 _Tables = dict[str, Any]
+
+
+class _Environment(Settings, BaseSettings):
+    """The settings as variables name them; only for what reads those."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_nested_delimiter="__", env_ignore_empty=True
+    )
 
 
 class _Layer(NamedTuple):
@@ -128,7 +136,7 @@ def _read_environment() -> _Layer:
             raise ConfigurationError(
                 f"{variable} names a section, its settings are {_variable(name)}__<NAME>"
             )
-    return layer._replace(tables=EnvSettingsSource(Settings)())
+    return layer._replace(tables=EnvSettingsSource(_Environment)())
 
 
 def _read_flags(overrides: Mapping[str, object]) -> _Layer:

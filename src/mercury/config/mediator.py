@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from mercury.config.section import Section, setting
+from mercury.config.section import Section, over_defaults, setting
 from mercury.mediator import BY_STRENGTH, NAMES, Policies, Policy
 from mercury.model.message import DeliveryPolicy
 
@@ -35,12 +35,9 @@ class RuleSettings(Section):
     )
 
     def rule(self) -> tuple[DeliveryPolicy, Policy]:
-        """How much trouble it is worth, and how."""
         strength = NAMES[self.policy]
-        usual = BY_STRENGTH[strength]
         said = self.model_dump(exclude={"policy"}, exclude_none=True)
-        fields = {name: getattr(usual, name) for name in Policy.__dataclass_fields__}
-        return strength, Policy(**{**fields, **said})
+        return strength, replace(BY_STRENGTH[strength], **said)
 
 
 class MediatorSettings(Section):
@@ -65,14 +62,7 @@ class MediatorSettings(Section):
     @field_validator("rules", mode="before")
     @classmethod
     def _over_the_defaults(cls, value: Any) -> Any:
-        if not isinstance(value, Mapping):
-            return value
-        rules: dict[str, Any] = {name: dict(table) for name, table in _DEFAULTS.items()}
-        for name, table in value.items():
-            known = rules.get(name, {})
-            rules[name] = known | dict(table) if isinstance(table, Mapping) else table
-        return rules
+        return over_defaults(_DEFAULTS, value)
 
     def policies(self) -> Policies:
-        """What the rules say."""
         return Policies({name: rule.rule() for name, rule in self.rules.items()})

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, TypeGuard
+from typing import NamedTuple
 
 from pydantic import BaseModel, SecretStr
 
@@ -59,14 +59,13 @@ def _table_lines(table: BaseModel, path: str) -> Iterator[str]:
             yield from ("", f"# {field.description}", *_table_lines(value, f"{path}.{key}"))
         elif isinstance(value, dict):
             yield from ("", f"# {field.description}")
-            plain = {name: inner for name, inner in value.items() if not _is_table(inner)}
-            if plain or not value:
+            tables = {name: one for name, one in value.items() if isinstance(one, BaseModel)}
+            if not tables:  # a dict has tables or values, never both
                 yield f"[{path}.{key}]"
-            for name, inner in plain.items():
-                yield f"{_toml_key(name)} = {_toml_value(_masked(inner))}"
-            for name, inner in value.items():
-                if _is_table(inner):
-                    yield from _table_lines(inner, f"{path}.{key}.{_toml_key(name)}")
+                for name, inner in value.items():
+                    yield f"{_toml_key(name)} = {_toml_value(_masked(inner))}"
+            for name, one in tables.items():
+                yield from _table_lines(one, f"{path}.{key}.{_toml_key(name)}")
 
 
 def _walk(model: BaseModel, prefix: str = "") -> Iterator[tuple[str, object, str]]:
@@ -76,16 +75,12 @@ def _walk(model: BaseModel, prefix: str = "") -> Iterator[tuple[str, object, str
             yield from _walk(value, f"{prefix}{key}.")
         elif isinstance(value, dict) and value:
             for name, inner in value.items():
-                if _is_table(inner):
+                if isinstance(inner, BaseModel):
                     yield from _walk(inner, f"{prefix}{key}.{name}.")
                 else:
                     yield f"{prefix}{key}.{name}", inner, field.description or ""
         else:
             yield prefix + key, value, field.description or ""
-
-
-def _is_table(value: object) -> TypeGuard[BaseModel]:
-    return isinstance(value, BaseModel)
 
 
 def _masked(value: object) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -45,8 +46,6 @@ class Section(BaseModel):
 
 
 class ServiceSection(Section):
-    """The table of a service."""
-
     id: str
     metrics_host: str = setting("127.0.0.1", "Address to serve metrics and health on", min_length=1)
     metrics_port: int | None = setting(
@@ -62,3 +61,13 @@ class ServiceSection(Section):
 def mistake(sentence: str, *keys: str) -> PydanticCustomError:
     """What is wrong, in a sentence, and the settings that say so."""
     return PydanticCustomError("mistake", "{message}", {"message": sentence, "keys": keys})
+
+
+def over_defaults(defaults: Mapping[str, Mapping[str, Any]], given: Any) -> Any:
+    """Tables that users name, each over the default of its name; others are left to be refused."""
+    if not isinstance(given, Mapping):
+        return given
+    return dict(defaults) | {
+        name: {**defaults.get(name, {}), **table} if isinstance(table, Mapping) else table
+        for name, table in given.items()
+    }

@@ -6,19 +6,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import PrivateAttr, field_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from mercury.config.detection import DetectionSettings
-from mercury.config.gateway import GatewaySettings
-from mercury.config.matcher import MatcherSettings
 from mercury.config.mediator import MediatorSettings
-from mercury.config.moos import MoosSettings
-from mercury.config.section import Section, ServiceSection, setting
-from mercury.config.simulation import SimSettings
+from mercury.config.section import Section, ServiceSection, mistake, setting
+from mercury.model.errors import ConfigurationError
+from mercury.model.matching import MAX_RADIUS_M, MAX_TTL_S
+from mercury.model.topics import valid_name
+from mercury.net import parse_link
 
 Origin = Literal["default", "file", "environment", "flag"]
 
-GIB = 1024**3
+MIB, GIB = 1024**2, 1024**3
 
 
 class BusSettings(Section):
@@ -142,6 +141,174 @@ class ClientSettings(Section):
     )
 
 
+class SimSettings(Section):
+    vehicles: int = setting(100, "Vehicles that drive", ge=1)
+    seed: int = setting(1, "Same seed, same traffic", ge=0)
+    report_interval_s: float = setting(1.0, "Interval of a vehicle's reports", gt=0)
+    origin_lat: float = setting(40.7608, "Latitude of the city's origin", ge=-90, le=90)
+    origin_lon: float = setting(-111.8910, "Longitude of the city's origin", ge=-180, le=180)
+    width_m: float = setting(4000.0, "Extent of the city to the east", gt=0)
+    height_m: float = setting(4000.0, "Extent of the city to the north", gt=0)
+    link: str | None = setting(
+        None, "Lossy link of each vehicle, such as cellular,loss=0.1; see docs/reference/links.md"
+    )
+    antenna_x_m: float | None = setting(
+        None, "Range is the distance from here, to the east; none is the middle"
+    )
+    antenna_y_m: float | None = setting(None, "Range is the distance from here, to the north")
+
+    @field_validator("link")
+    @classmethod
+    def _read_link(cls, link: str | None) -> str | None:
+        try:
+            if link is not None:
+                parse_link(link)
+        except ConfigurationError as error:
+            raise mistake(str(error), "link") from None  # one source of what a link may be
+        return link
+
+    @property
+    def antenna(self) -> tuple[float, float]:
+        """Where range is measured from."""
+        x_m = self.width_m / 2 if self.antenna_x_m is None else self.antenna_x_m
+        y_m = self.height_m / 2 if self.antenna_y_m is None else self.antenna_y_m
+        return x_m, y_m
+
+
+class MoosSettings(Section):
+    """The names are those of pMediator (§6), besides where its datagrams go."""
+
+    vname: str | None = setting(
+        None, "Name of this vehicle in messages; none is the community's", min_length=1
+    )
+    community: str | None = setting(
+        None, "Name of the MOOS community; none is the vehicle's", min_length=1
+    )
+    group: str | None = setting(
+        None, "Group of this vehicle; its members are the mates", min_length=1
+    )
+    mates: str = setting("", "Vehicles of our group, comma-separated; empty is all with a route")
+    mate: str = setting("", "The same as mates, for one more")
+    no_ack_vars: str = setting("", "Variables, comma-separated, that are sent once and never again")
+    no_ack_var: str = setting("", "The same as no_ack_vars, for one more")
+    max_tries: int = setting(5, "Repetitions before a message is given up", ge=1)
+    resend_thresh: float = setting(
+        2.0, "Seconds without an acknowledgement until it is sent again", gt=0
+    )
+    listen: str = setting(
+        "9300",
+        "[HOST:]PORT for datagrams of the own pShare and of mates; 0 takes a free one",
+        min_length=1,
+    )
+    local: str = setting(
+        "127.0.0.1:9200", "HOST:PORT where the pShare of the own community listens", min_length=1
+    )
+    routes: dict[str, str] = setting({}, "HOST:PORT of each mate; * stands for all that have none")
+    adapter: str | None = setting(
+        None, "udp://HOST:PORT of a Mercury adapter; none bridges vehicles only", min_length=1
+    )
+
+    @field_validator("mates", "mate", "no_ack_vars", "no_ack_var", mode="before")
+    @classmethod
+    def _join_a_list(cls, value: Any) -> Any:
+        if isinstance(value, list) and all(isinstance(name, str) for name in value):
+            return ",".join(value)
+        return value
+
+    @field_validator("listen", mode="before")
+    @classmethod
+    def _port_alone(cls, value: Any) -> Any:
+        is_port = isinstance(value, int) and not isinstance(value, bool)
+        return str(value) if is_port else value
+
+
+# Defaults are those of `matching.MatchingRules`; that package compiles itself, which no other
+# command should wait for.
+class MatcherSettings(ServiceSection):
+    id: str = setting("matcher-1", "Name of this matcher, unique on the bus", min_length=1)
+    shared: bool = setting(False, "Share the work with other matchers over the bus")
+    gateway: bool = setting(True, "Whether the gateway is open; see [gateway]")
+    overlap: bool = setting(
+        False, "Whether scopes that overlap match, not a publication's centre alone"
+    )
+    hysteresis_m: float = setting(
+        10.0,
+        "Distance outside a scope at which a match ends, unless the subscription says otherwise",
+        ge=0,
+        le=MAX_RADIUS_M,
+    )
+    ttl_s: float = setting(
+        60.0,
+        "Silence after which an entity is forgotten, unless it said otherwise",
+        gt=0,
+        le=MAX_TTL_S,
+    )
+    max_radius_m: float = setting(50_000.0, "Widest scope of a subscription", gt=0, le=MAX_RADIUS_M)
+    max_publication_radius_m: float = setting(
+        5_000.0,
+        "Widest scope of a publication, where scopes that overlap match",
+        ge=0,
+        le=MAX_RADIUS_M,
+    )
+    topics: list[str] | None = setting(None, "Topics that may be used; none allows any")
+    snapshot_interval_s: float = setting(
+        5.0,
+        "Interval of a shared matcher's snapshots; who takes over repeats the work since the last",
+        gt=0,
+    )
+    tile_m: float = setting(
+        4000.0,
+        "Width of the tiles that shared work is cut into; the same for all matchers",
+        ge=500.0,
+        le=100000.0,
+    )
+    split_above: int = setting(
+        20_000, "A tile with more publications of a topic is shared by several matchers", ge=100
+    )
+
+    @field_validator("topics")
+    @classmethod
+    def _are_names(cls, names: list[str] | None) -> list[str] | None:
+        for name in names or ():
+            if not valid_name(name):
+                raise mistake(f"{name!r} is no name for a topic", name)
+        return names
+
+
+class GatewaySettings(Section):
+    host: str = setting("127.0.0.1", "Address to serve HTTP and websockets on", min_length=1)
+    port: int = setting(7480, "TCP port to serve on; 0 takes a free one", ge=0, le=65535)
+    max_connections: int = setting(1000, "Websockets and streams; further ones are refused", ge=1)
+    max_entities: int = setting(
+        200_000, "Publications and subscriptions that one websocket may declare", ge=1
+    )
+    max_rows: int = setting(65_536, "Updates in one binary frame", ge=1, le=65536)
+    max_text_bytes: int = setting(
+        2 * MIB, "Length of a text frame, or of a request's body", ge=1024
+    )
+    max_found: int = setting(1000, "Most matches in the answer to a query", ge=1)
+    low_mark_bytes: int = setting(
+        4 * MIB,
+        "When this much waits for a client that reads slowly, it is not notified of inside",
+        ge=1024,
+    )
+    high_mark_bytes: int = setting(
+        32 * MIB,
+        "When this much waits for it, it is closed; halfway there, dwell is left out",
+        ge=1024,
+    )
+    ping_interval_s: float = setting(20.0, "Interval of pings to a websocket", gt=0)
+    ping_timeout_s: float = setting(
+        20.0, "Time without an answer to a ping after which a websocket is closed", gt=0
+    )
+    close_timeout_s: float = setting(5.0, "Time for the closing handshake of a websocket", gt=0)
+    max_ahead_s: float = setting(
+        60.0, "Updates whose time is further ahead of ours are dropped", ge=0
+    )
+
+    ascending = (("low_mark_bytes", "high_mark_bytes"),)
+
+
 class LogSettings(Section):
     level: Literal["debug", "info", "warning", "error"] = setting(
         "info", "Least severe entry that is written"
@@ -154,16 +321,8 @@ class LogSettings(Section):
         return value.lower() if isinstance(value, str) else value
 
 
-class Settings(BaseSettings):
+class Settings(Section):
     """All settings; made by `load_settings`, or from explicit values alone, as in tests."""
-
-    model_config = SettingsConfigDict(
-        env_prefix="MERCURY_",
-        env_nested_delimiter="__",
-        env_ignore_empty=True,
-        extra="forbid",
-        frozen=True,
-    )
 
     bus: BusSettings = setting(BusSettings(), "Durable topics")
     session: SessionSettings = setting(SessionSettings(), "Between client and adapter")
@@ -182,18 +341,6 @@ class Settings(BaseSettings):
     log: LogSettings = setting(LogSettings(), "What is written to stderr")
 
     _origins: dict[str, Origin] = PrivateAttr(default_factory=dict)
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        # `load_settings` merges the sources itself: it has to know where each value came from.
-        return (init_settings,)
 
     def origin(self, name: str) -> Origin:
         """Where the value of a dotted name came from."""

@@ -1,14 +1,13 @@
 """Detection as cores without clocks or I/O: bins of sensed events, and slow-down from telemetry."""
 
 from mercury.detection.bin import MEASURES, Observation
-from mercury.detection.bins import Counters, KindBins
+from mercury.detection.bins import KindBins
 from mercury.detection.bins_state import restore_bins, snapshot_bins
-from mercury.detection.congestion import CellSpeed, Congestion, CongestionCounters
+from mercury.detection.congestion import CellSpeed, Congestion
 from mercury.detection.congestion_state import restore_congestion, snapshot_congestion
 from mercury.detection.rules import DEFAULT_RULES, KindRule
 from mercury.detection.slowdown import CongestionRule
-from mercury.detection.verdict import Condition, Finding, Verdict
-from mercury.geo.grid import Grid, sector_of
+from mercury.detection.verdict import Condition, Verdict
 
 __all__ = [
     "DEFAULT_RULES",
@@ -16,18 +15,13 @@ __all__ = [
     "CellSpeed",
     "Condition",
     "Congestion",
-    "CongestionCounters",
     "CongestionRule",
-    "Counters",
-    "Finding",
-    "Grid",
     "KindBins",
     "KindRule",
     "Observation",
     "Verdict",
     "restore_bins",
     "restore_congestion",
-    "sector_of",
     "snapshot_bins",
     "snapshot_congestion",
 ]

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from mercury.detection.spatial_index import Located, SpatialIndex
 from mercury.geo.space import Point
 
 
+@dataclass(slots=True, eq=False)
 class Alert(Located):
     """An alert in force; its position follows its incident."""
 
-    __slots__ = ("incident_id", "until_us")
-
-    def __init__(
-        self, point: Point, rank: tuple[int, bytes], until_us: int, incident_id: bytes
-    ) -> None:
-        super().__init__(point, rank)
-        self.until_us = until_us
-        self.incident_id = incident_id
+    until_us: int
+    incident_id: bytes
 
 
 class AlertsInForce:
@@ -28,9 +24,6 @@ class AlertsInForce:
         self._max_alerts = max_alerts
         self._alerts: dict[Alert, None] = {}  # all hold equally long: the first to expire first
         self._index: SpatialIndex[Alert] = SpatialIndex(reach_m)
-
-    def __len__(self) -> int:
-        return len(self._alerts)
 
     def __iter__(self) -> Iterator[Alert]:
         return iter(self._alerts)
@@ -60,11 +53,6 @@ class AlertsInForce:
             if alert.until_us > now_us:
                 return
             self._remove(alert)
-
-    def validate(self) -> None:
-        """Check what must always hold; for tests."""
-        assert set(self._alerts) == set(self._index)
-        assert len(self._alerts) <= self._max_alerts
 
     def _remove(self, alert: Alert) -> None:
         del self._alerts[alert]

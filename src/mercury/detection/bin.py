@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from mercury.detection.spatial_index import Located
-from mercury.geo.space import Point, from_space
+from mercury.geo.space import Point
 from mercury.model.filter import Value
 from mercury.model.identity import derived_id
 
@@ -39,7 +39,7 @@ class Member(NamedTuple):
 class Bin(Located):
     """Reporters near one place, and where the middle of them is."""
 
-    __slots__ = ("_total", "alerted", "heard_us", "incident_id", "last_us", "members", "reports")
+    __slots__ = ("alerted", "heard_us", "incident_id", "last_us", "members", "reports", "total")
 
     def __init__(self, reporter: str, member: Member) -> None:
         super().__init__(member.point, (member.time_us, member.id))  # the first is its rank
@@ -49,7 +49,7 @@ class Bin(Located):
         self.heard_us = member.time_us  # when the last one came; a straggler comes after its time
         self.incident_id = b""  # of its alert, if there was one
         self.alerted = 0  # alerts given
-        self._total = member.point
+        self.total = member.point  # the sum of all points; it depends on the order of adding
 
     @property
     def since_us(self) -> int:
@@ -83,7 +83,7 @@ class Bin(Located):
         return dropped
 
     def _stand_for(self, reporter: str, member: Member) -> None:
-        x, y, z = self._total
+        x, y, z = self.total
         before = self.members.get(reporter)
         if before is not None:
             if member[:2] < before[:2]:
@@ -92,17 +92,18 @@ class Bin(Located):
             x, y, z = x - u, y - v, z - w
         u, v, w = member.point
         self.members[reporter] = member
-        self._total = x, y, z = x + u, y + v, z + w
-        size = len(self.members)
+        self.total = (x + u, y + v, z + w)
+        self.recentre()
+
+    def recentre(self) -> None:
+        """Put the bin in the middle of its members."""
+        (x, y, z), size = self.total, len(self.members)
         self.point = (x / size, y / size, z / size)
 
     def radius_m(self) -> float:
         """How far the farthest reporter is from the middle."""
         point = self.point
         return max(math.dist(point, member.point) for member in self.members.values())
-
-    def position(self) -> tuple[float, float]:
-        return from_space(self.point)
 
     def measures(self, names: Iterable[str]) -> dict[str, Value]:
         """Those of the named measures that there are: without a single speed there is no mean."""
@@ -112,32 +113,6 @@ class Bin(Located):
             if value is not None:
                 found[name] = value
         return found
-
-    @property
-    def total(self) -> Point:
-        return self._total
-
-    @classmethod
-    def restored(
-        cls,
-        members: dict[str, Member],
-        total: Point,
-        rank: tuple[int, bytes],
-        times_us: tuple[int, int],
-        counts: tuple[int, int],
-        incident_id: bytes,
-    ) -> Bin:
-        """The bin with exactly this state; sums depend on the order of adding, so they are kept."""
-        reporter, member = next(iter(members.items()))
-        bin = cls(reporter, member)
-        bin.members = members
-        bin.rank = rank
-        bin._total = total
-        bin.point = (total[0] / len(members), total[1] / len(members), total[2] / len(members))
-        bin.last_us, bin.heard_us = times_us
-        bin.reports, bin.alerted = counts
-        bin.incident_id = incident_id
-        return bin
 
 
 def _speeds(bin: Bin) -> list[float]:

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from itertools import pairwise
 
 from mercury.detection.alerts_in_force import Alert, AlertsInForce
 from mercury.detection.bin import MEASURES, Bin, Member, Observation
 from mercury.detection.rules import KindRule, in_us
 from mercury.detection.spatial_index import SpatialIndex
-from mercury.detection.verdict import Condition, FindingFields, Verdict, area_until
-from mercury.geo.space import to_space
+from mercury.detection.verdict import Condition, Verdict, area_until
+from mercury.geo.space import from_space, to_space
 from mercury.model.area import LAST_INSTANT_US, Circle, Position
 from mercury.model.identity import derived_id
 
@@ -61,9 +60,6 @@ class KindBins:
         self._memory_us = in_us(rule.memory_s)
         self._lateness_us = in_us(rule.lateness_s)
 
-    def __len__(self) -> int:
-        return len(self.bins)
-
     def add(self, observations: Iterable[Observation]) -> list[Verdict]:
         """Take a batch, in any order; returns the alerts that are due because of it."""
         given = list(observations)
@@ -100,43 +96,19 @@ class KindBins:
 
     def conditions(self) -> list[Condition]:
         """All bins that there are, as conditions at their places."""
-        if self._every_us:
-            # Until the bins of the next interval have been judged.
-            until_us = self.closed_us + 2 * self._every_us + self._lateness_us
-            return [Condition(*self._finding(bin, bin.last_us, until_us)) for bin in self.bins]
-        return [
-            Condition(*self._finding(bin, bin.last_us, bin.heard_us + self._memory_us))
-            for bin in self.bins
-        ]
+        found = []
+        for bin in self.bins:
+            until_us = bin.heard_us + self._memory_us
+            if self._every_us:  # until the bins of the next interval have been judged
+                until_us = self.closed_us + 2 * self._every_us + self._lateness_us
+            found.append(self._condition(bin, bin.last_us, until_us))
+        return found
 
     def put(self, bin: Bin) -> None:
         """Take in a bin, as the one heard last."""
         self.bins.pop(bin, None)
         self.bins[bin] = None
         self._bin_index.put(bin)
-
-    def validate(self) -> None:
-        """Check what must always hold; for tests."""
-        assert set(self.bins) == set(self._bin_index)
-        assert len(self.bins) <= self.max_bins
-        self.alerts.validate()
-        for bin in self.bins:
-            assert 0 < len(bin.members) <= min(bin.reports, self.max_reporters)
-            assert bin.since_us <= bin.last_us <= bin.heard_us
-            assert bin.radius_m() < 100 * self.rule.reach_m
-            assert self._bin_index.nearest(bin.point, besides=bin) is None, "two that are one"
-            if self._every_us:
-                assert self.closed_us <= bin.since_us <= bin.last_us
-                assert bin.last_us < self.closed_us + self._every_us
-        if self._every_us:
-            assert self.closed_us % self._every_us == 0
-            assert all(one.time_us >= self.closed_us for one in self.waiting)
-        else:
-            assert not self.waiting
-            assert all(a.heard_us <= b.heard_us for a, b in pairwise(self.bins))
-        c = self.counters
-        assert c.observed >= c.malformed + c.late + c.duplicate + c.repeated
-        assert c.judged >= c.alerted + c.continued
 
     # every_s = 0: each observation is judged as it comes.
 
@@ -184,7 +156,7 @@ class KindBins:
         bins = sorted(self.bins, key=lambda bin: bin.rank)
         verdicts = [verdict for bin in bins if (verdict := self._judge(bin, at_us))]
         self.bins.clear()
-        self._bin_index.clear()
+        self._bin_index = SpatialIndex(self.rule.reach_m)
         return verdicts
 
     # Where an observation belongs.
@@ -252,22 +224,24 @@ class KindBins:
 
     def _verdict(self, bin: Bin, at_us: int) -> Verdict:
         rule = self.rule
-        return Verdict(
-            *self._finding(bin, at_us, at_us + in_us(rule.validity_s)),
-            # A bin that outlives its alert tells again, and that is another alert.
-            alert_id=derived_id(bin.rank[1], f"alert {bin.alerted}"),
-            priority=rule.priority,
-            text=rule.text,
-        )
+        condition = self._condition(bin, at_us, at_us + in_us(rule.validity_s))
+        # A bin that outlives its alert tells again, and that is another alert.
+        alert_id = derived_id(bin.rank[1], f"alert {bin.alerted}")
+        return Verdict.about(condition, alert_id, rule.priority, rule.text)
 
-    def _finding(self, bin: Bin, at_us: int, until_us: int) -> FindingFields:
-        centre, radius_m = Position(*bin.position()), bin.radius_m()
-        area = area_until(Circle(centre, self.rule.alert_radius_m(radius_m)), until_us)
-        values = bin.measures(MEASURES)
-        return (
-            self.rule.kind, bin.incident, centre, radius_m, area, bin.since_us, at_us, until_us,
-            values,
-        )  # fmt: skip
+    def _condition(self, bin: Bin, at_us: int, until_us: int) -> Condition:
+        centre, radius_m = Position(*from_space(bin.point)), bin.radius_m()
+        return Condition(
+            kind=self.rule.kind,
+            incident_id=bin.incident,
+            centre=centre,
+            radius_m=radius_m,
+            area=area_until(Circle(centre, self.rule.alert_radius_m(radius_m)), until_us),
+            since_us=bin.since_us,
+            at_us=at_us,
+            until_us=until_us,
+            values=bin.measures(MEASURES),
+        )
 
 
 def _can_be(one: Observation) -> bool:

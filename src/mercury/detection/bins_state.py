@@ -7,7 +7,7 @@ from typing import Any
 
 from mercury.detection.alerts_in_force import Alert
 from mercury.detection.bin import Bin, Member, Observation
-from mercury.detection.bins import MAX_BINS, MAX_REPORTERS, Counters, KindBins
+from mercury.detection.bins import Counters, KindBins
 from mercury.detection.rules import KindRule
 from mercury.detection.snapshot import pack, unpack
 from mercury.model.errors import SnapshotError
@@ -22,23 +22,16 @@ def snapshot_bins(state: KindBins) -> bytes:
         "frontier_us": state.frontier_us,
         "closed_us": state.closed_us,
         "counters": astuple(state.counters),
-        "waiting": [(one.time_us, one.id.hex(), *one[2:]) for one in state.waiting],
+        "waiting": state.waiting,
         "bins": [_bin_to_json(bin) for bin in state.bins],
         "alerts": [
-            (alert.point, _rank_to_json(alert.rank), alert.until_us, alert.incident_id.hex())
-            for alert in state.alerts
+            (alert.point, alert.rank, alert.until_us, alert.incident_id) for alert in state.alerts
         ],
     }
     return pack(_MAGIC, document)
 
 
-def restore_bins(
-    rule: KindRule,
-    data: bytes,
-    *,
-    max_bins: int = MAX_BINS,
-    max_reporters: int = MAX_REPORTERS,
-) -> KindBins:
+def restore_bins(rule: KindRule, data: bytes) -> KindBins:
     """The bins as they were, to go on under a rule of the same kind, or SnapshotError.
 
     All but the kind may have changed in the rule meanwhile; it then holds from now on.
@@ -47,7 +40,7 @@ def restore_bins(
     def read(document: dict[str, Any]) -> KindBins:
         if document["kind"] != rule.kind:
             raise SnapshotError(f"the snapshot is of kind {document['kind']!r}, not {rule.kind!r}")
-        state = KindBins(rule, max_bins=max_bins, max_reporters=max_reporters)
+        state = KindBins(rule)
         state.frontier_us, state.closed_us = document["frontier_us"], document["closed_us"]
         state.counters = Counters(*document["counters"])
         state.waiting = [
@@ -58,7 +51,7 @@ def restore_bins(
             state.put(_bin_from_json(**fields))
         for point, rank, until_us, incident_id in document["alerts"]:
             incident = bytes.fromhex(incident_id)
-            state.alerts.put(Alert(tuple(point), _rank_from_json(rank), until_us, incident))
+            state.alerts.put(Alert(tuple(point), _rank(*rank), until_us, incident))
         return state
 
     return unpack(_MAGIC, data, read)
@@ -66,15 +59,12 @@ def restore_bins(
 
 def _bin_to_json(bin: Bin) -> dict[str, Any]:
     return {
-        "members": [
-            (reporter, member.time_us, member.id.hex(), *member[2:])
-            for reporter, member in bin.members.items()
-        ],
+        "members": [(reporter, *member) for reporter, member in bin.members.items()],
         "total": bin.total,
-        "rank": _rank_to_json(bin.rank),
+        "rank": bin.rank,
         "times_us": (bin.last_us, bin.heard_us),
         "counts": (bin.reports, bin.alerted),
-        "incident_id": bin.incident_id.hex(),
+        "incident_id": bin.incident_id,
     }
 
 
@@ -87,15 +77,15 @@ def _bin_from_json(
     }
     if len(own) != len(members) or not own:
         raise SnapshotError("the snapshot is damaged: a bin has no or doubled reporters")
-    return Bin.restored(
-        own, tuple(total), _rank_from_json(rank), times_us, counts, bytes.fromhex(incident_id)
-    )
+    bin = Bin(*next(iter(own.items())))
+    bin.members, bin.total = own, tuple(total)
+    bin.recentre()
+    bin.rank = _rank(*rank)
+    bin.last_us, bin.heard_us = times_us
+    bin.reports, bin.alerted = counts
+    bin.incident_id = bytes.fromhex(incident_id)
+    return bin
 
 
-def _rank_to_json(rank: tuple[int, bytes]) -> tuple[int, str]:
-    return rank[0], rank[1].hex()
-
-
-def _rank_from_json(rank: list[Any]) -> tuple[int, bytes]:
-    time_us, id = rank
+def _rank(time_us: int, id: str) -> tuple[int, bytes]:
     return time_us, bytes.fromhex(id)

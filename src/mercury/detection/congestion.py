@@ -16,7 +16,7 @@ from typing import NamedTuple
 from mercury.detection.jams import Jam, Key, components, extent_of
 from mercury.detection.rules import in_us
 from mercury.detection.slowdown import CongestionRule, Pace, Slowdown
-from mercury.detection.verdict import Condition, FindingFields, Verdict, area_until
+from mercury.detection.verdict import Condition, Verdict, area_until
 from mercury.geo.grid import SECTORS, Grid
 from mercury.model.area import LAST_INSTANT_US
 from mercury.model.filter import Value
@@ -106,26 +106,8 @@ class Congestion:
         for jam in self.jams:
             heard_us = max(self.cells[key].heard_us for key in jam.keys)
             if heard_us + forget_us > self.judged_us:
-                found.append(Condition(*self._finding(jam, heard_us, heard_us + forget_us)))
+                found.append(self._condition(jam, heard_us, heard_us + forget_us))
         return found
-
-    def validate(self) -> None:
-        """Check what must always hold; for tests."""
-        on = {key for key, cell in self.cells.items() if cell.on}
-        jammed = [key for jam in self.jams for key in jam.keys]
-        assert len(jammed) == len(set(jammed)), "a cell in two jams"
-        assert set(jammed) == on
-        assert len({jam.id for jam in self.jams}) == len(self.jams)
-        assert self.jams == sorted(self.jams, key=lambda jam: jam.rank)
-        assert len(self.cells) <= self.max_cells
-        assert all(row.window_us >= self.judged_us for row in self.waiting)
-        for cell in self.cells.values():
-            assert cell.slow_for_us == 0 or cell.free_for_us == 0
-            assert 0 <= cell.heard_us <= self.frontier_us
-        c = self.counters
-        assert c.begun - c.merged - c.ended == len(self.jams)
-        heard = c.sparse + c.free + c.middling + c.slow + c.learning
-        assert c.observed == heard + c.malformed + c.late + c.duplicate + len(self.waiting)
 
     def _judge(self, rows: list[CellSpeed], start_us: int) -> list[Verdict]:
         end_us = start_us + self._window_us
@@ -212,14 +194,11 @@ class Congestion:
         jam.alerted += 1
         jam.until_us = at_us + in_us(self.rule.validity_s)
         jam.alerted_cells = jam.cells
-        return Verdict(
-            *self._finding(jam, at_us, jam.until_us),
-            alert_id=derived_id(jam.id, f"alert {jam.alerted}"),
-            priority=self.rule.priority,
-            text=self.rule.text,
-        )
+        condition = self._condition(jam, at_us, jam.until_us)
+        alert_id = derived_id(jam.id, f"alert {jam.alerted}")
+        return Verdict.about(condition, alert_id, self.rule.priority, self.rule.text)
 
-    def _finding(self, jam: Jam, at_us: int, until_us: int) -> FindingFields:
+    def _condition(self, jam: Jam, at_us: int, until_us: int) -> Condition:
         extent = extent_of(jam.keys, self.grid, self.rule.approach_m)
         cells = [self.cells[key] for key in sorted(jam.keys)]
         vehicles = sum(cell.vehicles for cell in cells)
@@ -231,11 +210,17 @@ class Congestion:
             "speed_mps": math.fsum(cell.vehicles * cell.speed_mps for cell in cells) / vehicles,
             "usual_mps": math.fsum(cell.vehicles * cell.usual_mps for cell in cells) / vehicles,
         }
-        area = area_until(extent.shape, until_us, extent.heading)
-        return (
-            self.rule.kind, jam.id, extent.centre, extent.radius_m, area, jam.since_us, at_us,
-            until_us, values,
-        )  # fmt: skip
+        return Condition(
+            kind=self.rule.kind,
+            incident_id=jam.id,
+            centre=extent.centre,
+            radius_m=extent.radius_m,
+            area=area_until(extent.shape, until_us, extent.heading),
+            since_us=jam.since_us,
+            at_us=at_us,
+            until_us=until_us,
+            values=values,
+        )
 
     def _can_be(self, row: CellSpeed) -> bool:
         return (

@@ -6,7 +6,7 @@ from dataclasses import astuple, fields
 from operator import attrgetter
 from typing import Any
 
-from mercury.detection.congestion import MAX_CELLS, CellSpeed, Congestion, CongestionCounters
+from mercury.detection.congestion import CellSpeed, Congestion, CongestionCounters
 from mercury.detection.jams import Jam
 from mercury.detection.slowdown import CongestionRule, Slowdown
 from mercury.detection.snapshot import pack, unpack
@@ -30,9 +30,7 @@ def snapshot_congestion(state: Congestion) -> bytes:
     return pack(_MAGIC, document)
 
 
-def restore_congestion(
-    rule: CongestionRule, data: bytes, *, max_cells: int = MAX_CELLS
-) -> Congestion:
+def restore_congestion(rule: CongestionRule, data: bytes) -> Congestion:
     """The state as it was, to go on under a rule of the same cells, or SnapshotError."""
 
     def read(document: dict[str, Any]) -> Congestion:
@@ -40,7 +38,7 @@ def restore_congestion(
             raise SnapshotError(
                 f"the snapshot is of cells of {document['cell_m']:g} m, not {rule.cell_m:g} m"
             )
-        state = Congestion(rule, max_cells=max_cells)
+        state = Congestion(rule)
         state.frontier_us, state.judged_us = document["frontier_us"], document["judged_us"]
         state.counters = CongestionCounters(*document["counters"])
         state.waiting = [CellSpeed(*row) for row in document["waiting"]]
@@ -56,7 +54,7 @@ def restore_congestion(
 
 def _jam_to_json(jam: Jam) -> dict[str, Any]:
     return {
-        "id": jam.id.hex(),
+        "id": jam.id,
         "since_us": jam.since_us,
         "keys": sorted(jam.keys),
         "alerted": jam.alerted,

@@ -129,7 +129,7 @@ def extent_of(keys: frozenset[Key], grid: Grid, approach_m: float) -> Extent:
     width_m = 2.0 * (_farthest(along, across, flat) + half_cell_m)
     if approach_m > 0.0:
         back = destination(line[0].lat, line[0].lon, heading.center_deg + 180.0, approach_m)
-        line.insert(0, Position(float(back[0]), _in_range(float(back[1]))))
+        line.insert(0, Position(float(back[0]), math.remainder(float(back[1]), 360.0)))
     radius_m = float(np.hypot(along, across).max()) + half_cell_m
     centre = Position(lat, lon)
     return Extent(
@@ -157,7 +157,3 @@ def _farthest(along: FloatArray, across: FloatArray, line: list[tuple[float, flo
         part = np.clip(((along - x0) * dx + (across - y0) * dy) / (dx * dx + dy * dy), 0.0, 1.0)
         distances.append(np.hypot(along - x0 - part * dx, across - y0 - part * dy))
     return float(np.min(distances, axis=0).max())
-
-
-def _in_range(lon: float) -> float:
-    return math.remainder(lon, 360.0)

@@ -17,8 +17,9 @@ State = TypeVar("State")
 
 
 def pack(magic: bytes, document: dict[str, Any]) -> bytes:
-    """The document as bytes; numbers come back to the last digit."""
-    body = zlib.compress(json.dumps(document, separators=(",", ":")).encode(), level=1)
+    """The document as bytes; numbers come back to the last digit, bytes as their hex digits."""
+    text = json.dumps(document, separators=(",", ":"), default=bytes.hex)
+    body = zlib.compress(text.encode(), level=1)
     return _HEADER.pack(magic, _VERSION, zlib.crc32(body)) + body
 
 

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from mercury.geo.space import Point
 
 
+@dataclass(slots=True, eq=False)
 class Located:
     """Something at a place; `rank` orders things that are equally near."""
 
-    __slots__ = ("cube", "point", "rank")
-
-    def __init__(self, point: Point, rank: tuple[int, bytes]) -> None:
-        self.point = point
-        self.rank = rank
-        self.cube: tuple[int, int, int] | None = None  # where the index keeps it
+    point: Point
+    rank: tuple[int, bytes]
+    cube: tuple[int, int, int] | None = field(default=None, init=False)  # where the index keeps it
 
 
 T = TypeVar("T", bound=Located)
@@ -32,13 +30,6 @@ class SpatialIndex(Generic[T]):
         # Cubes twice as wide as the reach: of each dimension only one neighbour can matter.
         self._side_m = 2.0 * reach_m
         self._cubes: dict[tuple[int, int, int], list[T]] = {}
-
-    def __len__(self) -> int:
-        return sum(map(len, self._cubes.values()))
-
-    def __iter__(self) -> Iterator[T]:
-        for things in self._cubes.values():
-            yield from things
 
     def put(self, thing: T) -> None:
         """Take a thing in, or again after its place has changed."""
@@ -79,12 +70,6 @@ class SpatialIndex(Generic[T]):
                         if squared < best_squared or best is None or thing.rank < best.rank:
                             best, best_squared = thing, squared
         return best
-
-    def clear(self) -> None:
-        """Forget everything."""
-        for thing in self:
-            thing.cube = None
-        self._cubes.clear()
 
 
 def _sides(scaled: float) -> tuple[int, int]:

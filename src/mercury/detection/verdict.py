@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from mercury.model.area import LAST_INSTANT_US, Area, HeadingSector, Position, Shape
 from mercury.model.message import Event, Value
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """Something at a place, of a kind; `incident_id` stays while it is the same incident."""
+class Condition:
+    """What is going on at a place; `incident_id` stays while it is the same incident."""
 
     kind: str
     incident_id: bytes
@@ -28,22 +28,19 @@ class Finding:
         return int(self.values["count"])
 
 
-# The fields of a finding in their order.
-FindingFields = tuple[str, bytes, Position, float, Area, int, int, int, dict[str, Value]]
-
-
 @dataclass(frozen=True, slots=True)
-class Condition(Finding):
-    """What is going on there, whether or not anybody must be alerted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict(Finding):
+class Verdict(Condition):
     """An alert that is due: the same observations always give the same `alert_id`."""
 
     alert_id: bytes = b""
     priority: int = 0
     text: str = ""
+
+    @classmethod
+    def about(cls, condition: Condition, alert_id: bytes, priority: int, text: str) -> Verdict:
+        """The alert about a condition."""
+        same = {field.name: getattr(condition, field.name) for field in fields(condition)}
+        return cls(**same, alert_id=alert_id, priority=priority, text=text)
 
     def event(self) -> Event:
         """What the alert carries."""

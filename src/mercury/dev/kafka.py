@@ -17,12 +17,12 @@ from pathlib import Path
 from mercury.dev.processes import Component, free_port
 from mercury.java.archives import Progress, cache_folder, fetch, read_lock
 from mercury.java.runtime import find_java
-from mercury.model.errors import DevError
+from mercury.model.errors import AddressInUseError, DevError
+from mercury.net.ports import bind_tcp
 
 LOCK = Path(__file__).with_name("kafka-jars.lock")
 _OUTPUT = "output"  # what is said before there is a log
-_HEAP = "512m"
-_JVM = (f"-Xmx{_HEAP}", "-XX:+UseParallelGC", "-Xshare:auto")
+_JVM = ("-Xmx512m", "-XX:+UseParallelGC", "-Xshare:auto")
 
 _PROPERTIES = """\
 process.roles=broker,controller
@@ -88,14 +88,12 @@ class KafkaBroker(Component):
 
     @property
     def uri(self) -> str:
-        """The URI of the bus."""
         return f"kafka://127.0.0.1:{self.port}"
 
     @property
-    def pid(self) -> int | None:
+    def pid(self) -> int:
         """The process, while there is one."""
-        process = self._processes.get(_OUTPUT)
-        return process.pid if process is not None else None
+        return self._processes[_OUTPUT].pid
 
     def prepare(self, progress: Progress = lambda done, total: None) -> None:
         """Find Java and fetch Kafka, as far as that is still to do."""
@@ -107,8 +105,10 @@ class KafkaBroker(Component):
         """Start the broker and return when it answers; `waiting` is called now and then."""
         if not self._jars:
             self.prepare()
-        if not _is_free(self.port):
-            raise DevError(f"port {self.port} is taken; --port 0 takes a free one")
+        try:
+            bind_tcp("127.0.0.1", self.port, "Kafka").close()
+        except AddressInUseError:
+            raise DevError(f"port {self.port} is taken; --port 0 takes a free one") from None
         properties = self._configure()
         if not (self.data / "logs" / "meta.properties").exists():
             cluster = urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
@@ -146,16 +146,6 @@ class KafkaBroker(Component):
         # As Kafka's own scripts take them.
         options = shlex.split(os.environ.get("KAFKA_OPTS", ""))
         return [self._java, *_JVM, *options, logging, "-cp", ":".join(map(str, self._jars)), main]
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
 
 
 def _answers(port: int) -> bool:

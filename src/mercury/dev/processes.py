@@ -13,7 +13,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from mercury.model.errors import DevError
@@ -38,7 +37,6 @@ class Component(ABC):
         """Start the processes and return when they serve."""
 
     def running(self) -> bool:
-        """Whether all processes live."""
         return bool(self._processes) and all(
             process.poll() is None for process in self._processes.values()
         )
@@ -46,20 +44,13 @@ class Component(ABC):
     def stop(self) -> None:
         """Let the processes finish and end; one that does not is killed."""
         while self._processes:
-            _, process = self._processes.popitem()
-            process.terminate()
-            try:
-                process.wait(_STOP_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            stop_process(self._processes.popitem()[1], _STOP_S)
 
     def kill(self) -> None:
         """End the processes at once, as a crash would."""
-        while self._processes:
-            _, process = self._processes.popitem()
+        for process in self._processes.values():
             process.kill()
-            process.wait()
+        self.stop()
 
     def close(self) -> None:
         """Stop, and remove temporary data."""
@@ -75,12 +66,7 @@ class Component(ABC):
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _run(
@@ -122,10 +108,20 @@ class Component(ABC):
         return f"{name}: {(wrong or lines)[-1]}"
 
 
-def free_port(other_than: int = 0) -> int:
-    """A TCP port that is free on loopback now."""
+def stop_process(process: subprocess.Popen[bytes], timeout_s: float) -> None:
+    """Let a process finish and end, or kill it."""
+    process.terminate()
+    try:
+        process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def free_port(kind: socket.SocketKind = socket.SOCK_STREAM, *, other_than: int = 0) -> int:
+    """A port that is free on loopback now."""
     while True:
-        with socket.socket() as probe:
+        with socket.socket(socket.AF_INET, kind) as probe:
             probe.bind(("127.0.0.1", 0))
             port = int(probe.getsockname()[1])
         if port != other_than:

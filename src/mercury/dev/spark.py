@@ -50,21 +50,17 @@ class SparkCluster(Component):
         home = spark_home()
         place = ("--host", _HOST, "--webui-port", "0")
         command = [find_java(), *_JVM, "-cp", f"{home / 'jars'}/*", main, *place, *arguments]
-        self._run(name, command, _environment(home))
+        environment = {  # as Spark's own scripts set it
+            "SPARK_HOME": str(home),
+            "SPARK_SCALA_VERSION": "2.13",
+            "SPARK_LOCAL_IP": _HOST,
+            "PYSPARK_PYTHON": sys.executable,
+        }
+        self._run(name, command, environment)
 
     def _registered(self) -> int:
         said = self._log("master").read_text("utf-8", errors="replace")
         return len(set(re.findall(r"Registering worker (\S+) with", said)))
-
-
-def _environment(home: Path) -> dict[str, str]:
-    """What Spark's own scripts would set."""
-    return {
-        "SPARK_HOME": str(home),
-        "SPARK_SCALA_VERSION": "2.13",
-        "SPARK_LOCAL_IP": _HOST,
-        "PYSPARK_PYTHON": sys.executable,
-    }
 
 
 def spark_home() -> Path:

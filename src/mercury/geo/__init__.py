@@ -2,7 +2,7 @@
 
 from mercury.geo.containment import contains, contains_point
 from mercury.geo.distance import destination, geodesic_inverse, geodesic_m, haversine_m
-from mercury.geo.outline import bounding_circle, bounds, outline
+from mercury.geo.outline import bounding_circle, bounds
 from mercury.geo.overlap import overlaps
 
 __all__ = [
@@ -14,6 +14,5 @@ __all__ = [
     "geodesic_inverse",
     "geodesic_m",
     "haversine_m",
-    "outline",
     "overlaps",
 ]

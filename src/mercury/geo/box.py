@@ -10,7 +10,6 @@ import numpy as np
 
 from mercury.geo.arrays import BoolArray, FloatArray
 from mercury.geo.distance import MEAN_RADIUS_M, SPHERE_ERROR
-from mercury.model.area import Rectangle
 
 # Positions looked at in one go: the intermediate arrays of so many stay in the processor's cache.
 _BLOCK = 8192
@@ -25,10 +24,6 @@ class Box(NamedTuple):
     west: float
     north: float
     east: float
-
-    @classmethod
-    def of_rectangle(cls, shape: Rectangle) -> Box:
-        return cls(shape.south, shape.west, shape.north, shape.east)
 
     @classmethod
     def of_circle(cls, lat: float, lon: float, radius_m: float) -> Box:
@@ -55,16 +50,12 @@ class Box(NamedTuple):
         return self  # a box is a shape that is ready for questions
 
     @property
-    def crosses_antimeridian(self) -> bool:
-        return self.west > self.east
-
-    @property
     def width_deg(self) -> float:
-        return self.east - self.west + (360.0 if self.crosses_antimeridian else 0.0)
+        return self.east - self.west + (360.0 if self.west > self.east else 0.0)
 
     def contains(self, lats: FloatArray, lons: FloatArray) -> BoolArray:
         """Which positions are in the box; NaN is not, nor is what is no latitude or longitude."""
-        if self.crosses_antimeridian:
+        if self.west > self.east:
             in_width = ((lons >= self.west) & (lons <= 180.0)) | (
                 (lons <= self.east) & (lons >= -180.0)
             )
@@ -76,10 +67,9 @@ class Box(NamedTuple):
                 in_width |= lons == 180.0
         inside: BoolArray = in_width & (lats >= self.south) & (lats <= self.north)
         # A pole has every longitude.
-        if self.north == 90.0:
-            inside |= (lats == 90.0) & (np.abs(lons) <= 180.0)
-        if self.south == -90.0:
-            inside |= (lats == -90.0) & (np.abs(lons) <= 180.0)
+        for edge in (self.south, self.north):
+            if abs(edge) == 90.0:
+                inside |= (lats == edge) & (np.abs(lons) <= 180.0)
         return inside
 
     def contains_if(

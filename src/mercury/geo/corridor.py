@@ -17,8 +17,7 @@ import numpy as np
 from mercury.geo.arrays import BoolArray, FloatArray
 from mercury.geo.box import Box, box_of_circles
 from mercury.geo.distance import MEAN_RADIUS_M, destination_and_azimuth, geodesic_inverse
-from mercury.geo.flat_frame import FlatFrame
-from mercury.geo.local_frame import EDGE_M, LocalFrame, chord_limits_squared
+from mercury.geo.local_frame import EDGE_M, FlatFrame, LocalFrame, chord_limits_squared
 from mercury.model.area import Corridor
 
 PIECE_M = 20_000.0
@@ -58,15 +57,6 @@ def cut_line(shape: Corridor, longest_m: float) -> Pieces:
             (2.0 * within + 1.0) * half_lengths_m,
         ),
         half_lengths_m,
-    )
-
-
-def corridor_box(shape: Corridor) -> Box:
-    """A box that contains the corridor, closely."""
-    length_m = float(np.sum(segments_of(shape)[2]))
-    pieces = cut_line(shape, max(shape.width_m / 8.0, length_m / 256.0, 1e-3))
-    return box_of_circles(
-        pieces.lats, pieces.lons, pieces.half_lengths_m + shape.width_m / 2.0 + EDGE_M
     )
 
 
@@ -110,7 +100,11 @@ class PreparedCorridor(_Parts):
             box = box_of_circles(some.lats, some.lons, some.half_lengths_m + limit_m)
             rows = zip(*(column.tolist() for column in some), strict=True)
             stretches.append(_Parts(box, [_Piece(limit_m, *row) for row in rows]))
-        super().__init__(corridor_box(shape), stretches)
+        # Short pieces for a close box.
+        length_m = 2.0 * float(np.sum(pieces.half_lengths_m))
+        short = cut_line(shape, max(shape.width_m / 8.0, length_m / 256.0, 1e-3))
+        box = box_of_circles(short.lats, short.lons, short.half_lengths_m + limit_m)
+        super().__init__(box, stretches)
 
     def contains(self, lats: FloatArray, lons: FloatArray) -> BoolArray:
         return self.box.contains_if(super().contains, lats, lons)
@@ -120,20 +114,6 @@ class PreparedCorridor(_Parts):
 
 
 class _Piece:
-    __slots__ = (
-        "_azimuth_deg",
-        "_cos",
-        "_flat",
-        "_frame",
-        "_half_length_m",
-        "_lat",
-        "_limit_m",
-        "_lon",
-        "_outside",
-        "_sin",
-        "box",
-    )
-
     def __init__(
         self, limit_m: float, lat: float, lon: float, azimuth_deg: float, half_length_m: float
     ) -> None:

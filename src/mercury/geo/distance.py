@@ -59,10 +59,7 @@ def geodesic_inverse(
     """
     lats0, lons0, lats2, lons2 = _broadcast(lat0, lon0, lats, lons)
     azimuth, _, distance_m = _wgs84().inv(lons0, lats0, lons2, lats2)
-    azimuth_deg = np.mod(np.asarray(azimuth, dtype=np.float64), 360.0)
-    # A tiny negative angle is rounded up to 360 by the modulo.
-    azimuth_deg = np.where(azimuth_deg == 360.0, 0.0, azimuth_deg)
-    return np.asarray(distance_m, dtype=np.float64), azimuth_deg
+    return np.asarray(distance_m, dtype=np.float64), compass(azimuth)
 
 
 def geodesic_inverse_of_point(
@@ -92,6 +89,13 @@ def destination_and_azimuth(
         np.asarray(lons2, dtype=np.float64),
         np.asarray(back_azimuths, dtype=np.float64) + 180.0,
     )
+
+
+def compass(degrees: ArrayLike) -> FloatArray:
+    """Angles in [0, 360)."""
+    turned = np.mod(np.asarray(degrees, dtype=np.float64), 360.0)
+    # A tiny negative angle is rounded up to 360 by the modulo.
+    return np.where(turned == 360.0, 0.0, turned)
 
 
 def _broadcast(*values: ArrayLike) -> tuple[FloatArray, ...]:

@@ -100,9 +100,3 @@ class Grid:
 @lru_cache(maxsize=1 << 16)
 def _columns_of(grid: Grid, row: int) -> int:
     return int(grid.columns(row))
-
-
-def sector_of(headings_deg: ArrayLike) -> NDArray[np.int64]:
-    """The eighth of the compass of each heading: 0 is north, 2 east."""
-    headings = np.asarray(headings_deg, dtype=np.float64)
-    return np.floor((headings + SECTOR_DEG / 2.0) / SECTOR_DEG).astype(np.int64) % SECTORS

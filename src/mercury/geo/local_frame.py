@@ -1,4 +1,4 @@
-"""A local frame on the ellipsoid that measures with straight lines through the Earth.
+"""Local frames: one that measures with straight lines through the Earth, and a rough flat one.
 
 The straight line (chord) between two positions is cheap to compute and fixes their geodesic
 distance almost exactly: a geodesic bends no more than 1/`_SHARPEST_M` and no less than
@@ -30,6 +30,8 @@ _LONGEST_BY_CHORD_M = 15_000_000.0
 EDGE_M = 1e-6
 # Chord coordinates are rounded to some nanometres.
 _ROUNDING_M = 2e-6
+# Of a flat frame, as a part of its reach.
+_LARGEST_ERROR = 0.3
 
 
 def chord_limits_squared(distance_m: float) -> tuple[float, float]:
@@ -77,3 +79,46 @@ class LocalFrame:
         up = normal * ((1.0 - ECCENTRICITY_SQUARED) * sine) - self._height_m
         north = up * self._cos_lat - outward * self._sin_lat
         return east, north, outward * outward + east * east + up * up
+
+
+class FlatFrame:
+    """North and east of positions within reach of an origin, good to `error_m`.
+
+    These are the geodesic distance and azimuth as plane coordinates, to second order, by
+    multiplications alone: the first, rough look.
+    """
+
+    __slots__ = ("_bend_m", "_east_m", "_lat", "_lon", "_north_m", "_shrink_m", "error_m")
+
+    def __init__(self, lat: float, lon: float, error_m: float) -> None:
+        self._lat, self._lon = lat, lon
+        phi = math.radians(lat)
+        curvature = 1.0 - ECCENTRICITY_SQUARED * math.sin(phi) ** 2
+        normal_m = SEMI_MAJOR_M / math.sqrt(curvature)
+        degree = math.radians(1.0)
+        self._north_m = normal_m * (1.0 - ECCENTRICITY_SQUARED) / curvature * degree
+        self._east_m = normal_m * math.cos(phi) * degree
+        # Meridians draw together to the north, and parallels bend towards it.
+        self._shrink_m = normal_m * math.sin(phi) * degree**2
+        self._bend_m = self._shrink_m * math.cos(phi) / 2.0
+        self.error_m = error_m
+
+    @classmethod
+    def within(cls, lat: float, lon: float, reach_m: float) -> FlatFrame | None:
+        """A frame for positions within reach, or nothing where the Earth is too round for it."""
+        reach = reach_m / MEAN_RADIUS_M
+        cosine = math.cos(min(math.radians(abs(lat)) + reach, math.pi / 2.0))
+        # What is neglected: the sphere's third order, and how curvature changes with latitude.
+        error = 3.0 * reach**2 / max(cosine, 1e-9) ** 2 + 0.02 * reach
+        return cls(lat, lon, reach_m * error + 1e-5) if error < _LARGEST_ERROR else None
+
+    def offsets(self, lats: FloatArray, lons: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """North and east in metres; of use only for positions in the box of the reach."""
+        up = lats - self._lat
+        across = lons - self._lon
+        if abs(self._lon) > 90.0:
+            # Beyond ±180° a neighbour is a whole turn away in degrees.
+            across = np.where(np.abs(across) > 180.0, across - np.copysign(360.0, across), across)
+        north = up * self._north_m + across * across * self._bend_m
+        east = across * (self._east_m - self._shrink_m * up)
+        return north, east

@@ -1,25 +1,30 @@
-"""What a shape looks like on a map, and how far it reaches."""
+"""The edge of a shape: as curves that are followed as closely as needed, and its reach.
+
+A boundary is a number of smooth arcs; a place on it is an arc's index and a fraction of the way
+along. A corridor's boundary has arcs inside it too, where its segments meet: they belong to the
+corridor, so for the question whether shapes touch they do no harm.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
-from mercury.geo.arrays import FloatArray
-from mercury.geo.boundary import Boundary, boundary
+from mercury.geo.arrays import FloatArray, IntArray
 from mercury.geo.box import Box, box_of_circles
-from mercury.geo.containment import contains_point
-from mercury.geo.corridor import cut_line
+from mercury.geo.containment import contains_point, prepare
+from mercury.geo.corridor import segments_of
 from mercury.geo.distance import (
     SPHERE_ERROR,
     destination,
     destination_and_azimuth,
-    geodesic_inverse,
     geodesic_m,
     haversine_m,
 )
-from mercury.geo.prepared import prepare
 from mercury.model.area import (
     HALF_MERIDIAN_M,
     Circle,
@@ -27,28 +32,121 @@ from mercury.model.area import (
     Ellipse,
     Polygon,
     Position,
+    Rectangle,
     Shape,
 )
+from mercury.model.ring import unwrap_longitudes
 
 _SAMPLES = 256
 
 
-def outline(shape: Shape, points: int = 128) -> tuple[Position, ...]:
-    """An open ring of about so many positions on the shape's outer edge, counterclockwise.
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """Arcs, and how to get the positions on them."""
 
-    Corners are always among them. Holes, also those that a looping corridor leaves, are not.
-    """
-    if isinstance(shape, Corridor):
-        lats, lons = _corridor_outline(shape, points)
-    else:
-        solid = Polygon(shape.exterior) if isinstance(shape, Polygon) else shape
-        edge = boundary(solid)
-        arcs, starts, _ = edge.steps(points)
-        # Ovals are followed clockwise, like azimuths.
-        lats, lons = edge.at(arcs, starts)
-        if isinstance(shape, Circle | Ellipse):
-            lats, lons = lats[::-1], lons[::-1]
-    return tuple(Position(lat, lon) for lat, lon in zip(lats.tolist(), lons.tolist(), strict=True))
+    lengths_m: FloatArray  # of each arc, roughly
+    least_steps: IntArray  # into how many steps each arc is cut at the least
+    at: Callable[[IntArray, FloatArray], tuple[FloatArray, FloatArray]]
+
+    def steps(self, points: int) -> tuple[IntArray, FloatArray, FloatArray]:
+        """All arcs cut into about so many steps of like length: arc, start and end of each."""
+        share = np.ceil(points * self.lengths_m / max(float(self.lengths_m.sum()), 1e-9))
+        counts = np.maximum(share.astype(np.intp), self.least_steps)
+        arcs = np.repeat(np.arange(counts.size), counts)
+        within = np.arange(arcs.size) - np.repeat(np.cumsum(counts) - counts, counts)
+        return arcs, within / counts[arcs], (within + 1) / counts[arcs]
+
+
+@lru_cache(maxsize=256)
+def boundary(shape: Shape) -> Boundary:
+    """The edge of the shape, holes included."""
+    match shape:
+        case Circle():
+            return _oval(shape.center, shape.radius_m, shape.radius_m, 0.0)
+        case Ellipse():
+            return _oval(shape.center, shape.semi_major_m, shape.semi_minor_m, shape.azimuth_deg)
+        case Rectangle():
+            return _straight_edges([rectangle_ring(shape)])
+        case Polygon():
+            rings = (shape.exterior, *shape.holes)
+            return _straight_edges([polygon_ring(ring) for ring in rings])
+        case Corridor():
+            return _corridor(shape)
+
+
+def rectangle_ring(shape: Rectangle) -> FloatArray:
+    """Latitudes and unwrapped longitudes of the closed ring, counterclockwise."""
+    east = shape.east + (360.0 if shape.west > shape.east else 0.0)
+    south, west, north = shape.south, shape.west, shape.north
+    return np.array([(south, west), (south, east), (north, east), (north, west), (south, west)])
+
+
+def polygon_ring(ring: Sequence[Position]) -> FloatArray:
+    """Latitudes and unwrapped longitudes of the closed ring; round a pole it ends a turn away."""
+    xs, turns = unwrap_longitudes([p.lon for p in ring])
+    return np.array(
+        [*zip([p.lat for p in ring], xs, strict=True), (ring[0].lat, xs[0] + 360.0 * turns)]
+    )
+
+
+def _oval(
+    center: Position, semi_major_m: float, semi_minor_m: float, azimuth_deg: float
+) -> Boundary:
+    def at(_arcs: IntArray, fractions: FloatArray) -> tuple[FloatArray, FloatArray]:
+        angle = 2.0 * np.pi * fractions
+        along, across = semi_major_m * np.cos(angle), semi_minor_m * np.sin(angle)
+        azimuths_deg = np.degrees(np.arctan2(across, along)) + azimuth_deg
+        return destination(center.lat, center.lon, azimuths_deg, np.hypot(along, across))
+
+    length_m = 2.0 * np.pi * float(np.hypot(semi_major_m, semi_minor_m)) / np.sqrt(2.0)
+    return Boundary(np.array([length_m]), np.array([16]), at)
+
+
+def _straight_edges(rings: Sequence[FloatArray]) -> Boundary:
+    starts = np.concatenate([ring[:-1] for ring in rings])
+    ends = np.concatenate([ring[1:] for ring in rings])
+
+    def at(arcs: IntArray, fractions: FloatArray) -> tuple[FloatArray, FloatArray]:
+        start, end = starts[arcs], ends[arcs]
+        # Weighting both ends keeps an edge along a parallel or meridian exactly on it.
+        first, second = (1.0 - fractions)[:, None], fractions[:, None]
+        points = np.where(start == end, start, start * first + end * second)
+        lons = points[:, 1]
+        turns = np.where(np.abs(lons) > 180.0, np.floor((lons + 180.0) / 360.0), 0.0)
+        return points[:, 0], lons - 360.0 * turns
+
+    middles = (starts + ends) / 2.0
+    lengths_m = haversine_m(*starts.T, *middles.T) + haversine_m(*middles.T, *ends.T)
+    # An edge over many degrees of longitude is curved, however short it may be near a pole.
+    least_steps = np.ceil(np.abs(ends[:, 1] - starts[:, 1]) / 5.0).astype(np.intp)
+    return Boundary(lengths_m, np.maximum(least_steps, 2), at)
+
+
+def _corridor(shape: Corridor) -> Boundary:
+    lats, lons, lengths_m, azimuths_deg = segments_of(shape)
+    segments, half_width_m = lengths_m.size, shape.width_m / 2.0
+
+    def at(arcs: IntArray, fractions: FloatArray) -> tuple[FloatArray, FloatArray]:
+        # First the right sides of all segments, then their left sides, then a circle about each
+        # point of the line; a circle starts at its point and has no length before it.
+        side = arcs < 2 * segments
+        origin = np.where(side, arcs % segments, arcs - 2 * segments)
+        segment = np.minimum(origin, segments - 1)
+        foot_lats, foot_lons, forward_deg = destination_and_azimuth(
+            lats[origin],
+            lons[origin],
+            azimuths_deg[segment],
+            np.where(side, fractions * lengths_m[segment], 0.0),
+        )
+        turn_deg = np.where(side, np.where(arcs < segments, 90.0, -90.0), 360.0 * fractions)
+        return destination(foot_lats, foot_lons, forward_deg + turn_deg, half_width_m)
+
+    caps_m = np.full(lats.size, 2.0 * np.pi * half_width_m)
+    return Boundary(
+        np.concatenate([lengths_m, lengths_m, caps_m]),
+        np.concatenate([np.full(2 * segments, 2), np.full(lats.size, 16)]),
+        at,
+    )
 
 
 def bounds(shape: Shape) -> tuple[float, float, float, float]:
@@ -100,13 +198,10 @@ def _samples(edge: Boundary) -> tuple[FloatArray, FloatArray, float]:
 
 def _middle(lats: FloatArray, lons: FloatArray) -> Position:
     phi, lam = np.radians(lats), np.radians(lons)
-    x, y, z = (
-        float(np.mean(v))
-        for v in (np.cos(phi) * np.cos(lam), np.cos(phi) * np.sin(lam), np.sin(phi))
-    )
-    return Position(
-        float(np.degrees(np.arctan2(z, np.hypot(x, y)))), float(np.degrees(np.arctan2(y, x)))
-    )
+    points = np.stack([np.cos(phi) * np.cos(lam), np.cos(phi) * np.sin(lam), np.sin(phi)])
+    x, y, z = points.mean(axis=1).tolist()
+    lat, lon = math.atan2(z, math.hypot(x, y)), math.atan2(y, x)
+    return Position(math.degrees(lat), math.degrees(lon))
 
 
 def box_middle(shape: Shape) -> Position:
@@ -127,40 +222,3 @@ def _ellipse_box(shape: Ellipse) -> Box:
     if north == 90.0 or south == -90.0:
         return Box(south, -180.0, north, 180.0)
     return Box(south, box.west, north, box.east)
-
-
-def _corridor_outline(shape: Corridor, points: int) -> tuple[FloatArray, FloatArray]:
-    """The outer ring of the union of all segments, joined in the plane of azimuth and distance."""
-    import shapely  # with GEOS: not all who know of areas need it
-
-    half_width_m = shape.width_m / 2.0
-    middle = bounding_circle(shape).center
-    length_m = max(sum(2.0 * cut_line(shape, HALF_MERIDIAN_M).half_lengths_m), 1e-3)
-    pieces = cut_line(shape, max(length_m / max(points // 4, 1), half_width_m / 4.0))
-    round_deg = np.linspace(-90.0, 90.0, max(points // 4, 8))
-    capsules = []
-    for lat, lon, azimuth_deg, half_m in zip(*(c.tolist() for c in pieces), strict=True):
-        # Azimuths change along a geodesic: a round end looks the way its own end does.
-        end_lats, end_lons, outward_deg = destination_and_azimuth(
-            lat, lon, [azimuth_deg, azimuth_deg + 180.0], half_m
-        )
-        rim_lats, rim_lons = destination(
-            end_lats[:, None], end_lons[:, None], outward_deg[:, None] + round_deg, half_width_m
-        )
-        rim_lats, rim_lons = rim_lats.ravel(), rim_lons.ravel()
-        distance_m, direction_deg = geodesic_inverse(middle.lat, middle.lon, rim_lats, rim_lons)
-        direction = np.radians(direction_deg)
-        plane = np.column_stack([np.sin(direction), np.cos(direction)]) * distance_m[:, None]
-        capsules.append(shapely.make_valid(shapely.Polygon(plane)))
-    union = shapely.union_all(capsules)
-    if not isinstance(union, shapely.Polygon):
-        union = max(shapely.get_parts(union), key=lambda part: float(part.area))
-    # Where the round ends of two pieces meet on one line, the union has crumbs.
-    union = shapely.orient_polygons(shapely.simplify(union, half_width_m * 1e-3))
-    ring = shapely.get_coordinates(union.exterior)[:-1]
-    return destination(
-        middle.lat,
-        middle.lon,
-        np.degrees(np.arctan2(ring[:, 0], ring[:, 1])),
-        np.hypot(ring[:, 0], ring[:, 1]),
-    )

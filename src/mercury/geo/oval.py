@@ -13,8 +13,7 @@ import numpy as np
 from mercury.geo.arrays import BoolArray, FloatArray
 from mercury.geo.box import Box
 from mercury.geo.distance import MEAN_RADIUS_M, geodesic_inverse, geodesic_inverse_of_point
-from mercury.geo.flat_frame import FlatFrame
-from mercury.geo.local_frame import EDGE_M, LocalFrame, chord_limits_squared
+from mercury.geo.local_frame import EDGE_M, FlatFrame, LocalFrame, chord_limits_squared
 from mercury.model.area import Position
 
 # Up to here the chord's direction stands for the geodesic's azimuth within the margin below.
@@ -25,21 +24,6 @@ _Number = TypeVar("_Number", float, FloatArray)
 
 class PreparedOval:
     """An ellipse, or a circle, with what does not depend on the positions computed ahead."""
-
-    __slots__ = (
-        "_cos",
-        "_flat",
-        "_frame",
-        "_inside",
-        "_lat",
-        "_lon",
-        "_outside",
-        "_scale",
-        "_semi_minor_m",
-        "_sin",
-        "_squeeze",
-        "box",
-    )
 
     def __init__(
         self, center: Position, semi_major_m: float, semi_minor_m: float, azimuth_deg: float = 0.0

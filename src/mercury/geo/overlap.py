@@ -14,12 +14,10 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from mercury.geo.arrays import BoolArray, FloatArray, GeometryArray, IntArray
-from mercury.geo.boundary import Boundary, boundary
-from mercury.geo.containment import contains_point
+from mercury.geo.containment import contains_point, prepare
 from mercury.geo.distance import geodesic_inverse, geodesic_m
 from mercury.geo.local_frame import EDGE_M
-from mercury.geo.outline import bounding_circle, box_middle
-from mercury.geo.prepared import prepare
+from mercury.geo.outline import Boundary, boundary, bounding_circle, box_middle
 from mercury.model.area import Area, Circle, Corridor, Ellipse, Polygon, Position, Rectangle, Shape
 
 _FIRST_STEPS = 64
@@ -41,19 +39,10 @@ def overlaps(a: Area | Shape, b: Area | Shape) -> bool:
     """
     if isinstance(a, Area) and isinstance(b, Area) and not _share_time(a, b):
         return False
-    first = a.shape if isinstance(a, Area) else a
-    second = b.shape if isinstance(b, Area) else b
-    return _shapes_overlap(first, second)
-
-
-def _share_time(a: Area, b: Area) -> bool:
-    return all(
-        x.valid_from_us is None or y.valid_until_us is None or x.valid_from_us < y.valid_until_us
-        for x, y in ((a, b), (b, a))
-    )
-
-
-def _shapes_overlap(a: Shape, b: Shape) -> bool:
+    if isinstance(a, Area):
+        a = a.shape
+    if isinstance(b, Area):
+        b = b.shape
     # Boxes contain their shapes, so apart they settle it; a rectangle is its box.
     if not prepare(a).box.overlaps(prepare(b).box):
         return False
@@ -76,6 +65,13 @@ def _shapes_overlap(a: Shape, b: Shape) -> bool:
     return _edges_meet(a, b, around_a)
 
 
+def _share_time(a: Area, b: Area) -> bool:
+    return all(
+        x.valid_from_us is None or y.valid_until_us is None or x.valid_from_us < y.valid_until_us
+        for x, y in ((a, b), (b, a))
+    )
+
+
 def _some_point(shape: Shape) -> Position:
     """A position in the shape, the more in its middle the better."""
     match shape:
@@ -90,8 +86,10 @@ def _some_point(shape: Shape) -> Position:
 
 
 def _edges_meet(small: Shape, large: Shape, around: Circle) -> bool:
-    small_steps = _Steps.first(boundary(small), around)
-    large_steps = _Steps.first(boundary(large), around)
+    small_steps, large_steps = (
+        _Steps.of(edge, around, *edge.steps(_FIRST_STEPS))
+        for edge in (boundary(small), boundary(large))
+    )
     for _ in range(_ROUNDS):
         if small_steps.any_point_in(large) or large_steps.any_point_in(small):
             return True
@@ -129,16 +127,11 @@ class _Steps:
     edge: Boundary
     around: Circle
     arcs: IntArray
-    starts: FloatArray
-    ends: FloatArray
-    lats: FloatArray  # of _CUTS + 1 positions along each step
+    fractions: FloatArray  # of the way along its arc: _CUTS + 1 positions on each step
+    lats: FloatArray  # of these positions
     lons: FloatArray
     lines: GeometryArray  # shapely's, through these positions
     error_m: FloatArray  # how far the true edge may be from its line
-
-    @classmethod
-    def first(cls, edge: Boundary, around: Circle) -> _Steps:
-        return cls.of(edge, around, *edge.steps(_FIRST_STEPS))
 
     @classmethod
     def of(
@@ -162,8 +155,7 @@ class _Steps:
             edge,
             around,
             arcs,
-            starts,
-            ends,
+            fractions,
             lats.reshape(fractions.shape),
             lons.reshape(fractions.shape),
             lines,
@@ -179,15 +171,8 @@ class _Steps:
 
     def cut(self) -> _Steps:
         """The same part of the edge in steps a fourth as long."""
-        along = np.linspace(0.0, 1.0, _CUTS + 1)
-        fractions = self.starts[:, None] * (1.0 - along) + self.ends[:, None] * along
-        return _Steps.of(
-            self.edge,
-            self.around,
-            np.repeat(self.arcs, _CUTS),
-            fractions[:, :-1].ravel(),
-            fractions[:, 1:].ravel(),
-        )
+        starts, ends = self.fractions[:, :-1].ravel(), self.fractions[:, 1:].ravel()
+        return _Steps.of(self.edge, self.around, np.repeat(self.arcs, _CUTS), starts, ends)
 
     def any_point_in(self, shape: Shape) -> bool:
         return bool(prepare(shape).contains(self.lats.ravel(), self.lons.ravel()).any())

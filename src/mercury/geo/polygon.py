@@ -13,23 +13,20 @@ from shapely.geometry.base import BaseGeometry
 from mercury.geo.arrays import BoolArray, FloatArray
 from mercury.geo.box import Box
 from mercury.model.area import Polygon, Position
-from mercury.model.ring import nearer_pole_deg, unwrap_longitudes
+from mercury.model.ring import in_plane
 
 
 class PreparedPolygon:
     """A polygon as a prepared plane geometry, and the whole turns at which to look into it."""
 
-    __slots__ = ("_geometry", "_north_pole", "_south_pole", "_turns_deg", "box")
+    __slots__ = ("_geometry", "_poles", "_turns_deg", "box")
 
     def __init__(self, shape: Polygon) -> None:
         exterior = _plane_ring(shape.exterior)
         west, south, east, north = exterior.bounds
         self._geometry = _without_holes(exterior, shape.holes)
-        first = math.ceil((west - 180.0) / 360.0)
-        last = math.floor((east + 180.0) / 360.0)
-        self._turns_deg = tuple(360.0 * turn for turn in range(first, last + 1))
-        self._north_pole = self._touches_parallel(90.0)
-        self._south_pole = self._touches_parallel(-90.0)
+        self._turns_deg = _turns_into(exterior, -180.0, 180.0)
+        self._poles = [lat for lat in (-90.0, 90.0) if self._touches_parallel(lat)]
         self.box = Box.of_span(south, north, west, east)
         shapely.prepare(self._geometry)
         # GEOS builds its index at the first question; asking now lets threads share it later.
@@ -39,10 +36,9 @@ class PreparedPolygon:
         return self.box.contains_if(self._settle, lats, lons)
 
     def _settle(self, lats: FloatArray, lons: FloatArray) -> BoolArray:
-        # A pole has every longitude.
-        found: BoolArray = (lats == 90.0) if self._north_pole else np.zeros(lats.size, np.bool_)
-        if self._south_pole:
-            found |= lats == -90.0
+        found = np.zeros(lats.size, np.bool_)
+        for pole in self._poles:  # which has every longitude
+            found |= lats == pole
         for turn_deg in self._turns_deg:
             found |= shapely.intersects_xy(self._geometry, lons + turn_deg, lats)
         return found
@@ -50,7 +46,7 @@ class PreparedPolygon:
     def contains_point(self, lat: float, lon: float) -> bool:
         if not self.box.contains_point(lat, lon):
             return False
-        if (lat == 90.0 and self._north_pole) or (lat == -90.0 and self._south_pole):
+        if lat in self._poles:
             return True
         return any(
             bool(shapely.intersects_xy(self._geometry, lon + turn_deg, lat))
@@ -67,26 +63,25 @@ class PreparedPolygon:
 
 def _without_holes(exterior: BaseGeometry, holes: Sequence[Sequence[Position]]) -> BaseGeometry:
     geometry = exterior
-    west, _, east, _ = exterior.bounds
     for hole in holes:
         hole_geometry = _plane_ring(hole)
-        hole_west, _, hole_east, _ = hole_geometry.bounds
+        west, _, east, _ = hole_geometry.bounds
         # The hole may have been unwrapped a turn away, or lie across the exterior's seam.
-        first = math.ceil((west - hole_east) / 360.0)
-        last = math.floor((east - hole_west) / 360.0)
-        for turn in range(first, last + 1):
-            geometry = shapely.difference(geometry, translate(hole_geometry, 360.0 * turn))
+        for turn_deg in _turns_into(exterior, west, east):
+            geometry = shapely.difference(geometry, translate(hole_geometry, turn_deg))
     return geometry
 
 
+def _turns_into(figure: BaseGeometry, west: float, east: float) -> list[float]:
+    """The whole turns, in degrees, that bring something of these longitudes to the figure's."""
+    figure_west, _, figure_east, _ = figure.bounds
+    first = math.ceil((figure_west - east) / 360.0)
+    last = math.floor((figure_east - west) / 360.0)
+    return [360.0 * turn for turn in range(first, last + 1)]
+
+
 def _plane_ring(ring: Sequence[Position]) -> BaseGeometry:
-    lats = [p.lat for p in ring]
-    xs, turns = unwrap_longitudes([p.lon for p in ring])
-    if turns:
-        pole = nearer_pole_deg(lats)
-        end = xs[0] + 360.0 * turns
-        xs = [*xs, end, end, xs[0]]
-        lats = [*lats, lats[0], pole, pole]
-    geometry: BaseGeometry = shapely.Polygon(list(zip(xs, lats, strict=True)))
+    xs, ys = in_plane([p.lat for p in ring], [p.lon for p in ring])
+    geometry: BaseGeometry = shapely.Polygon(list(zip(xs, ys, strict=True)))
     # Even-odd where the ring crosses itself.
     return geometry if geometry.is_valid else shapely.make_valid(geometry)

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable
 from dataclasses import dataclass
 from time import process_time
 from typing import Any
 
 import numpy as np
 
-from mercury.load.drivers.api import Batch, Clock, Driver
-from mercury.load.histogram import TimeHistogram
-from mercury.load.tally import Tally
+from mercury.load.drivers.api import Batch, Clock, Driver, Say
+from mercury.load.tally import Tally, TimeHistogram
 from mercury.load.workload import Workload
 from mercury.model.errors import LoadError
 from mercury.service.clock import epoch_us, now
 
-TICK_S = 0.002
 LATE_MS = 50.0  # own lag beyond which the measurements say more of the generator than of the system
+_TICK_S = 0.002
 _AT_ONCE = 32_768  # updates of a turn; a generator that is late catches up in such steps
 _GRACE_S = 10.0  # a generator that is so late does not catch up any more
 _SETTLE_S = 5.0
@@ -50,7 +48,6 @@ class Outcome:
         return not self.missed and late_us <= LATE_MS * 1000.0
 
     def to_json(self) -> dict[str, Any]:
-        """For programs."""
         tally = self.tally
         matches = tally.matches_by_name()
         return {
@@ -84,13 +81,12 @@ class Generator:
         *,
         seconds: float,
         warm_up_s: float = 0.0,
-        tick_s: float = TICK_S,
-        say: Callable[[str], None] = lambda _: None,
+        say: Say = lambda _: None,
     ) -> None:
         if not seconds > 0.0 or warm_up_s < 0.0:
             raise LoadError("a run takes some time, and a warm-up at least none")
         self._workload, self._driver = workload, driver
-        self._seconds, self._warm_up_s, self._tick_s = seconds, warm_up_s, tick_s
+        self._seconds, self._warm_up_s = seconds, warm_up_s
         self._say = say
         self._schedule = workload.schedule()
         self._lag = TimeHistogram()
@@ -145,7 +141,7 @@ class Generator:
                 await asyncio.sleep(0)  # there is more, and others want to read and write
             else:
                 spent_s = (clock() - begun_us) / 1e6 - now_s
-                await asyncio.sleep(max(self._tick_s - spent_s, 0.0))
+                await asyncio.sleep(max(_TICK_S - spent_s, 0.0))
 
     def _offer(self, until_s: float, clock: Clock, begun_us: int) -> int:
         due = self._schedule.take(until_s, _AT_ONCE)

@@ -60,10 +60,6 @@ class LoadClients:
         for sock in self.sockets:
             self.poller.register(sock.fileno(), select.EPOLLIN)
 
-    def socket_of(self, number: int) -> socket.socket:
-        """The socket a session sends from."""
-        return self.sockets[number % len(self.sockets)]
-
     def connect(self, timeout_s: float) -> None:
         """Open all sessions, retrying what gets lost."""
         deadline = time.monotonic() + timeout_s
@@ -100,15 +96,13 @@ class LoadClients:
             self.sessions[number].handle_timer(now)
         self.send_all(due)
 
-    def report(self, number: int, telemetry: Telemetry) -> bool:
-        """Let a session say where it is, once it is sent; False while it is opened again."""
+    def report(self, number: int) -> bool:
+        """Let a session say where it is, once that is sent; False while it is opened again."""
         session, now = self.sessions[number], time.monotonic()
-        session.telemetry = telemetry
         if session.state is SessionState.ESTABLISHED:
             session.report(now)
             return True
         session.handle_timer(now)
-        self.send_all([number])
         return False
 
     def close(self) -> None:
@@ -125,7 +119,7 @@ class LoadClients:
         by_socket: dict[int, list[tuple[bytes, bytes]]] = defaultdict(list)
         for number in numbers:
             session = self.sessions[number]
-            packets = by_socket[self.socket_of(number).fileno()]
+            packets = by_socket[self.sockets[number % len(self.sockets)].fileno()]
             packets += [(packet, self.adapter) for packet in session.outbox]
             session.outbox.clear()
         sent = total = 0

@@ -6,15 +6,16 @@ the updates of a moment are neighbours in memory.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mercury.geo.arrays import FloatArray
-from mercury.load.schedule import Schedule
 from mercury.model.errors import LoadError
 from mercury.model.matching import MAX_RADIUS_M, MAX_TTL_S, NearSubscription, Publication, Side
 from mercury.roads.movement import Movement
@@ -57,9 +58,55 @@ class WorkloadSettings:
         if self.topics < 1:
             raise LoadError("there must be a topic")
         if not 0.0 < self.selectivity <= 1.0:
-            raise LoadError(f"a selectivity of {self.selectivity:g} is not more than 0 and up to 1")
+            raise LoadError(f"--where {self.selectivity:g} is not a share above 0 and at most 1")
         if self.seed < 0:
             raise LoadError("a seed is not negative")
+
+
+class Due(NamedTuple):
+    """Updates that have become due, in order."""
+
+    entities: NDArray[np.int64]
+    times_s: FloatArray  # exactly when, counted from the begin
+
+    def __len__(self) -> int:
+        return len(self.entities)
+
+
+class Schedule:
+    """Who is due when: open loop, so nothing that the system does ever moves an update.
+
+    Entity i says where it is at `phases_s[i] + k / rate`, for each k from 0; phases are sorted and
+    shorter than an interval. A core: it is told how late it is and hands out what has become due.
+    """
+
+    def __init__(self, phases_s: FloatArray, rate_hz: float) -> None:
+        self._interval_s = 1.0 / rate_hz
+        self._phases_s = phases_s
+        self.offered = 0  # updates handed out so far
+
+    def due_by(self, until_s: float) -> int:
+        """How many updates are due before a time, from the begin."""
+        if until_s <= 0.0:
+            return 0
+        rounds = math.floor(until_s / self._interval_s)
+        within_s = until_s - rounds * self._interval_s
+        count = rounds * len(self._phases_s) + int(np.searchsorted(self._phases_s, within_s))
+        # That difference is rounded: what counts is the time that `take` hands out.
+        while count and self._times_s(np.array(count - 1)) >= until_s:
+            count -= 1
+        return count
+
+    def _times_s(self, numbers: NDArray[np.int64]) -> FloatArray:
+        rounds, entities = np.divmod(numbers, len(self._phases_s))
+        return np.asarray(rounds * self._interval_s + self._phases_s[entities])
+
+    def take(self, until_s: float, limit: int) -> Due:
+        """What has become due before a time and was not handed out yet; at most so many."""
+        count = min(self.due_by(until_s) - self.offered, limit)
+        numbers = np.arange(self.offered, self.offered + max(count, 0))
+        self.offered += len(numbers)
+        return Due(numbers % len(self._phases_s), self._times_s(numbers))
 
 
 class Workload:
@@ -101,7 +148,12 @@ class Workload:
     @property
     def accuracy_m(self) -> float:
         """What entities say of their own accuracy."""
-        return self.movement.accuracy_m
+        return self.settings.noise_m
+
+    @property
+    def has_filters(self) -> bool:
+        """Whether subscriptions let a part of the publications pass alone."""
+        return self.settings.selectivity < 1.0
 
     @property
     def ttl_s(self) -> float:
@@ -111,20 +163,14 @@ class Workload:
         return min(max(_SHORTEST_TTL_S, intervals_s, until_all_are_declared_s), MAX_TTL_S)
 
     def id_of(self, entity: int) -> str:
-        """The name of an entity."""
         return f"{self.settings.name}-{entity}"
 
     def side_of(self, entity: int) -> Side:
-        """Whether it publishes or subscribes."""
         return "publication" if self.publishes[entity] else "subscription"
-
-    def topic_of(self, entity: int) -> str:
-        """What it is about."""
-        return f"topic-{self.topic[entity]}"
 
     def declaration(self, entity: int) -> Publication | NearSubscription:
         """What an entity says of itself before it moves."""
-        name, topic = self.id_of(entity), self.topic_of(entity)
+        name, topic = self.id_of(entity), f"topic-{self.topic[entity]}"
         if self.publishes[entity]:
             values = {"price": int(self.price[entity])}
             return Publication(name, topic, values, ttl_s=self.ttl_s)
@@ -132,37 +178,21 @@ class Workload:
             name,
             topic,
             radius_m=round(float(self.radius_m[entity]), 1),
-            where=self.where_of(entity),
+            where=f"price <= {self.highest_price[entity]}" if self.has_filters else "",
             inside=self.settings.inside,
             ttl_s=self.ttl_s,
         )
-
-    def where_of(self, entity: int) -> str:
-        """The filter of a subscription."""
-        if self.settings.selectivity >= 1.0:
-            return ""
-        return f"price <= {self.highest_price[entity]}"
 
     def declarations(self) -> Iterator[Publication | NearSubscription]:
         """All of them, in order."""
         return (self.declaration(entity) for entity in range(len(self)))
 
-    def to_json(self) -> dict[str, float | str | list[float]]:
+    def to_json(self) -> dict[str, Any]:
         """What it was made from, for programs."""
-        settings = self.settings
-        return {
-            "entities": settings.entities,
-            "publications": settings.publications,
-            "rate_hz": settings.rate_hz,
-            "radius_m": list(settings.radius_m),
-            "topics": settings.topics,
-            "selectivity": settings.selectivity,
-            "inside": settings.inside,
-            "noise_m": settings.noise_m,
-            "places": settings.trips.places,
-            "range_m": settings.trips.range_m,
-            "seed": settings.seed,
-        }
+        document = asdict(self.settings)
+        trips = document.pop("trips")
+        del document["name"]
+        return {**document, "places": trips["places"], "range_m": trips["range_m"]}
 
 
 def price_limits(selectivity: float) -> NDArray[np.int64]:

@@ -15,11 +15,15 @@ from mercury.service.statistics import Statistics
 from mercury.wire.declarations import Refusal
 
 
-class Participant(Protocol):
-    """Somebody who declared something through the gateway."""
+class Listener(Protocol):
+    """Somebody who has subscriptions."""
 
     def tell(self, events: Events) -> None:
         """Rows of its subscriptions, in order; must not block."""
+
+
+class Participant(Listener, Protocol):
+    """Somebody who declared something through the gateway."""
 
     def refuse(self, ref: int, refusal: Refusal) -> None:
         """What it declared does not hold, as turned out later."""

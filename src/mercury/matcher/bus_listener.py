@@ -1,9 +1,10 @@
-"""The bus as a gateway: what is declared and moves on `moving`, and whom `matches` tell."""
+"""The bus as a gateway: what is declared and moves on `entities`, and whom `matches` tell."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,35 +16,35 @@ from mercury.matching import Events
 from mercury.matching.layout import SLOT_MASK
 from mercury.model.errors import AreaError, FilterError, MatchingError, PacketError
 from mercury.model.matching import EventType, Publication, entity_key
-from mercury.wire.declarations import KeyedDeclaration, Refusal, refusal
+from mercury.wire import mercury_pb2 as pb
+from mercury.wire.declarations import KeyedDeclaration, Refusal, declaration_from_pb, refusal
 from mercury.wire.match_frames import (
     BUCKETS,
     EVENTS,
+    MOVES,
+    WITHDRAWALS,
     WITHDRAWN_BEFORE_US,
-    Declared,
     FrameWriter,
-    Moved,
     Rows,
-    Withdrawn,
     bucket_key,
     buckets_of,
     from_e7,
-    read_frame,
+    parse_segment,
+    rows_of,
+    split_frame,
     to_e7,
 )
-
-Tell = Callable[[bytes, bytes], None]  # key and value of a record on `matches`
 
 
 class BusListener:
     """Speaks for all subscriptions that were declared over the bus."""
 
-    def __init__(self, hub: Hub, tell: Tell) -> None:
+    def __init__(self, hub: Hub, tell: Callable[[bytes, bytes], None]) -> None:
         self.hub = hub
         self.dropped: Counter[str] = Counter()
         self.counters: Counter[str] = Counter()
         self.silent = False  # while we catch up
-        self._tell = tell
+        self._tell = tell  # key and value of a record on `matches`
         self._refs: dict[int, int] = {}  # key -> reference
         self._subscriptions: dict[int, int] = {}  # reference of a subscription -> key
         # By slot: which publication it was last, and its key; and by the
@@ -55,24 +56,34 @@ class BusListener:
     # From the bus
 
     def take(self, record: Record) -> None:
-        """Do what a record of `moving` says."""
+        """Do what a record of `entities` says."""
         try:
-            segments = read_frame(record.value)
+            steps = [self._step(kind, data) for kind, data in split_frame(record.value)]
         except PacketError as error:
             self.dropped[error.reason] += 1
             return
-        for segment in segments:
-            match segment:
-                case Moved(rows):
-                    self._move(rows)
-                case Declared(declarations):
-                    refused = [self._declare(one) for one in declarations]
-                    self._refuse([one for one in refused if one is not None])
-                case Withdrawn(rows):
-                    for key, time_us in zip(
-                        rows["key"].tolist(), rows["time_us"].tolist(), strict=True
-                    ):
-                        self._withdraw(key, time_us)
+        for step in steps:
+            step()
+
+    def _step(self, kind: bytes, data: memoryview) -> Callable[[], None]:
+        """What a segment asks for, to be done once the whole record is known to be sound."""
+        match kind:
+            case b"M":
+                return partial(self._move, rows_of(data, MOVES))
+            case b"D":
+                declared = parse_segment(pb.Declarations, data).declaration
+                return partial(self._declare_all, [declaration_from_pb(one) for one in declared])
+            case b"W":
+                return partial(self._withdraw_all, rows_of(data, WITHDRAWALS))
+        return lambda: None  # of another topic, or a newer version
+
+    def _declare_all(self, declarations: list[KeyedDeclaration]) -> None:
+        refused = [self._declare(one) for one in declarations]
+        self._refuse([one for one in refused if one is not None])
+
+    def _withdraw_all(self, rows: Rows) -> None:
+        for key, time_us in zip(rows["key"].tolist(), rows["time_us"].tolist(), strict=True):
+            self._withdraw(key, time_us)
 
     def _withdraw(self, key: int, time_us: int) -> None:
         ref = self._refs.get(key)
@@ -124,7 +135,6 @@ class BusListener:
     # To the bus
 
     def tell(self, events: Events) -> None:
-        """Rows of our subscriptions, in order."""
         if self.silent:
             return
         subscriptions = self._subscriptions

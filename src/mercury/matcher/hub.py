@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mercury.geo.arrays import grown
+from mercury.matcher.backend import Listener
 from mercury.matching import Engine, Events, Found, MatchingRules
 from mercury.matching.layout import SLOT_MASK
 from mercury.model.matching import NearSubscription, Publication, Side
@@ -24,24 +26,12 @@ AT_ONCE_ROWS = 1024  # so many updates are worth a call of their own
 WITHDRAWN_AT_ONCE = 500  # of a listener that left, so that the others do not wait for it
 NOBODY = -1
 
-Moves = tuple[
-    NDArray[np.int64],
-    NDArray[np.float64],
-    NDArray[np.float64],
-    NDArray[np.int64],
-    NDArray[np.float64],
-]
-
-
-class Listener(Protocol):
-    """Somebody who has subscriptions."""
-
-    def tell(self, events: Events) -> None:
-        """Rows of its subscriptions, in order; must not block."""
-
 
 class Hub:
-    """Collects updates into batches for the engine and hands each listener its events."""
+    """Collects updates into batches for the engine and hands each listener its events.
+
+    A `MatchingBackend`, which says what its methods do.
+    """
 
     def __init__(self, rules: MatchingRules, *, clock: Callable[[], int] = now_us) -> None:
         self.rules = rules
@@ -49,14 +39,14 @@ class Hub:
         self.clock = clock
         self.unheard = 0  # events of subscriptions that nobody listens to any more
         self.failures = 0  # of listeners
-        self._moves: list[Moves] = []
+        self._moves: list[tuple[NDArray[Any], ...]] = []  # the columns of `move`
         self._rows = 0  # in them
         self._flush_is_planned = False
-        self._listeners: list[Listener | None] = []  # by number
         self._numbers: dict[Listener, int] = {}
-        self._free_numbers: list[int] = []
+        self._listeners: dict[int, Listener] = {}  # by number, of which none is given again
+        self._numbered = itertools.count()
         # By slot: whose subscription it is, and of which generation of the slot.
-        self._owners = np.full(1024, NOBODY, np.int32)
+        self._owners = np.full(1024, NOBODY, np.int64)
         self._refs = np.full(1024, NOBODY, np.int64)
         # Whose a subscription was whose slot was given away before its last events were handed out.
         self._former: dict[int, int] = {}
@@ -82,7 +72,6 @@ class Hub:
     def subscribe(
         self, subscription: NearSubscription, listener: Listener, time_us: int | None = None
     ) -> int:
-        """Declare or change a subscription, whose events go to the listener; its reference."""
         self._hand_over()
         ref = self.engine.subscribe(subscription, self.clock() if time_us is None else time_us)
         slot = ref & SLOT_MASK
@@ -96,7 +85,6 @@ class Hub:
         return ref
 
     def withdraw(self, ref: int) -> None:
-        """End a publication or a subscription; unknown ones are ignored."""
         self._hand_over()
         self.engine.withdraw(ref, self.clock())
         self._plan_flush()
@@ -124,63 +112,38 @@ class Hub:
     def move_one(
         self, ref: int, lat: float, lon: float, time_us: int | None = None, accuracy_m: float = 0.0
     ) -> None:
-        """Say where one thing is."""
         time_us = self.clock() if time_us is None else time_us
-        self.move(
-            np.array([ref]),
-            np.array([lat]),
-            np.array([lon]),
-            np.array([time_us]),
-            np.array([accuracy_m]),
-        )
-
-    def near(
-        self, subscription: NearSubscription, lat: float | None, lon: float | None, limit: int
-    ) -> list[Found]:
-        """What a subscription would be notified of now, nearest first."""
-        self._hand_over()
-        return self.engine.near(
-            subscription.topic,
-            lat=lat,
-            lon=lon,
-            radius_m=subscription.radius_m,
-            polygon=subscription.polygon,
-            where=subscription.where,
-            limit=limit,
-        )
+        self.move(*(np.array([value]) for value in (ref, lat, lon, time_us, accuracy_m)))
 
     def ask(
         self, subscription: NearSubscription, lat: float | None, lon: float | None, limit: int
     ) -> asyncio.Future[list[Found]]:
-        """The same, as the gateway asks: here the answer is there already."""
+        """What a subscription would be notified of now, nearest first; it is there already."""
+        self._hand_over()
         answer: asyncio.Future[list[Found]] = asyncio.get_running_loop().create_future()
-        answer.set_result(self.near(subscription, lat, lon, limit))
+        answer.set_result(self.engine.near(subscription, lat, lon, limit))
         return answer
 
     def find(self, side: Side, entity_id: str) -> int | None:
-        """The reference of something that lives."""
         return self.engine.find(side, entity_id)
 
     def publication(self, ref: int) -> Publication | None:
-        """What a publication is, also for a while after it has gone."""
         return self.engine.publication(ref)
 
     def topics(self) -> list[dict[str, str | int]]:
-        """The topics that something is declared for, and how much of each side."""
         return [
             {"topic": topic, "publications": publications, "subscriptions": subscriptions}
             for topic, (publications, subscriptions) in sorted(self.engine.topics().items())
         ]
 
     def revisions(self, refs: NDArray[np.int64]) -> NDArray[np.int64]:
-        """A number for each publication that is another once its values are."""
         return np.take(self._revisions, refs & SLOT_MASK, mode="clip")
 
     def forget(self, listener: Listener) -> None:
         """Tell it nothing more; withdraw its subscriptions, some at each event-loop iteration."""
         number = self._numbers.pop(listener, None)
         if number is not None:
-            self._listeners[number] = None
+            del self._listeners[number]
             self._withdraw_all(number)
 
     async def run(self) -> None:
@@ -202,19 +165,15 @@ class Hub:
         self._tell()
 
     def statistics(self) -> Statistics:
-        """The engine's numbers and our own."""
-        numbers = self.engine.statistics()
-        counting = ("updates", "events")
+        gauges = self.engine.statistics()
+        counters = {name: gauges.pop(name) for name in ("updates", "events")}
         return Statistics(
-            gauges={
-                **{name: value for name, value in numbers.items() if name not in counting},
-                "listeners": len(self._numbers),
-            },
             counters={
-                **{name: numbers[name] for name in counting},
+                **counters,
                 "events_unheard": self.unheard,
                 "listeners_failed": self.failures,
             },
+            gauges={**gauges, "listeners": len(self._numbers)},
             dropped=dict(self.engine.dropped),
         )
 
@@ -250,14 +209,11 @@ class Hub:
             self._tell_one(first, events)
             return
         order = np.argsort(owners, kind="stable")
-        owners = owners[order]
-        starts = np.flatnonzero(np.diff(owners, prepend=owners[0] - 1))
-        ends = [*starts[1:].tolist(), len(owners)]
-        for start, end in zip(starts.tolist(), ends, strict=True):
-            self._tell_one(int(owners[start]), events.take(order[start:end]))
+        for rows in np.split(order, np.flatnonzero(np.diff(owners[order])) + 1):
+            self._tell_one(int(owners[rows[0]]), events.take(rows))
 
     def _tell_one(self, number: int, events: Events) -> None:
-        listener = None if number == NOBODY else self._listeners[number]
+        listener = self._listeners.get(number)
         if listener is None:
             self.unheard += len(events)
             return
@@ -270,13 +226,8 @@ class Hub:
     def _number(self, listener: Listener) -> int:
         number = self._numbers.get(listener)
         if number is None:
-            if self._free_numbers:
-                number = self._free_numbers.pop()
-                self._listeners[number] = listener
-            else:
-                number = len(self._listeners)
-                self._listeners.append(listener)
-            self._numbers[listener] = number
+            number = self._numbers[listener] = next(self._numbered)
+            self._listeners[number] = listener
         return number
 
     def _withdraw_all(self, number: int) -> None:
@@ -288,6 +239,3 @@ class Hub:
         self._owners[slots[:WITHDRAWN_AT_ONCE]] = NOBODY
         if len(slots) > WITHDRAWN_AT_ONCE:
             asyncio.get_running_loop().call_soon(self._withdraw_all, number)
-        else:
-            self._former = {ref: who for ref, who in self._former.items() if who != number}
-            self._free_numbers.append(number)

@@ -1,4 +1,7 @@
-"""The matcher: one engine, its gateways, and the bus (`moving` in, `matches` out)."""
+"""The matcher, alone or one of many workers, with its gateway.
+
+Alone it is one engine between `entities` and `matches`; the others share the stages among them.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,26 @@ import logging
 import struct
 import time
 from collections import Counter
+from collections.abc import Mapping
 
 from mercury.bus import Bus, Consumer, FromTime, Record
 from mercury.config import GatewaySettings, MatcherSettings
 from mercury.matcher.bus_listener import BusListener
-from mercury.matcher.gateway import Gateway
+from mercury.matcher.front import Front
+from mercury.matcher.gateway.server import Gateway
 from mercury.matcher.hub import Hub
-from mercury.matcher.rules import rules_of
-from mercury.matching import warm_up
+from mercury.matcher.shared.lanes import Lanes
+from mercury.matcher.shared.meetings import Meetings
+from mercury.matcher.shared.roster import Roster
+from mercury.matcher.shared.runner import StageRunner
+from mercury.matcher.shared.stage import StageNumber
+from mercury.matcher.shared.state_log import StateLog
+from mercury.matching import MatchingRules, warm_up
 from mercury.model import topics
 from mercury.model.errors import BusFullError
 from mercury.model.message import Address
 from mercury.service import Service, Statistics, now_us
+from mercury.wire.records import Headers
 
 log = logging.getLogger(__name__)
 
@@ -29,21 +40,48 @@ _NOTIFIED = "notified"
 _TIME = struct.Struct("<q")
 
 
-class Matcher(Service):
+def rules_of(settings: MatcherSettings) -> MatchingRules:
+    """The rules that settings ask for."""
+    return MatchingRules(
+        overlap=settings.overlap,
+        hysteresis_m=settings.hysteresis_m,
+        ttl_s=settings.ttl_s,
+        max_radius_m=settings.max_radius_m,
+        max_publication_radius_m=settings.max_publication_radius_m,
+        topics=None if settings.topics is None else frozenset(settings.topics),
+    )
+
+
+class _GatewayService(Service):
+    """What both kinds of matcher have: settings, and perhaps a gateway."""
+
+    part = "matcher"
+    gateway: Gateway | None = None
+
+    def __init__(self, bus: Bus, settings: MatcherSettings) -> None:
+        super().__init__(bus, Address.service(settings.id), metrics=settings.metrics)
+        self.settings = settings
+
+    def _gateway_statistics(self) -> Statistics:
+        return Statistics() if self.gateway is None else self.gateway.statistics()
+
+    async def _open_gateway(self) -> None:
+        if self.gateway is not None:
+            await self.gateway.start()
+            log.info("the gateway is open at port %d", self.gateway.port)
+
+
+class Matcher(_GatewayService):
     """Finds what is near what moves.
 
     What was declared over the bus is found again after a restart: records of the last moments are
     read again, and nobody is notified twice.
     """
 
-    part = "matcher"
-
     def __init__(
         self, bus: Bus, settings: MatcherSettings, gateway: GatewaySettings | None = None
     ) -> None:
-        address = Address.service(settings.id)
-        super().__init__(bus, address, metrics=settings.metrics)
-        self.settings = settings
+        super().__init__(bus, settings)
         self.hub = Hub(rules_of(settings))
         self.gateway = None if gateway is None else Gateway(self.hub, gateway, self.condition)
         self.listener = BusListener(self.hub, self._append)
@@ -53,9 +91,9 @@ class Matcher(Service):
 
     def statistics(self) -> Statistics:
         hub = self.hub.statistics()
-        gateway = Statistics() if self.gateway is None else self.gateway.statistics()
+        gateway = self._gateway_statistics()
         listener = self.listener
-        dropped: Counter[str] = Counter(self.dropped)
+        dropped = self.dropped.copy()
         for one in (hub.dropped, gateway.dropped, listener.dropped):
             dropped.update(one)
         return Statistics(
@@ -72,9 +110,7 @@ class Matcher(Service):
     async def _start(self) -> None:
         await asyncio.to_thread(warm_up)
         await self._catch_up()
-        if self.gateway is not None:
-            await self.gateway.start()
-            log.info("the gateway is open at port %d", self.gateway.port)
+        await self._open_gateway()
         self.spawn(self._serve())
         self.spawn(self.hub.run())
         self.spawn(self._keep_house())
@@ -97,33 +133,26 @@ class Matcher(Service):
         self.listener.silent = notified_us > 0
         while records := await self._moving.read_now(_BATCH):
             self._take(records, notified_us)
-        self._take([], 0)
+        self._end_silence()
         self.hub.flush()
 
     async def _last_notified_us(self, lookback_us: int) -> int:
-        states = await self._read((topics.MATCHER_STATES,), now_us() - lookback_us)
-        notified_us = max([0, *map(self._notified_in, states)])
+        notified_us = await self._notified_since(topics.MATCHER_STATES, now_us() - lookback_us)
         if notified_us:
-            matches = await self._read((topics.MATCHES,), notified_us)
-            notified_us = max([notified_us, *map(self._notified_in, matches)])
+            later_us = await self._notified_since(topics.MATCHES, notified_us)
+            notified_us = max(notified_us, later_us)
         return notified_us
 
-    async def _read(self, names: tuple[str, ...], since_us: int) -> list[Record]:
-        consumer = self.bus.subscribe(names, start=FromTime(since_us))
-        found: list[Record] = []
+    async def _notified_since(self, topic: str, since_us: int) -> int:
+        """The newest time in the headers of a topic's records, 0 without any."""
+        consumer = self.bus.subscribe((topic,), start=FromTime(since_us))
+        newest_us = 0
         try:
             while records := await consumer.read_now(_BATCH):
-                found += [one._replace(value=b"") for one in records]
+                newest_us = max(newest_us, *map(_notified_in, records))
         finally:
             consumer.close()
-        return found
-
-    @staticmethod
-    def _notified_in(record: Record) -> int:
-        for name, value in record.headers:
-            if name == _NOTIFIED and len(value) == _TIME.size:
-                return int(_TIME.unpack(value)[0])
-        return 0
+        return newest_us
 
     async def _serve(self) -> None:
         assert self._moving is not None
@@ -131,32 +160,29 @@ class Matcher(Service):
             self._take(await self.read(self._moving, _BATCH), 0)
 
     def _take(self, records: list[Record], silent_until_us: int) -> None:
-        listener = self.listener
         for record in records:
-            if listener.silent and record.timestamp_us > silent_until_us:
-                self.hub.flush()
-                listener.silent = False
+            if record.timestamp_us > silent_until_us:
+                self._end_silence()
             self._notified_us = max(self._notified_us, record.timestamp_us)
-            listener.take(record)
-        if not records and listener.silent:
+            self.listener.take(record)
+
+    def _end_silence(self) -> None:
+        if self.listener.silent:
             self.hub.flush()
-            listener.silent = False
+            self.listener.silent = False
 
     def _append(self, key: bytes, value: bytes) -> None:
         try:
-            notified = ((_NOTIFIED, _TIME.pack(self._notified_us)),)
-            self.bus.append(topics.MATCHES, value, key, notified)
+            self.bus.append(topics.MATCHES, value, key, self._notified())
         except BusFullError as error:
             self.bus_failed(error)
             self.dropped["bus-full"] += 1
 
     def _store_progress(self) -> None:
-        self.bus.append(
-            topics.MATCHER_STATES,
-            b"",
-            self.settings.id.encode(),
-            ((_NOTIFIED, _TIME.pack(self._notified_us)),),
-        )
+        self.bus.append(topics.MATCHER_STATES, b"", self.settings.id.encode(), self._notified())
+
+    def _notified(self) -> Headers:
+        return ((_NOTIFIED, _TIME.pack(self._notified_us)),)
 
     async def _keep_house(self) -> None:
         stored_us = forgotten_at = 0.0
@@ -172,3 +198,99 @@ class Matcher(Service):
             if time.monotonic() - forgotten_at > _FORGET_S:
                 forgotten_at = time.monotonic()
                 self.listener.forget()
+
+
+class SharedMatcher(_GatewayService):
+    """One of any number of workers; they share entities, places and subscriptions."""
+
+    def __init__(
+        self, bus: Bus, settings: MatcherSettings, gateway: GatewaySettings | None = None
+    ) -> None:
+        super().__init__(bus, settings)
+        rules = rules_of(settings)
+        # What comes in by the gateway is for all workers, over the bus.
+        self.front: Front | None = None
+        if gateway is not None:
+            self.front = Front(bus, rules)
+            self.gateway = Gateway(self.front, gateway, self.condition)
+        self._states = StateLog(bus, now_us)
+
+        def roster(partition: int) -> Roster:
+            return Roster(partition, rules, settings.tile_m, settings.split_above)
+
+        interval_s = settings.snapshot_interval_s
+        self.runners = [
+            StageRunner(
+                bus, self._states, number, topic, make, snapshot_interval_s=interval_s, clock=now_us
+            )
+            for number, topic, make in (
+                (StageNumber.ROSTER, topics.ENTITIES, roster),
+                (StageNumber.LANES, topics.TILES, lambda partition: Lanes(partition, rules)),
+                (StageNumber.MEETINGS, topics.SIGHTINGS, Meetings),
+            )
+        ]
+
+    def statistics(self) -> Statistics:
+        numbers: Counter[str] = Counter()
+        dropped: Counter[str] = Counter()
+        for runner in self.runners:
+            name = runner.number.name.lower()
+            numbers[f"{name}_partitions"] = len(runner.units)
+            numbers.update({f"{name}_{one}": value for one, value in runner.counters.items()})
+            for unit in runner.units.values():
+                numbers.update(unit.stage.statistics())
+                dropped.update(unit.stage.dropped)
+        named = ("publications", "subscriptions", "pairs", "publications_matched", "pairs_matched")
+        gauges = {
+            name: value
+            for name, value in numbers.items()
+            if name in named or name.endswith("_partitions")
+        }
+        for name in gauges:
+            del numbers[name]
+        front = Statistics() if self.front is None else self.front.statistics()
+        gateway = self._gateway_statistics()
+        dropped.update(gateway.dropped)
+        dropped.update({f"front.{reason}": count for reason, count in front.dropped.items()})
+        return Statistics(
+            gauges={**_named_front(front.gauges), **gateway.gauges, **gauges},
+            counters={
+                **_named_front(front.counters),
+                **gateway.counters,
+                **numbers,
+                "cpu_s": time.process_time(),
+            },
+            dropped=dropped,
+        )
+
+    async def _start(self) -> None:
+        await asyncio.to_thread(warm_up)
+        await self._states.open()
+        self.spawn(self._states.keep_reading())
+        for runner in self.runners:
+            runner.join()
+            self.spawn(runner.run())
+        if self.front is not None:
+            self.front.open()
+            await self._open_gateway()
+            self.spawn(self.front.listen())
+            self.spawn(self.front.run())
+
+    async def _stop(self) -> None:
+        if self.front is not None and self.gateway is not None:
+            await self.gateway.stop()
+            self.front.close()
+        for runner in self.runners:
+            await runner.leave()
+        self._states.close()
+
+
+def _notified_in(record: Record) -> int:
+    for name, value in record.headers:
+        if name == _NOTIFIED and len(value) == _TIME.size:
+            return int(_TIME.unpack(value)[0])
+    return 0
+
+
+def _named_front(numbers: Mapping[str, float]) -> dict[str, float]:
+    return {f"front_{name}": value for name, value in numbers.items()}

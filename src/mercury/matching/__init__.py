@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from mercury.matching.engine import Engine, Found, warm_up
+from mercury.matching.engine import Engine, Found, MatchingRules, warm_up
 from mercury.matching.events import Events
-from mercury.matching.rules import MatchingRules
 
 __all__ = ["Engine", "Events", "Found", "MatchingRules", "warm_up"]

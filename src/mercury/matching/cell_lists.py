@@ -34,7 +34,6 @@ def bucket_of(key: int, table: Any) -> int:
 
 @inlined
 def put_record(slot: int, key: int, a: Arrays) -> None:
-    """Put an entity into a cell."""
     bucket = bucket_of(key, a.table)
     if a.table[2 * bucket] == 0:
         a.table[2 * bucket] = key

@@ -18,8 +18,8 @@ _PER_TICK = 500_000  # entities looked at, so that a turn stays short: a few mil
 _MANY_CELLS = 30.0  # cells opened in a query
 
 
-def fit(store: Store, used: int) -> int:
-    """Change the cells of a few topics; returns of how many."""
+def fit(store: Store, used: int) -> None:
+    """Change the cells of a few topics."""
     changed = 0
     looks = store.looks.reshape(-1, at.LOOKS)
     for topic in np.flatnonzero(looks[:, (at.PUB_QUERIES, at.SUB_QUERIES)].max(axis=1)).tolist():
@@ -38,7 +38,6 @@ def fit(store: Store, used: int) -> int:
             changed += 1
             if changed * used >= _PER_TICK:
                 break
-    return changed
 
 
 def _for_publications(level: int, look: list[int]) -> int:

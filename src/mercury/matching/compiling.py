@@ -16,7 +16,6 @@ from numba.extending import intrinsic
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
-
 _CONFIG: Any = numba.config
 _FOLDER = Path(__file__).parent
 
@@ -35,22 +34,8 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False
 _CACHE = _cache_folder()
 
 
-def compiled(function: AnyFunction) -> AnyFunction:
+def compiled(function: AnyFunction, **options: Any) -> AnyFunction:
     """Machine code, made at the first call and kept on disk."""
-    return _made(function)
-
-
-def inlined(function: AnyFunction) -> AnyFunction:
-    """The same for a part of another, which is then not called at all."""
-    return _made(function, forceinline=True)
-
-
-def called(function: AnyFunction) -> AnyFunction:
-    """The same for a rare part of another, which is called after all: it would be large."""
-    return _made(function, inline="never")
-
-
-def _made(function: AnyFunction, **options: Any) -> AnyFunction:
     before = _CONFIG.CACHE_DIR
     _CONFIG.CACHE_DIR = _CACHE  # asked for while a function is decorated
     try:
@@ -60,6 +45,16 @@ def _made(function: AnyFunction, **options: Any) -> AnyFunction:
     finally:
         _CONFIG.CACHE_DIR = before
     return made
+
+
+def inlined(function: AnyFunction) -> AnyFunction:
+    """The same for a part of another, which is then not called at all."""
+    return compiled(function, forceinline=True)
+
+
+def called(function: AnyFunction) -> AnyFunction:
+    """The same for a rare part of another, which is called after all: it would be large."""
+    return compiled(function, inline="never")
 
 
 def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping
 from typing import Generic, TypeVar
 
 from mercury.model.filter import Filter, Value, compile_filter
+from mercury.model.matching import NearSubscription, Publication
 
 Thing = TypeVar("Thing")
 
@@ -51,20 +52,19 @@ class Contents:
         self._filters: Numbered[Filter] = Numbered()
         self._values: Numbered[Mapping[str, Value]] = Numbered()
 
-    def hold_filter(self, text: str) -> int:
-        """0 is the filter that everything passes."""
-        wanted = compile_filter(text)
+    def hold(self, thing: Publication | NearSubscription) -> int:
+        """The number of its values or its filter; 0 is the filter that everything passes."""
+        if isinstance(thing, Publication):
+            values = thing.values.items()
+            name = tuple(sorted((key, type(value).__name__, value) for key, value in values))
+            return self._values.hold(name, dict(values))
+        wanted = compile_filter(thing.where)
         return self._filters.hold(wanted.canonical, wanted) if wanted.canonical else 0
 
-    def hold_values(self, values: Mapping[str, Value]) -> int:
-        name = tuple(sorted((key, type(value).__name__, value) for key, value in values.items()))
-        return self._values.hold(name, dict(values))
-
-    def release_filter(self, number: int) -> None:
-        self._filters.release(number)
-
-    def release_values(self, number: int) -> None:
-        self._values.release(number)
+    def release(self, thing: Publication | NearSubscription, number: int) -> None:
+        """Hold once less what was held for such a thing."""
+        held = self._values if isinstance(thing, Publication) else self._filters
+        held.release(number)
 
     def passes(self, wanted: int, values: int) -> bool:
         """The verdict, by the broker's own filter."""

@@ -14,17 +14,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mercury.matching.engine import Engine
+from mercury.matching.engine import Engine, MatchingRules
 from mercury.matching.events import Columns, Events
 from mercury.matching.layout import SLOT_MASK
-from mercury.matching.rules import MatchingRules
 from mercury.model.errors import MatchingError
 from mercury.model.matching import MAX_RADIUS_M, MAX_TTL_S, EventType, NearSubscription, Publication
 
@@ -131,12 +130,8 @@ def merged(contacts: Contacts) -> Contacts:
 def encounters(contacts: Contacts, rule: EncounterRule) -> Contacts:
     """The contacts, merged, that are encounters; they begin when the radius was met."""
     met = contacts.take(contacts.near_us != NEVER_US)
-    lasted = met.until_us - met.near_us >= round(rule.min_duration_s * 1e6)
-    met = met.take(lasted)
-    return Contacts(
-        met.pair, met.near_us, met.until_us, met.near_us,
-        met.nearest_m, met.nearest_us, met.lat, met.lon,
-    )  # fmt: skip
+    met = met.take(met.until_us - met.near_us >= round(rule.min_duration_s * 1e6))
+    return replace(met, from_us=met.near_us)
 
 
 def contacts(
@@ -250,18 +245,10 @@ class _Crowd:
         some = kept & wide
         reach = self._within_reach(pair[some], events.time_us[some], enters[some], until_us)
         met = kept & ~wide & enters
-        times_us = events.time_us[met]
+        lat, lon, at_us = events.lat[met], events.lon[met], events.time_us[met]
+        distance_m = np.round(events.distance_m[met].astype(np.float64), 3)
         # Each is a moment of the contact around it.
-        near = Contacts(
-            pair[met],
-            times_us,
-            times_us,
-            times_us,
-            np.round(events.distance_m[met].astype(np.float64), 3),
-            times_us,
-            events.lat[met],
-            events.lon[met],
-        )
+        near = Contacts(pair[met], at_us, at_us, at_us, distance_m, at_us, lat, lon)
         return Contacts.joined([reach, near])
 
     def _within_reach(self, pair: Ints, event_us: Ints, enters: Flags, until_us: int) -> Contacts:

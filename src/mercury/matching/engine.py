@@ -4,26 +4,50 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mercury.matching import cell_sizes
+from mercury.matching import cell_sizes, kernel
 from mercury.matching import layout as at
+from mercury.matching.cell_lists import unsettle
 from mercury.matching.cells import MAX_TOPICS, on_sphere
 from mercury.matching.contents import Contents
 from mercury.matching.events import Events
 from mercury.matching.outline import Outline
-from mercury.matching.rules import MatchingRules
-from mercury.matching.snapshot import pack, thing_from_json, thing_to_json, unpack
+from mercury.matching.snapshot import Thing, pack, thing_from_json, thing_to_json, unpack
 from mercury.matching.store import Store
 from mercury.model.area import Polygon, Position
 from mercury.model.errors import MatchingError
 from mercury.model.matching import EventReason, NearSubscription, Publication, Side
 
-_NEVER_US = 1 << 62
 _ASKED_ONCE = "\0"  # the name of a subscription that is gone at once
+
+
+@dataclass(frozen=True, slots=True)
+class MatchingRules:
+    """What holds for all pairs of an engine; every worker of one system has the same."""
+
+    overlap: bool = False  # a publication's own scope counts, too, not its centre alone
+    hysteresis_m: float = 10.0  # of subscriptions that do not say
+    ttl_s: float = 60.0  # of entities that do not say
+    max_radius_m: float = 50_000.0  # of a subscription's scope
+    max_publication_radius_m: float = 5_000.0
+    topics: frozenset[str] | None = None  # None: any
+
+    def check(self, topic: str, radius_m: float, *, publication: bool) -> None:
+        """Refuse what these rules do not allow."""
+        if self.topics is not None and topic not in self.topics:
+            raise MatchingError(f"there is no topic {topic!r} here", "topic")
+        largest = self.max_publication_radius_m if publication else self.max_radius_m
+        if radius_m > largest:
+            raise MatchingError(
+                f"a scope of {radius_m / 1000:,.1f} km is wider than the {largest / 1000:,.1f} km"
+                " allowed here",
+                "radius",
+            )
 
 
 class Found(NamedTuple):
@@ -49,54 +73,47 @@ class Engine:
         self.store = Store()
         self._contents = Contents()
         self._topics: dict[str, int] = {}
-        self._things: dict[int, Publication | NearSubscription] = {}  # by slot
+        self._things: dict[int, Thing] = {}  # by slot
         self._slots: dict[Side, dict[str, int]] = {"publication": {}, "subscription": {}}
         self._free: list[int] = []
         self._used = 0
         self._edges_used = 0
-        self._gone: dict[int, Publication | NearSubscription] = {}
-        self._going: dict[int, Publication | NearSubscription] = {}
+        self._gone: dict[int, Thing] = {}
+        self._going: dict[int, Thing] = {}
         self._events: list[Events] = []
-        self._next_expiry_us = _NEVER_US  # nobody expires before
+        self._next_expiry_us = at.NEVER_US  # nobody expires before
         self._events_taken = 0
 
     # What there is
 
     def publish(self, publication: Publication, time_us: int) -> int:
         """Put a publication, or change it; returns its reference."""
-        if (known := self._said_again("publication", publication, time_us)) is not None:
+        if (known := self._said_again(publication, time_us)) is not None:
             return known
         self.rules.check(publication.topic, publication.radius_m, publication=True)
         radius_m = publication.radius_m if self.rules.overlap else 0.0
-        slot = self._slot_for("publication", publication, at.PUBLICATION, time_us)
+        slot = self._slot_for(publication, at.PUBLICATION, time_us)
         store = self.store
         if store.numbers[slot * 8 + at.RADIUS] != radius_m:
-            store.unsettle(slot)
+            unsettle(slot, store.all_arrays())
             store.numbers[slot * 8 + at.RADIUS] = radius_m
-        content = self._contents.hold_values(publication.values)
-        self._contents.release_values(int(store.states[slot * 16 + at.CONTENT]))
-        store.states[slot * 16 + at.CONTENT] = content
         return self._settled(slot, publication, time_us)
 
     def subscribe(self, subscription: NearSubscription, time_us: int) -> int:
         """Put a subscription, or change it; returns its reference."""
-        if (known := self._said_again("subscription", subscription, time_us)) is not None:
+        if (known := self._said_again(subscription, time_us)) is not None:
             return known
         outline = None if subscription.polygon is None else Outline.of(subscription.polygon)
         radius_m = outline.radius_m if outline else subscription.radius_m
         assert radius_m is not None
         self.rules.check(subscription.topic, radius_m, publication=False)
-        wanted = self._contents.hold_filter(subscription.where)
         kind = at.CIRCLE if outline is None else at.POLYGON
-        slot = self._slot_for("subscription", subscription, kind, time_us)
+        slot = self._slot_for(subscription, kind, time_us)
         store = self.store
-        states = store.states[slot * 16 : slot * 16 + 16]
         numbers = store.numbers[slot * 8 : slot * 8 + 8]
-        self._contents.release_filter(int(states[at.CONTENT]))
-        states[at.CONTENT] = wanted
-        states[at.WANTS] = at.WANTS_INSIDE if subscription.inside else 0
+        store.states[slot * 16 + at.WANTS] = at.WANTS_INSIDE if subscription.inside else 0
         if outline is not None or numbers[at.RADIUS] != radius_m:
-            store.unsettle(slot)
+            unsettle(slot, store.all_arrays())
             numbers[at.RADIUS] = radius_m
         hysteresis_m = subscription.hysteresis_m
         numbers[at.SLACK] = self.rules.hysteresis_m if hysteresis_m is None else hysteresis_m
@@ -104,13 +121,12 @@ class Engine:
         dwell_us = -1 if dwell_s is None else round(dwell_s * 1e6)
         if store.clocks[slot * 8 + at.DWELL] != dwell_us:
             store.clocks[slot * 8 + at.DWELL] = dwell_us
-            store.counters[at.NEXT_DWELL_US] = -_NEVER_US  # it may have pairs that last already
+            store.counters[at.NEXT_DWELL_US] = -at.NEVER_US  # it may have pairs that last already
         if outline is not None:
             self._draw(slot, outline)
         return self._settled(slot, subscription, time_us)
 
     def find(self, side: Side, entity_id: str) -> int | None:
-        """The reference of an entity."""
         slot = self._slots[side].get(entity_id)
         return None if slot is None else self._reference(slot)
 
@@ -129,7 +145,6 @@ class Engine:
         return thing if isinstance(thing, NearSubscription) else None
 
     def statistics(self) -> dict[str, float]:
-        """Numbers for those who watch."""
         return {
             "publications": len(self._slots["publication"]),
             "subscriptions": len(self._slots["subscription"]),
@@ -151,13 +166,12 @@ class Engine:
         """Say where entities are, one after the other; what makes no sense is counted."""
         refs = np.atleast_1d(np.asarray(references, np.int64))
         count = len(refs)
-        few = count <= len(_MOVES)
         self._apply(
+            at.MOVE,
+            EventReason.MOVED,
             refs & at.SLOT_MASK,
             refs >> 32,
-            _MOVES[:count] if few else np.full(count, at.MOVE, np.uint8),
             _column(times_us, np.int64, count),
-            _MOVED[:count] if few else np.full(count, EventReason.MOVED, np.uint8),
             _column(lats, np.float64, count),
             _column(lons, np.float64, count),
             _column(accuracy_m, np.float64, count),
@@ -188,7 +202,7 @@ class Engine:
             self._remove(late, expires[late], EventReason.EXPIRED)
         # Whoever moves lives longer, so nobody goes before the first of those who are here now.
         alive = expires[kinds != at.FREE]
-        self._next_expiry_us = int(alive.min()) if len(alive) else _NEVER_US
+        self._next_expiry_us = int(alive.min()) if len(alive) else at.NEVER_US
 
     def take(self) -> Events:
         """Everything that happened since the last time, in order."""
@@ -200,44 +214,31 @@ class Engine:
 
     def near(
         self,
-        topic: str,
-        *,
+        subscription: NearSubscription,
         lat: float | None = None,
         lon: float | None = None,
-        radius_m: float | None = None,
-        polygon: Polygon | None = None,
-        where: str = "",
         limit: int = 100,
     ) -> list[Found]:
         """Which publications a subscription would match now, the nearest first."""
         self._events.append(self.store.take_events())
-        subscription = NearSubscription(_ASKED_ONCE, topic, radius_m, polygon, where, ttl_s=1.0)
-        if topic not in self._topics:  # a question makes no topic
-            self.rules.check(topic, radius_m or 0.0, publication=False)
+        if subscription.topic not in self._topics:  # a question makes no topic
+            self.rules.check(subscription.topic, subscription.radius_m or 0.0, publication=False)
             return []
-        reference = self.subscribe(subscription, 0)
-        if polygon is None:
+        once = replace(subscription, id=_ASKED_ONCE, inside=False, dwell_s=None, ttl_s=1.0)
+        reference = self.subscribe(once, 0)
+        if once.polygon is None:
             self.move(reference, np.nan if lat is None else lat, np.nan if lon is None else lon, 0)
-        found = self.store.take_events()
+        events = self.store.take_events()
         self.withdraw(reference, 0, silently=True)
         del self._going[reference]
-        nearest = np.argsort(found.distance_m, kind="stable")[:limit]
-        rows = []
-        for row in nearest.tolist():
-            publication = self.publication(int(found.publication[row]))
+        found = []
+        for row in np.argsort(events.distance_m, kind="stable")[:limit].tolist():
+            ref = int(events.publication[row])
+            publication = self.publication(ref)
             assert publication is not None
-            slot = int(found.publication[row]) & at.SLOT_MASK
-            rows.append(
-                Found(
-                    publication,
-                    int(found.publication[row]),
-                    float(found.lat[row]),
-                    float(found.lon[row]),
-                    float(found.distance_m[row]),
-                    int(self.store.clocks[slot * 8 + at.TIME]),
-                )
-            )
-        return rows
+            place = float(events.lat[row]), float(events.lon[row]), float(events.distance_m[row])
+            found.append(Found(publication, ref, *place, self.heard_us(ref)))
+        return found
 
     def topics(self) -> dict[str, tuple[int, int]]:
         """How many publications and subscriptions each topic has."""
@@ -255,12 +256,11 @@ class Engine:
 
     def snapshot(self) -> bytes:
         """The whole state; events that were not taken are not part of it."""
-        kinds = self.store.states[at.KIND :: 16][: self._used]
         document = {
             "topics": list(self._topics),
             "things": [[slot, thing_to_json(thing)] for slot, thing in self._things.items()],
             "free": self._free,
-            "used": len(kinds),
+            "used": self._used,
             "edges_used": self._edges_used,
         }
         return pack(document, self.store.arrays(self._used, self._edges_used))
@@ -274,17 +274,12 @@ class Engine:
         engine._free, engine._used = document["free"], document["used"]
         engine._edges_used = document["edges_used"]
         engine.store.replace(arrays)
-        engine._next_expiry_us = -_NEVER_US
+        engine._next_expiry_us = -at.NEVER_US
         for slot, fields in document["things"]:
             thing = thing_from_json(fields)
             engine._things[slot] = thing
-            if isinstance(thing, Publication):
-                number = engine._contents.hold_values(thing.values)
-                engine._slots["publication"][thing.id] = slot
-            else:
-                number = engine._contents.hold_filter(thing.where)
-                engine._slots["subscription"][thing.id] = slot
-            engine.store.states[slot * 16 + at.CONTENT] = number
+            engine._slots[_side_of(thing)][thing.id] = slot
+            engine.store.states[slot * 16 + at.CONTENT] = engine._contents.hold(thing)
         return engine
 
     # Inside
@@ -292,17 +287,15 @@ class Engine:
     def _reference(self, slot: int) -> int:
         return int(self.store.states[slot * 16 + at.GENERATION]) << 32 | slot
 
-    def _thing(self, reference: int) -> Publication | NearSubscription | None:
+    def _thing(self, reference: int) -> Thing | None:
         slot = reference & at.SLOT_MASK
         if slot in self._things and self._reference(slot) == reference:
             return self._things[slot]
         return self._going.get(reference) or self._gone.get(reference)
 
-    def _said_again(
-        self, side: Side, thing: Publication | NearSubscription, time_us: int
-    ) -> int | None:
+    def _said_again(self, thing: Thing, time_us: int) -> int | None:
         """Keep alive what is said once more just as it is."""
-        slot = self._slots[side].get(thing.id)
+        slot = self._slots[_side_of(thing)].get(thing.id)
         if slot is None or self._things[slot] != thing:
             return None
         self._keep_alive(slot, time_us)
@@ -314,9 +307,7 @@ class Engine:
         clocks[at.EXPIRES] = clocks[at.TIME] + clocks[at.TTL]
         self._next_expiry_us = min(self._next_expiry_us, int(clocks[at.EXPIRES]))
 
-    def _slot_for(
-        self, side: Side, thing: Publication | NearSubscription, kind: int, time_us: int
-    ) -> int:
+    def _slot_for(self, thing: Thing, kind: int, time_us: int) -> int:
         """The slot of an entity, which keeps its position if it was there before."""
         topic = self._topics.get(thing.topic)
         if topic is None:
@@ -326,9 +317,10 @@ class Engine:
             self._topics[thing.topic] = topic
             if 2 * topic >= len(self.store.levels):
                 self.store.grow_topics(2 * topic)
-        slot = self._slots[side].get(thing.id)
+        slots = self._slots[_side_of(thing)]
+        slot = slots.get(thing.id)
         position: NDArray[np.float64] | None = None
-        last_us = -_NEVER_US
+        last_us = -at.NEVER_US
         if slot is not None:
             states = self.store.states[slot * 16 : slot * 16 + 16]
             if states[at.TOPIC] == topic and states[at.KIND] == kind:
@@ -338,12 +330,12 @@ class Engine:
                 position = self.store.numbers[slot * 8 : slot * 8 + 8].copy()
             last_us = int(self.store.clocks[slot * 8 + at.TIME])
             self._remove(np.array([slot]), np.array([time_us]), EventReason.CHANGED)
+        store = self.store
         slot = self._free.pop() if self._free else self._used
         if slot == self._used:
             self._used += 1
-            if slot >= self.store.capacity:
-                self.store.grow_entities(2 * self.store.capacity)
-        store = self.store
+            if slot >= store.capacity:
+                store.grow_entities(2 * store.capacity)
         generation = store.states[slot * 16 + at.GENERATION]
         store.numbers[slot * 8 : slot * 8 + 8] = _NOWHERE if position is None else position
         store.clocks[slot * 8 : slot * 8 + 8] = _NO_CLOCKS
@@ -351,7 +343,7 @@ class Engine:
         states = store.states[slot * 16 : slot * 16 + 16]
         states[:] = _ALONE
         states[at.KIND], states[at.TOPIC], states[at.GENERATION] = kind, topic, generation
-        self._slots[side][thing.id] = slot
+        slots[thing.id] = slot
         return slot
 
     def _draw(self, slot: int, outline: Outline) -> None:
@@ -360,8 +352,7 @@ class Engine:
         states = store.states[slot * 16 : slot * 16 + 16]
         states[at.EDGES] = 0
         if 4 * (self._edges_used + len(outline.edges)) > len(store.edges):
-            self._edges_used = store.gather_edges(self._used)
-            store.grow_edges(2 * (self._edges_used + len(outline.edges)))
+            self._edges_used = store.gather_edges(self._used, len(outline.edges))
         first = self._edges_used
         self._edges_used += len(outline.edges)
         store.edges[4 * first : 4 * self._edges_used] = outline.edges.ravel()
@@ -370,14 +361,17 @@ class Engine:
         numbers[[at.X, at.Y, at.Z]] = outline.centre
         numbers[at.LAT], numbers[at.LON] = outline.lat, outline.lon
 
-    def _settled(self, slot: int, thing: Publication | NearSubscription, time_us: int) -> int:
+    def _settled(self, slot: int, thing: Thing, time_us: int) -> int:
         """What a new or changed entity matches, at once."""
         self._things[slot] = thing
+        before = int(self.store.states[slot * 16 + at.CONTENT])
+        self.store.states[slot * 16 + at.CONTENT] = self._contents.hold(thing)
+        self._contents.release(thing, before)
         clocks = self.store.clocks[slot * 8 : slot * 8 + 8]
         clocks[at.TTL] = round((self.rules.ttl_s if thing.ttl_s is None else thing.ttl_s) * 1e6)
         self._keep_alive(slot, time_us)
         if not math.isnan(self.store.numbers[slot * 8 + at.LAT]):
-            self._operate(np.array([slot]), np.array([time_us]), at.JUDGE, EventReason.CHANGED)
+            self._operate(at.JUDGE, EventReason.CHANGED, np.array([slot]), np.array([time_us]))
         return self._reference(slot)
 
     def _remove(
@@ -389,46 +383,34 @@ class Engine:
         silently: bool = False,
     ) -> None:
         store = self.store
-        self._operate(slots, times_us, at.REMOVE_SILENTLY if silently else at.REMOVE, reason)
+        self._operate(at.REMOVE_SILENTLY if silently else at.REMOVE, reason, slots, times_us)
         for slot in slots.tolist():
             thing = self._things.pop(slot)
             self._going[self._reference(slot)] = thing
-            number = int(store.states[slot * 16 + at.CONTENT])
-            if isinstance(thing, Publication):
-                self._contents.release_values(number)
-                del self._slots["publication"][thing.id]
-            else:
-                self._contents.release_filter(number)
-                del self._slots["subscription"][thing.id]
+            self._contents.release(thing, int(store.states[slot * 16 + at.CONTENT]))
+            del self._slots[_side_of(thing)][thing.id]
             generation = int(store.states[slot * 16 + at.GENERATION])
             store.states[slot * 16 + at.GENERATION] = generation % 0x7FFFFFFF + 1
             self._free.append(slot)
 
     def _operate(
         self,
-        slots: NDArray[np.int64],
-        times_us: NDArray[np.int64],
         operation: int,
         reason: EventReason,
+        slots: NDArray[np.int64],
+        times_us: NDArray[np.int64],
     ) -> None:
-        count = len(slots)
-        nowhere = np.zeros(count)
-        self._apply(
-            slots.astype(np.int64),
-            self.store.states[at.GENERATION :: 16][slots].astype(np.int64),
-            np.full(count, operation, np.uint8),
-            times_us.astype(np.int64),
-            np.full(count, reason, np.uint8),
-            *(nowhere, nowhere, nowhere),
-        )
+        nowhere = np.zeros(len(slots))
+        generations = self.store.states[at.GENERATION :: 16][slots].astype(np.int64)
+        self._apply(operation, reason, slots, generations, times_us, nowhere, nowhere, nowhere)
 
     def _apply(
         self,
+        operation: int,
+        reason: EventReason,
         slots: NDArray[np.int64],
         generations: NDArray[np.int64],
-        operations: NDArray[np.uint8],
         times_us: NDArray[np.int64],
-        reasons: NDArray[np.uint8],
         lats: NDArray[np.float64],
         lons: NDArray[np.float64],
         accuracies_m: NDArray[np.float64],
@@ -437,17 +419,18 @@ class Engine:
         counters[at.ROW] = counters[at.PHASE] = 0
         points = np.empty((3, len(slots)))
         on_sphere(lats, lons, points)
-        what, where = (slots, generations, operations), (lats, lons, points)
-        updates = (*what, *where, times_us, accuracies_m, reasons)
-        while (wanted := store.apply(updates)) != at.DONE:
+        # The kernel takes a plain number: for an enum's member it would be compiled anew.
+        what, where = (operation, int(reason), slots, generations), (lats, lons, points)
+        updates = (*what, *where, times_us, accuracies_m)
+        while (wanted := kernel.apply(*updates, store.all_arrays())) != at.DONE:
             if wanted == at.A_VERDICT:
                 asked = (int(counters[at.FILTER]), int(counters[at.CONTENT_ASKED]))
                 store.note_verdict(self._contents.passes(*asked))
             else:
                 store.provide(wanted)
-        for reason, counter in _REASONS.items():
+        for dropped, counter in _DROPPED.items():
             if counters[counter]:
-                self.dropped[reason] += int(counters[counter])
+                self.dropped[dropped] += int(counters[counter])
                 counters[counter] = 0
 
 
@@ -469,10 +452,6 @@ def warm_up() -> None:
     engine.take()
 
 
-# Columns of what most batches are, made once.
-_MOVES = np.full(4096, at.MOVE, np.uint8)
-_MOVED = np.full(4096, EventReason.MOVED, np.uint8)
-
 # The rows of an entity that has just come.
 _NOWHERE = np.zeros(at.NUMBERS)
 _NOWHERE[at.LAT] = np.nan
@@ -481,7 +460,11 @@ _NO_CLOCKS[at.DWELL] = -1
 _ALONE = np.zeros(at.STATES, np.int32)
 _ALONE[[at.HEAD, at.RECORD]] = -1
 
-_REASONS = {"late": at.LATE, "unknown": at.UNKNOWN, "no-position": at.NOWHERE}
+_DROPPED = {"late": at.LATE, "unknown": at.UNKNOWN, "no-position": at.NOWHERE}
+
+
+def _side_of(thing: Thing) -> Side:
+    return "publication" if isinstance(thing, Publication) else "subscription"
 
 
 def _column(values: ArrayLike, kind: type, count: int) -> NDArray[Any]:

@@ -14,12 +14,11 @@ from mercury.matching.pairs import link
 
 def partners(engine: Engine, reference: int) -> NDArray[np.int64]:
     """References of those that an entity forms pairs with, the newest first."""
-    store = engine.store
-    slot = reference & at.SLOT_MASK
-    if _kind(engine, reference) == at.FREE:
+    store, kind = engine.store, _kind(engine, reference)
+    if kind == at.FREE:
         return np.zeros(0, np.int64)
-    side = 0 if _kind(engine, reference) == at.PUBLICATION else 1
-    rows = store.pairs.reshape(-1, at.PAIR)[_pairs(engine, slot, side)]
+    side = 0 if kind == at.PUBLICATION else 1
+    rows = store.pairs.reshape(-1, at.PAIR)[_pairs(engine, reference & at.SLOT_MASK, side)]
     others = rows[rows[:, at.INSIDE] == 1, at.MEMBER + 1 - side].astype(np.int64)
     generations = store.states[others * at.STATES + at.GENERATION].astype(np.int64)
     return np.asarray(generations << 32 | others, np.int64)
@@ -33,7 +32,7 @@ def adopt(engine: Engine, publication: int, subscription: int, since_us: int) ->
     kinds = _kind(engine, publication), _kind(engine, subscription)
     if kinds[0] != at.PUBLICATION or kinds[1] not in (at.CIRCLE, at.POLYGON):
         return False
-    store, counters = engine.store, engine.store.counters
+    store = engine.store
     for pair in _pairs(engine, publication & at.SLOT_MASK, 0):
         if store.pairs[pair * at.PAIR + at.MEMBER + 1] == subscription & at.SLOT_MASK:
             break
@@ -47,7 +46,7 @@ def adopt(engine: Engine, publication: int, subscription: int, since_us: int) ->
     if not row[at.INSIDE]:
         row[at.INSIDE], row[at.DWELLED] = 1, 0
         store.since[pair] = since_us
-        counters[at.ALIVE_PAIRS] += 1
+        store.counters[at.ALIVE_PAIRS] += 1
     return True
 
 
@@ -76,10 +75,8 @@ def _new_pair(engine: Engine) -> int:
 
 
 def _kind(engine: Engine, reference: int) -> int:
+    states = engine.store.states.reshape(-1, at.STATES)
     slot = reference & at.SLOT_MASK
-    states = engine.store.states
-    if not 0 <= slot * at.STATES < len(states):
+    if slot >= len(states) or states[slot, at.GENERATION] != reference >> 32:
         return at.FREE
-    if int(states[slot * at.STATES + at.GENERATION]) != reference >> 32:
-        return at.FREE
-    return int(states[slot * at.STATES + at.KIND])
+    return int(states[slot, at.KIND])

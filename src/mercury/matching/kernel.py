@@ -15,7 +15,7 @@ from typing import Any
 
 from mercury.matching import layout as at
 from mercury.matching.cell_lists import bucket_of, settle, spread, unsettle
-from mercury.matching.cells import columns_in, key_of, reach_deg, row_of
+from mercury.matching.cells import LEVELS, columns_in, key_of, reach_deg, row_of
 from mercury.matching.compiling import called, compiled, inlined, prefetch
 from mercury.matching.layout import Arrays
 from mercury.matching.pairs import (
@@ -39,7 +39,6 @@ from mercury.matching.references import (
 )
 
 _DWELL = 4  # EventType
-NEVER_US = 1 << 62
 _TIME = 5  # EventReason
 _AHEAD, _CLOSER, _CLOSE = 28, 18, 9  # updates
 _RING, _FIRST, _CELLS = 32, 4, 12  # updates that are noted, and cells of each from the fourth on
@@ -119,12 +118,9 @@ def look_around(slot: int, reason: int, time_us: int, stamp: int, a: Arrays) -> 
     other_side = 1 if kind == at.PUBLICATION else 0
     lat, lon = a.numbers[slot * 8 + at.LAT], a.numbers[slot * 8 + at.LON]
     own = size_m(slot, a) + skin_m(slot, a) + ROUNDING_M
-    left = a.inhabited[topic * 2 + other_side] << 1
-    level = -1
-    while left > 1:
-        left >>= 1
-        level += 1
-        if not left & 1:
+    inhabited = a.inhabited[topic * 2 + other_side]
+    for level in range(LEVELS):
+        if not inhabited >> level & 1:
             continue
         lon_deg, first_row, last_row = window(
             topic, other_side, level, own, a.numbers[slot * 8 + at.X], a.numbers[slot * 8 + at.Y],
@@ -155,7 +151,7 @@ def look_around(slot: int, reason: int, time_us: int, stamp: int, a: Arrays) -> 
 
 @inlined
 def prefetch_window(
-    row: int, slots: Any, operations: Any, lats: Any, lons: Any, points: Any, a: Arrays,
+    row: int, slots: Any, operation: int, lats: Any, lons: Any, points: Any, a: Arrays,
 ) -> None:
     """Note which cells an update will look at, if any, and begin to load where they are."""
     ring = (row & (_RING - 1)) * _NOTE
@@ -163,7 +159,7 @@ def prefetch_window(
     slot = slots[row]
     lat, lon = lats[row], lons[row]
     if (
-        slot < 0 or slot * 16 >= len(a.states) or operations[row] != at.MOVE
+        slot < 0 or slot * 16 >= len(a.states) or operation != at.MOVE
         or not (abs(lat) <= 90.0 and abs(lon) <= 180.0)
     ):
         return
@@ -182,12 +178,9 @@ def prefetch_window(
     skin = coming_skin(slot, a)
     own = size_m(slot, a) + skin * (1.0 / PARTS)
     noted = 0
-    left = a.inhabited[topic * 2 + other_side] << 1
-    level = -1
-    while left > 1:
-        left >>= 1
-        level += 1
-        if not left & 1:
+    inhabited = a.inhabited[topic * 2 + other_side]
+    for level in range(LEVELS):
+        if not inhabited >> level & 1:
             continue
         lon_deg, first_row, last_row = window(topic, other_side, level, own, x, y, lat, a)
         for cell_row in range(first_row, last_row + 1):
@@ -236,8 +229,8 @@ def approach(row: int, slots: Any, a: Arrays) -> None:
 
 @compiled
 def apply(
-    slots: Any, generations: Any, operations: Any, lats: Any, lons: Any, points: Any,
-    times_us: Any, accuracies: Any, reasons: Any, a: Arrays,
+    operation: int, reason: int, slots: Any, generations: Any, lats: Any, lons: Any, points: Any,
+    times_us: Any, accuracies: Any, a: Arrays,
 ) -> int:
     """Apply updates from `counters[ROW]` on; DONE, or what is wanted before it can go on."""
     count = len(slots)
@@ -251,11 +244,10 @@ def apply(
             prefetch(a.clocks, slots[ahead] * 8)
             prefetch(a.states, slots[ahead] * 16)
         if row + _CLOSER < count:
-            prefetch_window(row + _CLOSER, slots, operations, lats, lons, points, a)
+            prefetch_window(row + _CLOSER, slots, operation, lats, lons, points, a)
         if row + _CLOSE < count:
             approach(row + _CLOSE, slots, a)
         slot = slots[row]
-        operation = operations[row]
         time_us = times_us[row]
         strayed = 0.0
         if a.counters[at.PHASE] == at.NOT_BEGUN:
@@ -305,7 +297,6 @@ def apply(
             a.counters[at.STAMP] += 2  # one less than a stamp means: not seen
             a.counters[at.PHASE] = at.MOVED
         stamp = a.counters[at.STAMP]
-        reason = reasons[row]
         if a.counters[at.PHASE] == at.MOVED:
             stayed = a.states[slot * 16 + at.STAYED]
             if a.counters[at.LOOKS_AROUND]:
@@ -360,7 +351,7 @@ def apply(
 def sweep(first: int, time_us: int, a: Arrays) -> int:
     """Write events of pairs that have lasted; returns the pair to go on with, or −1 when done."""
     if first == 0:
-        a.counters[at.NEXT_DWELL_US] = NEVER_US
+        a.counters[at.NEXT_DWELL_US] = at.NEVER_US
     for pair in range(first, a.counters[at.PAIRS]):
         pub = a.pairs[pair * 8 + at.MEMBER]
         if a.pairs[pair * 8 + at.INSIDE] == 0 or a.pairs[pair * 8 + at.DWELLED]:

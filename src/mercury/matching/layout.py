@@ -85,6 +85,8 @@ class Arrays(NamedTuple):
 ) = range(21)
 COUNTERS = 24
 
+NEVER_US = 1 << 62
+
 # What the kernel returns: it is done, or what it needs before it can go on.
 DONE, MORE_EVENTS, MORE_CHUNKS, MORE_PAIRS, MORE_TABLE, A_VERDICT = range(6)
 

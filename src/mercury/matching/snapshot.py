@@ -7,6 +7,7 @@ import json
 import struct
 import zlib
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -51,25 +52,21 @@ def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 
 def thing_to_json(thing: Thing) -> dict[str, Any]:
     """An entity as plain values."""
+    plain: dict[str, Any] = {field.name: getattr(thing, field.name) for field in fields(thing)}
     if isinstance(thing, Publication):
-        fields: dict[str, Any] = {"values": dict(thing.values), "radius_m": thing.radius_m}
-    else:
-        fields = {name: getattr(thing, name) for name in _SUBSCRIPTIONS}
-        if thing.polygon is not None:
-            fields["polygon"] = area_to_geojson(Area(thing.polygon))
-    return {"id": thing.id, "topic": thing.topic, "ttl_s": thing.ttl_s, **fields}
+        plain["values"] = dict(thing.values)
+    elif thing.polygon is not None:
+        plain["polygon"] = area_to_geojson(Area(thing.polygon))
+    return plain
 
 
-def thing_from_json(fields: dict[str, Any]) -> Thing:
+def thing_from_json(plain: dict[str, Any]) -> Thing:
     """The entity again."""
     try:
-        if "values" in fields:
-            return Publication(**fields)
-        if polygon := fields.pop("polygon", None):
-            fields["polygon"] = area_from_geojson(polygon).shape
-        return NearSubscription(**fields)
+        if "values" in plain:
+            return Publication(**plain)
+        if polygon := plain.get("polygon"):
+            plain["polygon"] = area_from_geojson(polygon).shape
+        return NearSubscription(**plain)
     except (TypeError, MercuryError) as error:
         raise MatchingError(f"the snapshot holds what cannot be: {error}", "snapshot") from error
-
-
-_SUBSCRIPTIONS = ("radius_m", "where", "inside", "dwell_s", "hysteresis_m")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from mercury.matching.cells import COLUMNS, USUAL_LEVEL
 from mercury.matching.events import Events
 
 _LINE_BYTES = 64
+_ARRAYS = attrgetter(*at.Arrays._fields)
 _FEWEST = 64  # entities that there is always room for
 
 
@@ -22,7 +24,7 @@ class Store:
     def __init__(self) -> None:
         self.counters = np.zeros(at.COUNTERS, np.int64)
         self.counters[[at.FREE_CHUNK, at.FREE_PAIR]] = -1
-        self.counters[at.NEXT_DWELL_US] = kernel.NEVER_US
+        self.counters[at.NEXT_DWELL_US] = at.NEVER_US
         self.numbers = _lines(0, np.float64)
         self.clocks = _lines(0, np.int64)
         self.states = _lines(0, np.int32)
@@ -39,8 +41,8 @@ class Store:
         self.out_marks = np.zeros(2 * 4096, np.uint8)
         self.out_wholes = np.zeros(4 * 4096, np.int64)
         self.out_numbers = np.zeros(3 * 4096, np.float64)
-        self._columns = COLUMNS.ravel()
-        self._prefetched = _lines(32 * 16, np.int64)
+        self.columns = COLUMNS.ravel()
+        self.prefetched = _lines(32 * 16, np.int64)
         self._verdicts_known = 0
         self.grow_entities(_FEWEST)
         self.grow_topics(8)
@@ -68,12 +70,8 @@ class Store:
         self.inhabited = _longer(self.inhabited, 2 * topics)
         self.looks = _longer(self.looks, at.LOOKS * topics)
 
-    def grow_edges(self, edges: int) -> None:
-        if 4 * edges > len(self.edges):
-            self.edges = _longer(self.edges, 4 * edges)
-
-    def gather_edges(self, entities: int) -> int:
-        """Move the edges of the polygons that there are together; returns how many they have."""
+    def gather_edges(self, entities: int, more: int) -> int:
+        """Move the edges of all polygons together and make room for more; how many there are."""
         states = self.states.reshape(-1, at.STATES)[:entities]
         gathered = np.zeros_like(self.edges)
         count = 0
@@ -82,16 +80,15 @@ class Store:
             gathered[4 * count : 4 * (count + edges)] = self.edges[4 * first : 4 * (first + edges)]
             states[slot, at.EDGE] = count
             count += edges
-        self.edges = gathered
+        self.edges = _longer(gathered, max(len(gathered), 8 * (count + more)))
         return count
 
     def provide(self, wanted: int) -> None:
         """Make room for what the kernel asked for; a verdict is not room."""
         if wanted == at.MORE_EVENTS:
-            most = 2 * (len(self.out_marks) // 2)
-            self.out_marks = _longer(self.out_marks, 2 * most)
-            self.out_wholes = _longer(self.out_wholes, 4 * most)
-            self.out_numbers = _longer(self.out_numbers, 3 * most)
+            self.out_marks = _longer(self.out_marks, 2 * len(self.out_marks))
+            self.out_wholes = _longer(self.out_wholes, 2 * len(self.out_wholes))
+            self.out_numbers = _longer(self.out_numbers, 2 * len(self.out_numbers))
         elif wanted == at.MORE_CHUNKS:
             first = 1024 * at.CHUNK_ROWS * at.ROW_NUMBERS
             self.records = _longer(self.records, max(first, 2 * len(self.records)))
@@ -122,16 +119,16 @@ class Store:
 
     def arrays(self, entities: int, edges: int) -> dict[str, NDArray[Any]]:
         """Everything that must be kept, as far as it is used; verdicts can be asked for again."""
-        counters = self.counters
+        chunks, pairs = int(self.counters[at.CHUNKS]), int(self.counters[at.PAIRS])
         return {
-            "counters": counters,
+            "counters": self.counters,
             "numbers": self.numbers[: entities * at.NUMBERS],
             "clocks": self.clocks[: entities * at.CLOCKS],
             "states": self.states[: entities * at.STATES],
             "table": self.table,
-            "records": self.records[: int(counters[at.CHUNKS]) * at.CHUNK_ROWS * at.ROW_NUMBERS],
-            "pairs": self.pairs[: int(counters[at.PAIRS]) * at.PAIR],
-            "since": self.since[: int(counters[at.PAIRS])],
+            "records": self.records[: chunks * at.CHUNK_ROWS * at.ROW_NUMBERS],
+            "pairs": self.pairs[: pairs * at.PAIR],
+            "since": self.since[:pairs],
             "edges": self.edges[: 4 * edges],
             "levels": self.levels,
             "widest": self.widest,
@@ -144,34 +141,19 @@ class Store:
         for name, array in arrays.items():
             setattr(self, name, _longer(array, len(array)))
         self.counters[at.EVENTS] = 0
-        entities = len(self.states) // at.STATES
-        if entities < _FEWEST:
+        if self.capacity < _FEWEST:
             self.grow_entities(_FEWEST)
         self._view()
 
     def _view(self) -> None:
-        self._singles = self.records.view(np.float32)
-        self._wholes = self.records.view(np.int32)
+        self.singles = self.records.view(np.float32)
+        self.wholes = self.records.view(np.int32)
 
     # Work
 
-    def apply(self, updates: Any) -> int:
-        """Run the kernel from where it stopped, with its arguments; DONE or what it wants."""
-        run: Any = kernel.apply
-        return int(run(*updates, self.all_arrays()))
-
-    def unsettle(self, slot: int) -> None:
-        """Take an entity out of the cells."""
-        cell_lists.unsettle(slot, self.all_arrays())
-
     def all_arrays(self) -> at.Arrays:
         """As the kernel takes them."""
-        return at.Arrays(
-            self.counters, self.numbers, self.clocks, self.states, self.table, self.records,
-            self._singles, self._wholes, self.pairs, self.since, self.edges, self.verdicts,
-            self._columns, self.levels, self.widest, self.inhabited, self.looks,
-            self._prefetched, self.out_marks, self.out_wholes, self.out_numbers,
-        )  # fmt: skip
+        return at.Arrays._make(_ARRAYS(self))
 
     def resettle(self, topic: int, used: int) -> None:
         """Put a topic's entities into cells of the sizes that hold now."""
@@ -196,20 +178,14 @@ class Store:
         """What happened since the last time."""
         count = int(self.counters[at.EVENTS])
         self.counters[at.EVENTS] = 0
-        marks = self.out_marks[: 2 * count].reshape(-1, 2)
-        wholes = self.out_wholes[: 4 * count].reshape(-1, 4)
-        numbers = self.out_numbers[: 3 * count].reshape(-1, 3)
+        event_type, reason = self.out_marks[: 2 * count].reshape(-1, 2).T.copy()
+        wholes = self.out_wholes[: 4 * count].reshape(-1, 4).T.copy()
+        distance_m, lat, lon = self.out_numbers[: 3 * count].reshape(-1, 3).T.copy()
+        publication, subscription, time_us, update = wholes
         return Events(
-            marks[:, 0].copy(),
-            marks[:, 1].copy(),
-            wholes[:, 0].copy(),
-            wholes[:, 1].copy(),
-            wholes[:, 2].copy(),
-            numbers[:, 0].astype(np.float32),
-            numbers[:, 1].copy(),
-            numbers[:, 2].copy(),
-            wholes[:, 3].copy(),
-        )
+            event_type, reason, publication, subscription, time_us,
+            distance_m.astype(np.float32), lat, lon, update,
+        )  # fmt: skip
 
 
 def _lines(length: int, kind: type[np.generic]) -> NDArray[Any]:

@@ -60,7 +60,6 @@ class Dispatch:
         return len(self.peers)
 
     def row(self, peer: int) -> int | None:
-        """The row of a peer's copy."""
         # Of the same type: with another the whole column would be converted.
         row = int(self.peers.searchsorted(np.int32(peer)))
         return row if row < len(self.peers) and self.peers[row] == peer else None
@@ -103,7 +102,6 @@ class Dispatch:
         self.news.append(peers)
 
     def is_waiting(self) -> NDArray[np.bool_]:
-        """Which copies are not settled."""
         waiting: NDArray[np.bool_] = self.state == WAITING
         return waiting
 
@@ -118,13 +116,6 @@ class Dispatch:
         news = [*self.news, np.array(self.changed, np.int32)]
         self.news, self.changed = [], []
         return distinct(np.concatenate(news))
-
-
-class Shipment(NamedTuple):
-    """A message, and those to send it to now."""
-
-    dispatch: Dispatch
-    peers: Numbers
 
 
 class Completed(NamedTuple):

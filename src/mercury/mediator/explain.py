@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from mercury.geo import contains_point
-from mercury.mediator.ledger import Entry, Summary
+from mercury.mediator.ledger import Entry, Summary, never_addressed
 from mercury.model.delivery import Delivery, DeliveryState, Reason
 from mercury.model.message import Address, AddressKind, Kind, Message
 
@@ -23,7 +23,6 @@ _NOT_ADDRESSED = {
 
 
 def address_text(address: Address) -> str:
-    """An address in a few words."""
     if address.area is None:
         return str(address)
     shape = address.area.shape
@@ -153,9 +152,9 @@ def about_all(entry: Entry, summary: Summary, ends_us: int, now_us: int, clock: 
     heard = states[DeliveryState.ACKNOWLEDGED]
     if heard:
         median, last = summary.delay_s(0.5), summary.delay_s(1.0)
-        took = (
-            "" if median is None or last is None else f" (median {median:.2f} s, last {last:.2f} s)"
-        )
+        took = ""
+        if median is not None and last is not None:  # often a few milliseconds
+            took = f" (median {round(median, 4):g} s, last {round(last, 4):g} s)"
         parts.append(f"{heard} acknowledged it{took}")
     is_over = 0 < ends_us <= now_us
     words = {
@@ -193,7 +192,6 @@ class Whereabouts:
         self.after_us = 0  # the first time inside after it
 
     def report(self, lat: float, lon: float, heading_deg: float, time_us: int) -> None:
-        """Take a report."""
         is_before = time_us < self.from_us and not self.is_momentary
         is_after = time_us > self.from_us if self.is_momentary else 0 < self.ends_us <= time_us
         if self.is_momentary and not is_after:
@@ -233,9 +231,11 @@ def about_unaddressed(
             return f"{client} had no session until it ended at {clock(ends_us)}."
         until = f" before {clock(ends_us)}" if ends_us else ""
         return f"{client} has had no session since it was sent: it gets it if it comes back{until}."
-    never = Delivery(client, DeliveryState.UNREACHABLE, Reason.NEVER_ADDRESSED)
+    if now_us < seen.from_us:
+        from_us = clock(seen.from_us)
+        return f"{client} has not been addressed yet: the message holds from {from_us} on."
     if seen.inside_us:
-        return about_one(replace(never, addressed_us=seen.inside_us), ends_us, now_us, clock)
+        return about_one(never_addressed(client, seen.inside_us, 0), ends_us, now_us, clock)
     if not seen.reports:
         heard = "it had no session, or there is no client of this name"
         if seen.earlier_us:
@@ -246,7 +246,7 @@ def about_unaddressed(
     if to.kind is AddressKind.GROUP:
         return f"{client} was not addressed: it was not in the group {to.name}."
     if to.area is None:
-        return about_one(replace(never, addressed_us=seen.first_us), ends_us, now_us, clock)
+        return about_one(never_addressed(client, seen.first_us, 0), ends_us, now_us, clock)
     so_far = (
         "" if is_over or not ends_us else f" It gets it if it comes in before {clock(ends_us)}."
     )

@@ -9,6 +9,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+_REMEMBER_S = 3600.0  # where a message says nothing about its end
 _MAX_BATCH = 64  # answers in one packet: 64 ids of 16 bytes fit everywhere
 
 
@@ -26,7 +27,6 @@ class SourceStatistics:
 
     received: int = 0  # new messages
     repeated: int = 0
-    no_room: int = 0
     acks_sent: int = 0  # one for each new message
     acks_resent: int = 0  # one for each repetition
 
@@ -54,24 +54,18 @@ class Incoming:
         self,
         *,
         ack_after_s: float = 0.02,
-        remember_s: float = 3600.0,
         max_ids: int = 10_000,
         max_sources: int = 10_000,
     ) -> None:
         self._ack_after_s = ack_after_s
-        self._remember_s = remember_s  # where a message says nothing about its end
         self._max_ids = max_ids
         self._max_sources = max_sources
         self._sources: OrderedDict[str, _Source] = OrderedDict()
         self._due: list[tuple[float, int, str]] = []
         self._count = 0
 
-    def __len__(self) -> int:
-        return sum(len(one.lasting) + len(one.passing) for one in self._sources.values())
-
     @property
     def statistics(self) -> dict[str, SourceStatistics]:
-        """By sender."""
         return {name: source.statistics for name, source in self._sources.items()}
 
     def receive(
@@ -103,10 +97,9 @@ class Incoming:
             return Arrival.REPEATED
         if acknowledge:
             if len(source.lasting) >= self._max_ids:
-                statistics.no_room += 1
                 return Arrival.NO_ROOM
             source.lasting[id] = ""
-            end = now + self._remember_s if until is None else until
+            end = now + _REMEMBER_S if until is None else until
             self._count += 1
             heapq.heappush(source.ends, (end, self._count, id))
             statistics.acks_sent += 1
@@ -130,10 +123,6 @@ class Incoming:
             if answer:
                 self._answer(sender, source, id, reason, now)
 
-    def accept(self, sender: str, id: Hashable, now: float) -> None:
-        """Acknowledge after all what was refused, while its sender may still ask for it."""
-        self.refuse(sender, id, "", now)  # for no reason: it is not
-
     def answer_to(self, sender: str, id: Hashable) -> str | None:
         """Why a message that came was refused; empty if it was not, None if it is not known."""
         source = self._sources.get(sender)
@@ -151,10 +140,8 @@ class Incoming:
         source = self._sources.get(sender)
         if source is None or not source.answers:
             return []
-        taken = [
-            source.answers.popitem(last=False) for _ in range(min(len(source.answers), _MAX_BATCH))
-        ]
-        return taken
+        count = min(len(source.answers), _MAX_BATCH)
+        return [source.answers.popitem(last=False) for _ in range(count)]
 
     def answers_due(self, now: float) -> list[tuple[str, list[tuple[Hashable, str]]]]:
         """Answers that have waited long enough for a ride, by sender."""

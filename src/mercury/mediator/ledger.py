@@ -86,14 +86,10 @@ class Ledger:
     def __init__(self) -> None:
         self._entries: dict[UUID, Entry] = {}
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
     def __iter__(self) -> Iterator[Entry]:
         return iter(self._entries.values())
 
     def get(self, message: UUID) -> Entry | None:
-        """What is known of a message."""
         return self._entries.get(message)
 
     def add(self, receipts: Deliveries) -> None:
@@ -106,7 +102,6 @@ class Ledger:
             entry.rows[row.client] = row if known is None else merged(known, row)
 
     def summary(self, entries: Iterable[Entry] | None = None) -> Summary:
-        """Add up."""
         total = Summary()
         for entry in self if entries is None else entries:
             total.messages += 1
@@ -138,7 +133,6 @@ class Summary:
         return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
 
     def as_dict(self) -> dict[str, float | None]:
-        """The same for JSON."""
         return {
             "messages": self.messages,
             "recipients": self.recipients,

@@ -15,11 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from mercury.mediator.dispatch import WAITING, Completed, Dispatch, Rows, Shipment
-from mercury.mediator.pace import Pace
-from mercury.mediator.peers import Numbers, Peers
-from mercury.mediator.policy import Policy
-from mercury.mediator.statistics import TopicStatistics
+from mercury.mediator.dispatch import WAITING, Completed, Dispatch, Rows
+from mercury.mediator.peers import Numbers, Peers, TopicStatistics
+from mercury.mediator.policy import Pace, Policy
 from mercury.model.delivery import DeliveryState, Reason
 
 _AGAIN_S = 0.1  # what could not be sent is tried again so soon
@@ -36,13 +34,12 @@ class Outgoing:
         self,
         rng: random.Random,
         *,
-        peers: Peers | None = None,
         resends_per_s: float = 5000.0,
         max_copies: int = 5_000_000,
         forget_peers: bool = False,
         now: float = 0.0,
     ) -> None:
-        self.peers = peers or Peers()
+        self.peers = Peers()
         self.pace = Pace(resends_per_s, now)
         self.topics: dict[str, TopicStatistics] = {}
         self.ended: Counter[DeliveryState] = Counter()  # copies, by how they ended
@@ -71,12 +68,10 @@ class Outgoing:
         return iter(self._dispatches.values())
 
     def get(self, id: Hashable) -> Dispatch | None:
-        """The message with this id, while it is in the table."""
         return self._dispatches.get(id)
 
     @property
     def waiting(self) -> int:
-        """Copies that are not settled."""
         return self.copies - sum(self.ended.values())
 
     # What is to be sent
@@ -143,7 +138,7 @@ class Outgoing:
         self._look_at(dispatch, min(now, dispatch.expires) if len(peers) else dispatch.expires)
         return peers
 
-    def due(self, now: float, limit: int | None = None) -> list[Shipment]:
+    def due(self, now: float) -> list[tuple[Dispatch, Numbers]]:
         """What is to be sent now, the most urgent first; until `sent`, it is not due again."""
         ready: list[tuple[Dispatch, Rows]] = []
         while self._heap and self._heap[0][0] <= now:
@@ -161,15 +156,11 @@ class Outgoing:
                 self._schedule(dispatch)
         ready.sort(key=lambda one: (-one[0].priority, one[0].posted))
         shipments = []
-        left = math.inf if limit is None else limit
         for dispatch, rows in ready:
             rows = self._within_pace(dispatch, rows, now)
-            if len(rows) > left:
-                rows = rows[: int(left)]
-            left -= len(rows)
             if len(rows):
                 dispatch.due[rows] = math.inf  # under way
-                shipments.append(Shipment(dispatch, dispatch.peers[rows]))
+                shipments.append((dispatch, dispatch.peers[rows]))
             # What was held back is looked at again soon, not in a busy loop.
             self._schedule(dispatch, not_before=now + max(self.pace.next_s(), 0.01))
         return shipments
@@ -303,28 +294,6 @@ class Outgoing:
     def reason_text(self, number: int) -> str:
         """Why copies ended that bear this number as their reason."""
         return self._reasons[number]
-
-    def validate(self) -> None:
-        """Check the invariants; for tests."""
-        waiting = np.zeros_like(self.peers.waiting)
-        held = np.zeros_like(self.peers.held)
-        for dispatch in self._dispatches.values():
-            open_rows = dispatch.is_waiting()
-            assert np.all(np.diff(dispatch.peers) > 0)
-            assert dispatch.waiting == int(open_rows.sum())
-            assert np.all(np.isnan(dispatch.settled) == open_rows)
-            assert dispatch.scheduled <= dispatch.next_due() or math.isinf(dispatch.next_due())
-            if dispatch.policy.acknowledge and dispatch.policy.max_tries is not None:
-                assert np.all(dispatch.tries <= dispatch.policy.max_tries + 1)
-            waiting[dispatch.peers[open_rows]] += 1
-            held[dispatch.peers] += 1
-        assert self._held == int(held.sum())
-        for dispatch in (*self._retired, *self._leaving):
-            assert not dispatch.waiting
-            held[dispatch.peers] += 1
-        assert np.array_equal(held, self.peers.held)
-        assert np.array_equal(waiting, self.peers.waiting)
-        assert self.waiting == int(waiting.sum())
 
     # Inside
 

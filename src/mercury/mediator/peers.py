@@ -6,16 +6,20 @@ message for a hundred thousand is a handful of array operations.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+
+from mercury.geo.arrays import grown
 
 Numbers = NDArray[np.int32]
 
 _FIRST_CAPACITY = 64
 # RFC 6298 §2: the mean of the answer times, how they vary, and the wait that covers them.
 _ALPHA, _BETA, _SPREAD = 1 / 8, 1 / 4, 4.0
+_LISTED = 16  # recipients that are remembered for a topic
 
 
 def distinct(numbers: Numbers) -> Numbers:
@@ -32,26 +36,18 @@ def distinct(numbers: Numbers) -> Numbers:
 class Peers:
     """Names and numbers; a number is free again when its peer is gone and in no table."""
 
-    _COLUMNS = (
-        "present", "held", "waiting", "sent", "resent", "dropped", "refused", "acknowledged",
-        "first_tries", "first_tries_s", "answer_s", "answer_spread_s", "acks", "acks_again",
-    )  # fmt: skip
-
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
         self._names: list[str | None] = []
         self._free: list[int] = []
-        self._allocate(_FIRST_CAPACITY)
-
-    def _allocate(self, capacity: int) -> None:
+        capacity = _FIRST_CAPACITY
         self.present: NDArray[np.bool_] = np.zeros(capacity, bool)  # can be sent to now
         self.held: NDArray[np.int32] = np.zeros(capacity, np.int32)  # copies in the table
         self.waiting: NDArray[np.int32] = np.zeros(capacity, np.int32)  # of which not settled
         self.sent: NDArray[np.int64] = np.zeros(capacity, np.int64)  # the first time
         self.resent: NDArray[np.int64] = np.zeros(capacity, np.int64)
-        self.dropped: NDArray[np.int64] = np.zeros(
-            capacity, np.int64
-        )  # expired or unreachable, not fire-and-forget
+        # Expired or unreachable, not fire-and-forget.
+        self.dropped: NDArray[np.int64] = np.zeros(capacity, np.int64)
         self.refused: NDArray[np.int64] = np.zeros(capacity, np.int64)
         self.acknowledged: NDArray[np.int64] = np.zeros(capacity, np.int64)
         self.first_tries: NDArray[np.int64] = np.zeros(capacity, np.int64)  # of which at once
@@ -60,15 +56,10 @@ class Peers:
         self.answer_spread_s: NDArray[np.float64] = np.zeros(capacity)
         self.acks: NDArray[np.int64] = np.zeros(capacity, np.int64)  # it says it has sent
         self.acks_again: NDArray[np.int64] = np.zeros(capacity, np.int64)
-
-    def __len__(self) -> int:
-        return len(self._numbers)
+        self._columns = [name for name, of in vars(self).items() if isinstance(of, np.ndarray)]
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._numbers.values())
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._numbers
 
     def number(self, name: str) -> int:
         """The number of a peer; it gets one if it has none."""
@@ -81,26 +72,21 @@ class Peers:
                 number = len(self._names)
                 self._names.append(name)
                 if number >= len(self.present):
-                    self._grow()
+                    for column in self._columns:
+                        setattr(self, column, grown(getattr(self, column), number))
             self._numbers[name] = number
         return number
-
-    def numbers(self, names: Iterable[str]) -> Numbers:
-        """The numbers of peers, each once."""
-        return distinct(np.fromiter((self.number(name) for name in names), np.int32))
 
     def find(self, name: str) -> int | None:
         """The number of a peer that has one."""
         return self._numbers.get(name)
 
     def name(self, number: int) -> str:
-        """The name of a peer."""
         name = self._names[number]
         assert name is not None
         return name
 
     def names(self, numbers: Numbers) -> list[str]:
-        """The names of peers."""
         of = self._names
         return [of[number] or "" for number in numbers.tolist()]
 
@@ -123,20 +109,32 @@ class Peers:
         )
         return waits
 
-    def release(self, number: int) -> bool:
+    def release(self, number: int) -> None:
         """Forget a peer that is gone, unless the table still speaks of it."""
         if self.present[number] or self.held[number]:
-            return False
+            return
         del self._numbers[self.name(number)]
         self._names[number] = None
-        for column in self._COLUMNS:
+        for column in self._columns:
             getattr(self, column)[number] = 0
         self._free.append(number)
-        return True
 
-    def _grow(self) -> None:
-        old = {column: getattr(self, column) for column in self._COLUMNS}
-        size = len(self.present)
-        self._allocate(2 * size)
-        for column, values in old.items():
-            getattr(self, column)[:size] = values
+
+@dataclass(slots=True)
+class TopicStatistics:
+    """What was sent under one topic, or as one variable (pMediator §8)."""
+
+    since: float
+    acknowledge: bool
+    sent: int = 0
+    resent: int = 0
+    mates: set[str] = field(default_factory=set)  # some of those it went to
+
+    def add(self, peers: Peers, numbers: Numbers) -> None:
+        """Remember whom it went to, up to a number worth showing."""
+        if len(self.mates) < _LISTED:
+            self.mates.update(peers.names(numbers[:_LISTED]))
+
+    def per_minute(self, now: float) -> float:
+        """First sends a minute, since the first of them."""
+        return 60.0 * self.sent / max(now - self.since, 1.0)

@@ -1,13 +1,22 @@
-"""The report of a mediator (pMediator §8): what was sent to whom, how often, and what was lost."""
+"""Reports (pMediator §8): what was sent to whom, how often, and what was lost.
+
+Of a mediator from its tables, of a client from the receipts that the adapters wrote.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from mercury.mediator.incoming import Incoming
+from mercury.mediator.ledger import Entry
 from mercury.mediator.outgoing import Outgoing
-from mercury.model.delivery import DeliveryState
+from mercury.model.delivery import Delivery, DeliveryState
+
+_RECENT = 8
+_LOST = (DeliveryState.EXPIRED, DeliveryState.UNREACHABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +99,6 @@ class Report:
     events: list[EventRow] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
-        """The same for JSON."""
         return asdict(self)
 
 
@@ -151,3 +159,107 @@ def report(name: str, outgoing: Outgoing, incoming: Incoming, now: float) -> Rep
         acks=acks,
         events=events,
     )
+
+
+def report_of(client: str, entries: Iterable[Entry], now_us: int) -> Report:
+    """What a client sent to others, and what others sent to it."""
+    by_mate: dict[str, list[Delivery]] = defaultdict(list)
+    by_topic: dict[str, list[tuple[Entry, Delivery]]] = defaultdict(list)
+    by_source: dict[str, list[Delivery]] = defaultdict(list)
+    settled: list[tuple[Entry, Delivery]] = []
+    for entry in entries:
+        if entry.about.source == f"client:{client}":
+            for row in entry.rows.values():
+                by_mate[row.client].append(row)
+                by_topic[entry.about.topic].append((entry, row))
+                settled.append((entry, row))
+        elif client in entry.rows:
+            row = entry.rows[client]
+            by_source[entry.about.source].append(row)
+            settled.append((entry, row))
+    mates = [_mate(mate, rows) for mate, rows in sorted(by_mate.items())]
+    heard = [_heard(source, rows) for source, rows in sorted(by_source.items())]
+    mine = [row for rows in by_source.values() for row in rows]
+    acks, again = (
+        max((getattr(row, name) for row in mine), default=0) for name in ("acks", "acks_again")
+    )
+    return Report(
+        name=client,
+        sent=sum(one.sent for one in mates),
+        resent=sum(one.resent for one in mates),
+        acknowledged=sum(one.acknowledged for one in mates),
+        received=sum(one.acknowledged for one in heard),
+        repeated=again,
+        resends_per_s=None,
+        mates=mates,
+        topics=[_topic(topic, rows, now_us) for topic, rows in sorted(by_topic.items())],
+        acks=[AckRow("adapter", len(mine), acks, again, again / acks if acks else 0.0)]
+        if mine
+        else [],
+        heard=heard,
+        events=_events(client, settled),
+    )
+
+
+def _mate(mate: str, rows: list[Delivery]) -> MateRow:
+    sent = [row for row in rows if row.tries]
+    resent = sum(row.tries - 1 for row in sent)
+    first = [
+        (row.settled_us - row.first_sent_us) / 1e6
+        for row in sent
+        if row.tries == 1 and row.state is DeliveryState.ACKNOWLEDGED
+    ]
+    return MateRow(
+        mate=mate,
+        sent=len(sent),
+        resent=resent,
+        resent_per_message=resent / len(sent) if sent else 0.0,
+        first_try_s=sum(first) / len(first) if first else None,
+        acknowledged=sum(row.state is DeliveryState.ACKNOWLEDGED for row in rows),
+        dropped=sum(row.state in _LOST for row in rows),
+        waiting=sum(row.state is DeliveryState.WAITING for row in rows),
+    )
+
+
+def _heard(source: str, rows: list[Delivery]) -> HeardRow:
+    answered = [row for row in rows if row.state is DeliveryState.ACKNOWLEDGED]
+    delays = [(row.settled_us - row.addressed_us) / 1e6 for row in answered if row.tries]
+    return HeardRow(
+        source=source,
+        messages=len(rows),
+        copies=sum(row.tries for row in rows),
+        acknowledged=len(answered),
+        refused=sum(row.state is DeliveryState.REFUSED for row in rows),
+        dropped=sum(row.state in _LOST for row in rows),
+        waiting=sum(row.state is DeliveryState.WAITING for row in rows),
+        mean_s=sum(delays) / len(delays) if delays else None,
+    )
+
+
+def _topic(topic: str, rows: list[tuple[Entry, Delivery]], now_us: int) -> TopicRow:
+    since_us = min(entry.about.sent_us for entry, _ in rows)
+    minutes = max((now_us - since_us) / 60e6, 1 / 60)
+    sent = sum(row.tries > 0 for _, row in rows)
+    return TopicRow(
+        topic=topic,
+        sent=sent,
+        resent=sum(max(row.tries - 1, 0) for _, row in rows),
+        acknowledge=any(entry.about.policy for entry, _ in rows),
+        per_minute=sent / minutes,
+        mates=sorted({row.client for _, row in rows}),
+    )
+
+
+def _events(client: str, settled: list[tuple[Entry, Delivery]]) -> list[EventRow]:
+    ended = [one for one in settled if one[1].state is not DeliveryState.WAITING]
+    ended.sort(key=lambda one: -one[1].settled_us)
+    return [
+        EventRow(
+            time_s=row.settled_us / 1e6,
+            id=str(entry.about.message),
+            mate=row.client if row.client != client else entry.about.source,
+            state=row.state.label,
+            elapsed_s=(row.settled_us - row.addressed_us) / 1e6,
+        )
+        for entry, row in ended[:_RECENT]
+    ]

@@ -79,10 +79,8 @@ class Rectangle:
     east: float
 
     def __post_init__(self) -> None:
-        _store_number(self, "south", "south", -90.0, 90.0)
-        _store_number(self, "north", "north", -90.0, 90.0)
-        _store_number(self, "west", "west", -180.0, 180.0)
-        _store_number(self, "east", "east", -180.0, 180.0)
+        for side, limit in (("south", 90.0), ("north", 90.0), ("west", 180.0), ("east", 180.0)):
+            _store_number(self, side, side, -limit, limit)
         if self.south >= self.north:
             raise AreaError(f"a rectangle's south {self.south} is not below its north {self.north}")
         if self.west == self.east or (self.west == 180.0 and self.east == -180.0):
@@ -196,7 +194,7 @@ def _store_number(owner: object, attribute: str, name: str, low: float, high: fl
     except OverflowError:
         number = math.inf
     if not low <= number <= high:
-        raise AreaError(f"{name} {number} is not between {low:g} and {high:g}")
+        raise AreaError(f"{name} {number} is not between {low:g} and {high:.8g}")
     object.__setattr__(owner, attribute, number)
 
 

@@ -1,35 +1,4 @@
-"""Every error Mercury raises, named after the condition.
-
-MercuryError
-├── ConfigurationError          a setting is unknown, malformed or contradicts another
-├── AreaError                   an area that cannot exist (negative radius, NaN, too few points)
-├── FilterError                 a content filter that does not parse; carries the column
-├── MessageError                a message that cannot be built or sent
-│   ├── ArgumentError           an argument of the wrong type or out of range; names it
-│   └── MessageTooLargeError    would not fit in one UDP packet
-├── PacketError                 a packet that is not ours; carries the reason it is counted under
-├── MoosError                   a text or datagram of MOOS that is none; carries the reason as well
-├── SessionError
-│   ├── NotConnectedError       the client has no session now
-│   └── SessionRefusedError     the adapter said no; carries its reason
-├── DetectionError              a rule of detection that cannot be: unknown name, impossible number
-│   └── SnapshotError           bytes that are no state of detection, or a damaged one
-├── MatchingError               an invalid publication or subscription; carries the reason
-├── LoadError                   load cannot be made, or whom it is for cannot be reached
-│   └── RoadsError              a file of roads that cannot be read, or roads that lead nowhere
-├── RequestError                a request was refused or not answered in time
-├── NotSettledError             it is not known in time what became of a message
-├── AddressInUseError           a UDP or TCP port is taken
-├── AlreadyRunningError         another `mercury up` runs on the bus; carries its process
-├── PipelineError               Spark cannot be started, or a job cannot do what was asked
-│   └── JobFailedError          a job that was running has ended; starting it again may help
-├── JavaError                   no Java to run on, or an archive that cannot be fetched
-├── DevError                    a component for development cannot be started
-└── BusError                    the bus cannot do what was asked
-    ├── BusUnavailableError     cannot be opened: locked, read-only, missing folder, unknown scheme
-    ├── BusFullError            no space left to append
-    └── BusCorruptError         the file is not a bus, or is damaged
-"""
+"""Every error Mercury raises, named after the condition."""
 
 from __future__ import annotations
 
@@ -43,11 +12,11 @@ class ConfigurationError(MercuryError):
 
 
 class AreaError(MercuryError, ValueError):
-    """An area that cannot exist."""
+    """An area that cannot exist: negative radius, NaN, too few points."""
 
 
 class FilterError(MercuryError, ValueError):
-    """A content filter that does not parse."""
+    """A content filter that does not parse; `column` is where."""
 
     def __init__(self, message: str, column: int = 0) -> None:
         super().__init__(message)
@@ -100,10 +69,10 @@ class NotConnectedError(SessionError):
 
 
 class SessionRefusedError(SessionError):
-    """The adapter refused the session."""
+    """The adapter refused the session; `reason` is what it said."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"the adapter refused the session: {reason}")
+    def __init__(self, reason: str, words: str) -> None:
+        super().__init__(f"the adapter refused the session: {words}")
         self.reason = reason
 
 
@@ -148,7 +117,7 @@ class AddressInUseError(MercuryError):
 
 
 class AlreadyRunningError(MercuryError):
-    """Another `mercury up` runs the parts of a bus on this machine."""
+    """Another `mercury up` runs the parts of a bus on this machine, as `process`."""
 
     def __init__(self, bus_uri: str, process: int) -> None:
         super().__init__(
@@ -179,7 +148,7 @@ class BusError(MercuryError):
 
 
 class BusUnavailableError(BusError):
-    """The bus cannot be opened."""
+    """The bus cannot be opened: locked, read-only, missing folder, unknown scheme."""
 
 
 class BusFullError(BusError):

@@ -10,6 +10,7 @@ those that say something else, `not … == …` also those that say nothing.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -21,8 +22,9 @@ from mercury.model import filter_tree as tree
 from mercury.model.errors import FilterError
 from mercury.model.filter_tree import Literal, Predicate, Value
 
-__all__ = ["MAX_LENGTH", "MAX_NESTING", "Filter", "Value", "compile_filter"]
+__all__ = ["MAX_LENGTH", "MAX_NESTING", "Filter", "Value", "compile_filter", "interest_id"]
 
+INTEREST_BYTES = 8
 MAX_LENGTH = 4096
 MAX_NESTING = 50
 
@@ -58,7 +60,6 @@ class Filter:
     keys: frozenset[str] = field(default=frozenset(), compare=False)
 
     def matches(self, values: Mapping[str, Value]) -> bool:
-        """Whether these key/value pairs are wanted."""
         return self.predicate(values)
 
     def __repr__(self) -> str:
@@ -89,40 +90,56 @@ def _compiled(text: str) -> Filter:
         return Filter(text, "", lambda values: True)
     root = _Parser(tokens).parse()
     keys = frozenset(str(token.value) for token in tokens if token.kind == "key")
-    return Filter(text, root.canonical, root.predicate(), keys)
+    return Filter(text, root.canonical, root.predicate, keys)
+
+
+def interest_id(topic: str, content_filter: Filter) -> bytes:
+    """The id of an interest: one topic and one filter, however many clients share it.
+
+    The broker evaluates each interest once; adapters know which of their clients hold it. So
+    neither has to know what the other knows, and a popular filter costs as much as a rare one.
+    """
+    text = f"{topic}\0{content_filter.canonical}"
+    return hashlib.blake2b(text.encode(), digest_size=INTEREST_BYTES).digest()
 
 
 class _Token(NamedTuple):
-    kind: str  # number, string, key, keyword, symbol or end
+    kind: str  # literal, key, operator, syntax or end
     text: str  # as written; a keyword in lower case
     column: int
-    value: Literal = ""
+    value: Literal = ""  # of a literal or a key
 
 
 def _tokenize(text: str) -> list[_Token]:
     tokens = []
     position = 0
     while position < len(text):
-        column = position + 1
         match = _TOKEN.match(text, position)
         if match is None:
-            raise _unreadable(text[position], column)
-        kind, written = match.lastgroup, match[0]
-        if kind == "number":
-            tokens.append(_Token("number", written, column, _number(written, column)))
-        elif kind == "string":
-            tokens.append(_Token("string", written, column, _unescape(written, column)))
-        elif kind == "quoted":
-            tokens.append(_Token("key", written, column, _unescape(written, column)))
-        elif kind == "word" and (word := written.lower()) in tree.KEYWORDS:
-            tokens.append(_Token("keyword", word, column))
-        elif kind == "word":
-            tokens.append(_Token("key", written, column, written))
-        elif kind == "symbol":
-            tokens.append(_Token("symbol", written, column))
+            raise _unreadable(text[position], position + 1)
+        if match.lastgroup != "space":
+            tokens.append(_token(match.lastgroup, match[0], position + 1))
         position = match.end()
     tokens.append(_Token("end", "", len(text) + 1))
     return tokens
+
+
+def _token(kind: str | None, written: str, column: int) -> _Token:
+    match kind:
+        case "number":
+            return _Token("literal", written, column, _number(written, column))
+        case "string":
+            return _Token("literal", written, column, _unescape(written, column))
+        case "quoted":
+            return _Token("key", written, column, _unescape(written, column))
+        case "symbol":
+            return _Token("operator" if written in _MIRRORED else "syntax", written, column)
+    word = written.lower()
+    if word in ("true", "false"):
+        return _Token("literal", word, column, word == "true")
+    if word in tree.KEYWORDS:
+        return _Token("syntax", word, column)
+    return _Token("key", written, column, written)
 
 
 def _unreadable(character: str, column: int) -> FilterError:
@@ -174,16 +191,13 @@ class _Parser:
         return node
 
     def _or(self) -> tree.Node:
-        operands = [self._and()]
-        while self._take("or"):
-            operands.append(self._and())
-        return tree.join("or", operands)
+        return self._joined("or", lambda: self._joined("and", self._not))
 
-    def _and(self) -> tree.Node:
-        operands = [self._not()]
-        while self._take("and"):
-            operands.append(self._not())
-        return tree.join("and", operands)
+    def _joined(self, word: str, operand: Callable[[], tree.Node]) -> tree.Node:
+        operands = [operand()]
+        while self._take(word):
+            operands.append(operand())
+        return tree.join(word, operands)
 
     def _not(self) -> tree.Node:
         opening = self._peek()
@@ -204,32 +218,16 @@ class _Parser:
 
     def _test(self) -> tree.Node:
         if self._peek().kind != "key":
-            if not self._at_literal():
-                self._fail("a comparison")
-            literal = self._literal()
-            mirrored = _MIRRORED[self._comparison_operator("an operator such as '=='")]
-            return tree.Comparison(self._key(), mirrored, literal)
+            literal = self._expect("literal", "a comparison").value
+            symbol = self._expect("operator", "an operator such as '=='").text
+            return tree.comparison(self._key(), _MIRRORED[symbol], literal)
         key = self._key()
         if self._take("exists"):
-            return tree.Exists(key)
+            return tree.exists(key)
         if self._take("in"):
             return tree.one_of(key, self._literals())
-        symbol = self._comparison_operator("an operator such as '==', 'in' or 'exists'")
-        return tree.Comparison(key, symbol, self._literal())
-
-    def _comparison_operator(self, expected: str) -> str:
-        symbol = self._peek().text
-        if self._peek().kind != "symbol" or symbol not in _MIRRORED:
-            self._fail(expected)
-        self._next += 1
-        return symbol
-
-    def _key(self) -> str:
-        token = self._peek()
-        if token.kind != "key":
-            self._fail("a key")
-        self._next += 1
-        return str(token.value)
+        symbol = self._expect("operator", "an operator such as '==', 'in' or 'exists'").text
+        return tree.comparison(key, symbol, self._literal())
 
     def _literals(self) -> list[Literal]:
         if not self._take("("):
@@ -241,27 +239,29 @@ class _Parser:
             self._fail("',' or ')'")
         return literals
 
-    def _at_literal(self) -> bool:
-        token = self._peek()
-        return token.kind in ("number", "string") or token.text in ("true", "false")
+    def _key(self) -> str:
+        return str(self._expect("key", "a key").value)
 
     def _literal(self) -> Literal:
-        token = self._peek()
-        if not self._at_literal():
-            self._fail("a value")
-        self._next += 1
-        return token.value if token.kind != "keyword" else token.text == "true"
+        return self._expect("literal", "a value").value
 
     def _peek(self) -> _Token:
         return self._tokens[self._next]
 
     def _take(self, text: str) -> bool:
-        """Step over a keyword or symbol if it is what comes next."""
+        """Step over a word or sign of the language if it is what comes next."""
         token = self._peek()
-        if token.kind not in ("keyword", "symbol") or token.text != text:
+        if token.kind != "syntax" or token.text != text:
             return False
         self._next += 1
         return True
+
+    def _expect(self, kind: str, expected: str) -> _Token:
+        token = self._peek()
+        if token.kind != kind:
+            self._fail(expected)
+        self._next += 1
+        return token
 
     def _fail(self, expected: str) -> NoReturn:
         column = self._peek().column

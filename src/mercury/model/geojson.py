@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -41,7 +42,6 @@ _SHAPES: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 def area_to_geojson(area: Area) -> dict[str, Any]:
-    """The area as a GeoJSON Feature."""
     feature: dict[str, Any] = {"type": "Feature"}
     shape = area.shape
     name = type(shape).__name__.lower()
@@ -65,14 +65,12 @@ def area_to_geojson(area: Area) -> dict[str, Any]:
     properties: dict[str, Any] = {"shape": name}
     properties |= {field: getattr(shape, field) for field in carried}
     if area.heading is not None:
-        properties["heading"] = {
-            "center_deg": area.heading.center_deg,
-            "half_width_deg": area.heading.half_width_deg,
-        }
-    if area.valid_from_us is not None:
-        properties["valid_from"] = _to_rfc3339(area.valid_from_us)
-    if area.valid_until_us is not None:
-        properties["valid_until"] = _to_rfc3339(area.valid_until_us)
+        properties["heading"] = asdict(area.heading)
+    for name in ("valid_from", "valid_until"):
+        instant_us = getattr(area, f"{name}_us")
+        if instant_us is not None:
+            instant = _EPOCH + timedelta(microseconds=instant_us)
+            properties[name] = instant.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     feature["geometry"] = {"type": kind, "coordinates": coordinates}
     feature["properties"] = properties
     return feature
@@ -80,8 +78,11 @@ def area_to_geojson(area: Area) -> dict[str, Any]:
 
 def area_from_geojson(obj: Mapping[str, Any] | str) -> Area:
     """The area a GeoJSON Feature or bare Polygon geometry stands for, as an object or as text."""
-    document = _parse(obj) if isinstance(obj, str) else obj
-    document = _mapping(document, "GeoJSON")
+    try:
+        parsed = json.loads(obj) if isinstance(obj, str) else obj
+    except (ValueError, RecursionError) as error:
+        raise AreaError(f"not JSON: {error}") from None
+    document = _mapping(parsed, "GeoJSON")
     kind = document.get("type")
     if kind == "Feature":
         geometry = _mapping(document.get("geometry"), "a feature's geometry")
@@ -152,20 +153,14 @@ def _rectangle(document: Mapping[str, Any], geometry: Mapping[str, Any]) -> Rect
 
 
 def _rectangle_ring(shape: Rectangle) -> list[list[float]]:
-    return [
-        [shape.west, shape.south],
-        [shape.east, shape.south],
-        [shape.east, shape.north],
-        [shape.west, shape.north],
-        [shape.west, shape.south],
-    ]
+    west, south, east, north = shape.west, shape.south, shape.east, shape.north
+    return [[west, south], [east, south], [east, north], [west, north], [west, south]]
 
 
 def _heading(value: object) -> HeadingSector:
-    heading = _mapping(value, "heading")
-    return HeadingSector(
-        _required(heading, "center_deg", "heading"), _required(heading, "half_width_deg", "heading")
-    )
+    given = _mapping(value, "heading")
+    fields = ("center_deg", "half_width_deg")
+    return HeadingSector(*(_required(given, field, "heading") for field in fields))
 
 
 def _coordinates(position: Position) -> list[float]:
@@ -201,19 +196,6 @@ def _sequence(value: object, name: str) -> Sequence[Any]:
     if not isinstance(value, list | tuple):
         raise AreaError(f"{name} must be a list, not {_shown(value)}")
     return value
-
-
-def _parse(text: str) -> object:
-    try:
-        parsed: object = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise AreaError(f"not JSON: {error}") from None
-    return parsed
-
-
-def _to_rfc3339(instant_us: int) -> str:
-    instant = _EPOCH + timedelta(microseconds=instant_us)
-    return instant.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _instant(properties: Mapping[str, Any], name: str) -> int | None:

@@ -21,15 +21,7 @@ def new_id(now_us: int | None = None) -> bytes:
     """Return a fresh 16-byte UUIDv7."""
     if now_us is None:
         now_us = time.time_ns() // 1000
-    bits = _random.getrandbits(74)
-    milliseconds = (now_us // 1000) & 0xFFFF_FFFF_FFFF
-    return (
-        (milliseconds << 80)
-        | _VERSION_7
-        | ((bits >> 62) << 64)
-        | _VARIANT_RFC
-        | (bits & 0x3FFF_FFFF_FFFF_FFFF)
-    ).to_bytes(16, "big")
+    return _uuid7((now_us // 1000) & 0xFFFF_FFFF_FFFF, _random.getrandbits(74))
 
 
 def new_uuid(now_us: int | None = None) -> UUID:
@@ -44,11 +36,16 @@ def derived_id(parent: bytes, purpose: str) -> bytes:
     The time part is kept, so that derived ids sort with their parents.
     """
     digest = hashlib.blake2b(parent, digest_size=10, person=purpose.encode()[:16]).digest()
-    low = int.from_bytes(digest, "big")
+    bits = int.from_bytes(digest, "big") & ((1 << 74) - 1)
+    return _uuid7(int.from_bytes(parent[:6].ljust(6, b"\0"), "big"), bits)
+
+
+def _uuid7(milliseconds: int, bits: int) -> bytes:
+    """Out of a time of 48 bits, and 74 other bits."""
     return (
-        (int.from_bytes(parent[:6].ljust(6, b"\0"), "big") << 80)
+        (milliseconds << 80)
         | _VERSION_7
-        | ((low >> 62 & 0xFFF) << 64)
+        | ((bits >> 62) << 64)
         | _VARIANT_RFC
-        | (low & 0x3FFF_FFFF_FFFF_FFFF)
+        | (bits & 0x3FFF_FFFF_FFFF_FFFF)
     ).to_bytes(16, "big")

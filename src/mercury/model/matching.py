@@ -83,7 +83,7 @@ class NearSubscription:
     def __post_init__(self) -> None:
         _check_common(self.id, self.topic, self.ttl_s)
         if (self.radius_m is None) == (self.polygon is None):
-            raise MatchingError("a scope is either a radius or a polygon", "scope")
+            raise MatchingError("a scope is either a radius or a polygon: give one", "scope")
         if self.radius_m is not None and not 0.0 < self.radius_m <= MAX_RADIUS_M:
             raise MatchingError(
                 f"radius_m {self.radius_m:g} is not more than 0 and at most {MAX_RADIUS_M:g}",

@@ -228,15 +228,12 @@ class Message:
             raise MessageError(f"a message's id is a UUID, not {self.id!r}")
 
     def expired(self, now_us: int) -> bool:
-        """Whether the message is past its expiry."""
         return 0 < self.expires_us <= now_us
 
     @property
     def event(self) -> Event | None:
-        """The event of an EVENT or ALERT."""
         return self.payload if isinstance(self.payload, Event) else None
 
     @property
     def values(self) -> Values:
-        """The key/value pairs, whatever the payload."""
         return self.payload.values if isinstance(self.payload, Attributes | Event) else {}

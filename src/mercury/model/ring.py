@@ -27,19 +27,24 @@ def unwrap_longitudes(lons: Sequence[float]) -> tuple[list[float], int]:
     return unwrapped, turns + _turn(previous, lons[0])
 
 
-def nearer_pole_deg(lats: Sequence[float]) -> float:
-    """The latitude of the pole, 90 or -90, that a ring of these latitudes is nearer to."""
-    return 90.0 if math.fsum(lats) >= 0.0 else -90.0
+def in_plane(lats: Sequence[float], lons: Sequence[float]) -> tuple[list[float], list[float]]:
+    """The ring as a plane figure: longitudes that continue, and latitudes.
+
+    One that goes round a pole encloses the pole it is nearer to.
+    """
+    xs, turns = unwrap_longitudes(lons)
+    ys = list(lats)
+    if turns:
+        end = xs[0] + 360.0 * turns
+        pole = 90.0 if math.fsum(ys) >= 0.0 else -90.0
+        xs += [end, end, xs[0]]
+        ys += [ys[0], pole, pole]
+    return xs, ys
 
 
 def signed_area_deg2(lats: Sequence[float], lons: Sequence[float]) -> float:
     """The enclosed area in square degrees, positive when the ring runs counterclockwise."""
-    xs, turns = unwrap_longitudes(lons)
-    ys = list(lats)
-    if turns:
-        pole = nearer_pole_deg(ys)
-        xs += [xs[0] + 360.0 * turns, xs[0] + 360.0 * turns, xs[0]]
-        ys += [ys[0], pole, pole]
+    xs, ys = in_plane(lats, lons)
     # fsum makes the reversed ring's area the exact negative, so that turning a ring round once
     # settles its direction for good.
     terms: list[float] = []

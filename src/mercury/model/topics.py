@@ -37,7 +37,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,199}")
 
 
 def alerts_topic(priority: int) -> str:
-    """The alert topic that a priority goes to."""
     if priority >= Priority.WARNING:
         return ALERTS_URGENT
     return ALERTS_NORMAL if priority >= Priority.NORMAL else ALERTS_LOW
@@ -49,14 +48,12 @@ def valid_name(name: str) -> bool:
 
 
 def events_topic(kind: str) -> str:
-    """The topic of an event kind."""
     if not valid_name(kind):
         raise MessageError(f"{kind!r} is no name for an event kind")
     return EVENTS_PREFIX + kind
 
 
 def content_topic(topic: str) -> str:
-    """The bus topic of a consumer topic."""
     if not valid_name(topic):
         raise MessageError(f"{topic!r} is no name for a topic")
     return CONTENT_PREFIX + topic

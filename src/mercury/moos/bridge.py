@@ -10,22 +10,27 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import NamedTuple
 
-from mercury.mediator import Arrival, Incoming, Mediator, Policies, Policy, Report
+import numpy as np
+
+from mercury.mediator import Arrival, Incoming, Outgoing, Report
+from mercury.mediator.policy import FIRE_AND_FORGET, REPEAT
+from mercury.mediator.report import report
 from mercury.model.errors import MoosError
-from mercury.model.message import MAX_PACKET_BYTES, DeliveryPolicy
-from mercury.moos.node_report import NodeReport, read_node_report
+from mercury.model.message import MAX_PACKET_BYTES
 from mercury.moos.packet import NOTIFY, MoosPacket, read_packet, write_packet
 from mercury.moos.settings import ANY, BridgeSettings
 from mercury.moos.text_forms import (
     ALL,
     AckMessage,
     NodeMessage,
+    NodeReport,
     read_ack_message,
     read_mediated_message,
     read_node_message,
+    read_node_report,
     write_ack_message,
     write_node_message,
 )
@@ -37,7 +42,8 @@ ACK_MESSAGE = "ACK_MESSAGE"
 # A mate may count anew when it starts anew: an id that comes later is another message. Long enough
 # for any usual max_tries * resend_thresh of a mate.
 _REMEMBER_S = 120.0
-_REMEMBERED = 100_000
+_REMEMBERED = 100_000  # room for 800 messages a second of each mate, as long as it remembers them
+_RESENDS_PER_S = 1000.0
 _ROOM_BYTES = 1024  # for names, the id and the head of a datagram
 _MAX_MATES = 1000
 
@@ -50,22 +56,13 @@ class Posting(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class BridgeReport:
-    """Everything the bridge can say about its work (pMediator §8)."""
-
-    settings: BridgeSettings
-    mates: list[str]
-    mediator: Report
-    posted: int  # to the own community
-    bad: dict[str, int] = field(default_factory=dict)  # malformed, by reason
-    dropped: dict[str, int] = field(default_factory=dict)  # in order, but not to be sent on
-
-
 class MoosBridge:
     """One vehicle's end of the bridge.
 
-    `carries_all` says that mates without a route of their own can be sent to, too.
+    Each copy has an id of its own, made of the vehicle's name and a counter. That goes on from
+    `begun_us`, the wall clock when this incarnation of the vehicle began, so that no id of an
+    earlier one comes again. `carries_all` says that mates without a route of their own can be sent
+    to, too.
     """
 
     def __init__(
@@ -78,16 +75,15 @@ class MoosBridge:
         on_report: Callable[[NodeReport], None] | None = None,
     ) -> None:
         self.settings = settings
-        self.bad: Counter[str] = Counter()
-        self.dropped: Counter[str] = Counter()
-        self.posted = 0
-        repeat = Policy(
-            "repeat", resend_after_s=settings.resend_thresh_s, max_tries=settings.max_tries
+        self.bad: Counter[str] = Counter()  # malformed, by reason
+        self.dropped: Counter[str] = Counter()  # in order, but not to be sent on
+        self.posted = 0  # to the own community
+        self.outgoing = Outgoing(rng, resends_per_s=_RESENDS_PER_S)
+        self.incoming = Incoming(ack_after_s=0.0, max_ids=_REMEMBERED)
+        self._repeat = replace(
+            REPEAT, resend_after_s=settings.resend_thresh_s, max_tries=settings.max_tries
         )
-        policies = Policies(named={DeliveryPolicy.REPEAT: repeat})
-        self.mediator = Mediator(settings.name, rng, begun_us=begun_us, policies=policies)
-        # Room for 800 messages a second of each mate, as long as they are remembered.
-        self.mediator.incoming = Incoming(ack_after_s=0.0, max_ids=_REMEMBERED)
+        self._counter = begun_us
         self._name = settings.name.lower()
         self._carries_all = carries_all or ANY in settings.routes
         self._on_report = on_report
@@ -97,6 +93,11 @@ class MoosBridge:
             if mate != ANY:
                 self._meet(mate)
 
+    @property
+    def mates(self) -> list[str]:
+        """Those that can be sent to, in small letters."""
+        return sorted(self._spelling)
+
     # In
 
     def receive(self, data: bytes, now: float) -> None:
@@ -105,50 +106,50 @@ class MoosBridge:
             packet = read_packet(data)
             if packet.message_type != NOTIFY:
                 raise MoosError("not-a-notification", f"message of type {packet.message_type!r}")
-            self._take(packet.key, packet.text, now)
+            text = packet.text
         except MoosError as error:
             self.bad[error.reason] += 1
+        else:
+            self.take(packet.key, text, now)
 
     def take(self, key: str, text: str, now: float) -> None:
-        """Take a variable that came some other way."""
+        """Take a variable, however it came."""
         try:
-            self._take(key, text, now)
+            match key.upper():
+                case "NODE_MESSAGE_LOCAL":
+                    self._send(read_node_message(text), now)
+                case "MEDIATED_MESSAGE" | "MEDIATED_MESSAGE_LOCAL":  # renamed on the way, or not
+                    self._receive_copy(read_mediated_message(text), now)
+                case "ACK_MESSAGE" | "ACK_MESSAGE_LOCAL":
+                    self._acknowledged(read_ack_message(text), now)
+                case "NODE_REPORT" | "NODE_REPORT_LOCAL":
+                    self._reported(read_node_report(text))
+                case _:
+                    self.dropped["unknown-variable"] += 1
         except MoosError as error:
             self.bad[error.reason] += 1
-
-    def _take(self, key: str, text: str, now: float) -> None:
-        match key.upper():
-            case "NODE_MESSAGE_LOCAL":
-                self._send(read_node_message(text), now)
-            case "MEDIATED_MESSAGE" | "MEDIATED_MESSAGE_LOCAL":  # renamed on the way, or not
-                self._receive_copy(read_mediated_message(text), now)
-            case "ACK_MESSAGE" | "ACK_MESSAGE_LOCAL":
-                self._acknowledged(read_ack_message(text), now)
-            case "NODE_REPORT" | "NODE_REPORT_LOCAL":
-                self._reported(read_node_report(text))
-            case _:
-                self.dropped["unknown-variable"] += 1
 
     # Out
 
     def post_locally(self, key: str, text: str) -> None:
-        """Post a variable to the own community."""
         self._outbox.append(Posting(None, key, text))
         self.posted += 1
 
     def due(self, now: float) -> list[Posting]:
         """What is to be posted now; it counts as posted."""
-        for copy in self.mediator.due(now):
+        for dispatch, peers in self.outgoing.due(now):
+            self.outgoing.sent(dispatch, peers, now)
+            [mate] = self.outgoing.peers.names(peers)
             mediated = replace(
-                copy.content,
-                dest_nodes=(self._spelling[copy.mate],),
+                dispatch.content,
+                dest_nodes=(self._spelling[mate],),
                 dest_group="",
-                ack_id=copy.id,
-                ack=copy.acknowledge,
+                ack_id=str(dispatch.id),
+                ack=dispatch.policy.acknowledge,
             )
-            text = write_node_message(mediated)
-            self._outbox.append(Posting(copy.mate, MEDIATED_MESSAGE, text))
-        for mate, answers in self.mediator.incoming.answers_due(now):
+            self._outbox.append(Posting(mate, MEDIATED_MESSAGE, write_node_message(mediated)))
+        self.outgoing.take_news(now)
+        for mate, answers in self.incoming.answers_due(now):
             for received, _refusal in answers:
                 assert isinstance(received, tuple)  # the id, and what it came with
                 ack = AckMessage(str(received[0]), self.settings.name, self._spelling[mate])
@@ -170,18 +171,14 @@ class MoosBridge:
 
     def next_timer(self) -> float | None:
         """When `due` wants to be asked; at once where something is waiting, at time 0."""
-        return 0.0 if self._outbox else self.mediator.next_timer()
+        if self._outbox:
+            return 0.0
+        times = (self.outgoing.next_timer(), self.incoming.next_timer())
+        return min((at for at in times if at is not None), default=None)
 
-    def report(self, now: float) -> BridgeReport:
-        """What was sent, repeated and lost, by mate and by variable."""
-        return BridgeReport(
-            self.settings,
-            self.mediator.mates,
-            self.mediator.report(now),
-            self.posted,
-            dict(self.bad),
-            dict(self.dropped),
-        )
+    def report(self, now: float) -> Report:
+        """What was sent, repeated and lost, by mate and by variable (pMediator §8)."""
+        return report(self.settings.name, self.outgoing, self.incoming, now)
 
     # Inside
 
@@ -197,15 +194,23 @@ class MoosBridge:
         if not mates:
             return
         forget = message.var_name in self.settings.no_ack_vars
-        policy = DeliveryPolicy.FIRE_AND_FORGET if forget else DeliveryPolicy.REPEAT
-        self.mediator.post(message.plain, message.var_name, mates, now, policy=policy)
+        for mate in mates:
+            self._counter += 1
+            self.outgoing.post(
+                f"{self.settings.name}_{self._counter}",
+                message.plain,
+                np.array([self.outgoing.peers.number(mate)], np.int32),
+                now,
+                policy=FIRE_AND_FORGET if forget else self._repeat,
+                topic=message.var_name,
+            )
 
     def _destinations(self, message: NodeMessage) -> list[str]:
         """Whom a message is for, in small letters; whom we cannot send to is counted."""
         wanted: dict[str, None] = {}
         for node in message.dest_nodes:
             if node.lower() == ALL:
-                wanted |= dict.fromkeys(self.mediator.mates)
+                wanted |= dict.fromkeys(self.mates)
             elif node.lower() == self._name:
                 self.dropped["to-ourselves"] += 1
             elif self._meet(node, by_name=True):
@@ -218,7 +223,7 @@ class MoosBridge:
                 self.dropped["unknown-group"] += 1
             else:
                 named = [mate.lower() for mate in self.settings.mates]
-                wanted |= dict.fromkeys(named or self.mediator.mates)
+                wanted |= dict.fromkeys(named or self.mates)
         if not wanted and ALL in map(str.lower, message.dest_nodes):
             self.dropped["nobody-known"] += 1
         return list(wanted)
@@ -236,7 +241,7 @@ class MoosBridge:
             self.dropped["no-way-back"] += 1
             return
         text = write_node_message(message.plain)
-        arrival = self.mediator.incoming.receive(
+        arrival = self.incoming.receive(
             message.src_node.lower(),
             (message.ack_id, hash(text)),
             now,
@@ -249,9 +254,10 @@ class MoosBridge:
             self.dropped["no-room"] += 1
 
     def _acknowledged(self, ack: AckMessage, now: float) -> None:
+        mate = self.outgoing.peers.find(ack.src.lower())
         if ack.dest.lower() != self._name:
             self.dropped["not-for-us"] += 1
-        elif not self.mediator.acknowledged(ack.src.lower(), ack.id, now):
+        elif mate is None or not self.outgoing.acknowledged(mate, ack.id, now):
             self.dropped["ack-not-awaited"] += 1  # its first copy came, or we gave up long ago
 
     def _reported(self, report: NodeReport) -> None:
@@ -270,7 +276,7 @@ class MoosBridge:
             if len(self._spelling) >= _MAX_MATES:
                 return False
             self._spelling[known] = mate
-            self.mediator.join(known, 0.0)
+            self.outgoing.arrived(self.outgoing.peers.number(known), 0.0)
         elif not by_name:
             self._spelling[known] = mate  # as it writes itself
         return True

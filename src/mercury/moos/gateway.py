@@ -1,25 +1,44 @@
-"""The shell around the bridge: the UDP socket, the timer, and the way into Mercury."""
+"""The shell around the bridge: the UDP socket, the timer, and the way into Mercury.
+
+A MOOS vehicle is a client of Mercury: its position goes up, alerts and messages come down. Between
+bridges that share no direct route, Mercury carries the same postings that pShare would, as messages
+of the topic `moos` from client to client. It may lose or repeat them like any network; the
+mediators at both ends see to that.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
+import logging
 import os
 import random
+from collections import Counter
+from typing import Any
 
+from mercury.client import Client
+from mercury.mediator import Report
 from mercury.model.area import Position
-from mercury.model.errors import MessageTooLargeError
-from mercury.moos.bridge import (
-    ACK_MESSAGE,
-    MEDIATED_MESSAGE,
-    BridgeReport,
-    MoosBridge,
-    Posting,
-)
+from mercury.model.errors import MercuryError, MessageTooLargeError
+from mercury.model.geojson import area_to_geojson
+from mercury.model.message import Event, Kind, Message, Value
+from mercury.moos.bridge import ACK_MESSAGE, MEDIATED_MESSAGE, MoosBridge, Posting
 from mercury.moos.settings import ANY, BridgeSettings
-from mercury.moos.uplink import MercuryUplink
-from mercury.net import Packets, UdpEndpoint, bind_udp, resolve
+from mercury.moos.text_forms import NodeReport
+from mercury.net import Packets, UdpEndpoint, bind_udp, parse_udp_uri, resolve
+from mercury.net.timer import Timer
 from mercury.service.clock import now, now_us
-from mercury.session import SessionSettings
+from mercury.session import SessionSettings, SessionState
+
+log = logging.getLogger(__name__)
+
+TOPIC = "moos"
+ALERT_VARIABLE = "MERCURY_ALERT"
+MESSAGE_VARIABLE = "MERCURY_MESSAGE"
+
+_EXPIRES_S = 30.0
+_MAX_TASKS = 1000
 
 
 class MoosGateway:
@@ -35,17 +54,7 @@ class MoosGateway:
         seed: int | None = None,
     ) -> None:
         self.settings = settings
-        self.uplink: MercuryUplink | None = None
-        if adapter is not None:
-            self.uplink = MercuryUplink(
-                adapter,
-                settings.name,
-                on_posting=self._take,
-                on_news=self._post_news,
-                position=position,
-                group=settings.group,
-                session=session,
-            )
+        self.uplink = None if adapter is None else MercuryUplink(self, adapter, position, session)
         self.bridge = MoosBridge(
             settings,
             random.Random(os.urandom(8) if seed is None else seed),
@@ -57,7 +66,7 @@ class MoosGateway:
         self._endpoint: UdpEndpoint | None = None
         self._local = b""
         self._routes: dict[str, bytes] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = Timer(self._flush, lambda: self.time_s)
 
     @property
     def time_s(self) -> float:
@@ -66,42 +75,34 @@ class MoosGateway:
 
     @property
     def port(self) -> int:
-        """The UDP port it listens on."""
         assert self._endpoint is not None
         return self._endpoint.address[1]
 
     async def open(self) -> None:
         """Begin to listen; a taken port or an unknown host is a clear error."""
         sock = bind_udp(*self.settings.listen)
+        self._endpoint = UdpEndpoint(sock, self._on_packets)
         try:
             self._local = resolve(*self.settings.local, wanted=sock.family)[1]
             self._routes = {
                 mate: resolve(*where, wanted=sock.family)[1]
                 for mate, where in self.settings.routes.items()
             }
-        except BaseException:
-            sock.close()
-            raise
-        self._endpoint = UdpEndpoint(sock, self._on_packets)
-        if self.uplink is not None:
-            try:
+            if self.uplink is not None:
                 await self.uplink.open()
-            except BaseException:
-                await self.close()
-                raise
+        except BaseException:
+            await self.close()
+            raise
 
     async def close(self) -> None:
-        """Listen no more."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
         if self.uplink is not None:
             await self.uplink.close()
         if self._endpoint is not None:
             self._endpoint.close()
             self._endpoint = None
 
-    def report(self) -> BridgeReport:
-        """What was done so far."""
+    def report(self) -> Report:
         return self.bridge.report(self.time_s)
 
     def _on_packets(self, packets: Packets) -> None:
@@ -109,46 +110,179 @@ class MoosGateway:
             self.bridge.receive(data, self.time_s)
         self._flush()
 
-    def _take(self, key: str, text: str) -> None:
+    def take(self, key: str, text: str) -> None:
+        """Take a variable that another bridge sent through Mercury."""
         if key in (MEDIATED_MESSAGE, ACK_MESSAGE):
             self.bridge.take(key, text, self.time_s)
         else:  # who is elsewhere does not speak for our own community
             self.bridge.dropped["unknown-variable"] += 1
         self._flush()
 
-    def _post_news(self, key: str, text: str) -> None:
+    def post_news(self, key: str, text: str) -> None:
+        """Post what Mercury says to the own community: a variable and its value, a JSON text."""
         self.bridge.post_locally(key, text)
         self._flush()
 
     def _flush(self) -> None:
         packets: Packets = []
         for posting in self.bridge.due(self.time_s):
-            to = self._local if posting.mate is None else self._route(posting.mate)
+            if posting.mate is None:
+                to: bytes | None = self._local
+            else:
+                to = self._routes.get(posting.mate) or self._routes.get(ANY)
             if to is not None:
-                packets += self._packet(posting, to)
+                try:
+                    packets.append((self.bridge.datagram(posting, now_us() / 1e6), to))
+                except MessageTooLargeError:
+                    self.bridge.dropped["too-large"] += 1
             elif self.uplink is not None:
                 self.uplink.carry(posting)
             else:
                 self.bridge.dropped["no-route"] += 1
-        if packets and self._endpoint is not None:
-            self._endpoint.send(packets)
-        self._set_timer()
+        if self._endpoint is not None:
+            if packets:
+                self._endpoint.send(packets)
+            self._timer.set(self.bridge.next_timer())
 
-    def _route(self, mate: str) -> bytes | None:
-        return self._routes.get(mate) or self._routes.get(ANY)
 
-    def _packet(self, posting: Posting, to: bytes) -> Packets:
+class MercuryUplink:
+    """The vehicle's session with an adapter; it begins when the vehicle knows where it is."""
+
+    def __init__(
+        self,
+        gateway: MoosGateway,
+        uri: str,
+        position: Position | None,
+        session: SessionSettings | None,
+    ) -> None:
+        self.uri = uri
+        self.counters: Counter[str] = Counter()
+        self._gateway = gateway
+        self._name = gateway.settings.name.lower()  # as those who address it write it
+        self._position = position
+        self._session = session
+        self._client: Client | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def connected(self) -> bool:
+        client = self._client
+        return client is not None and client.session.state is SessionState.ESTABLISHED
+
+    async def open(self) -> None:
+        """Seek a session, if it is known where the vehicle is."""
+        parse_udp_uri(self.uri)
+        if self._position is not None:
+            await self._connect(NodeReport(self._name, self._position.lat, self._position.lon))
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._client is not None:
+            await self._client.close()
+
+    def move(self, report: NodeReport) -> None:
+        """Follow the vehicle."""
+        self.counters["reports"] += 1
+        if self._client is not None:
+            self._client.move(
+                report.lat, report.lon, heading_deg=report.heading_deg, speed_mps=report.speed_mps
+            )
+        elif not self._tasks:
+            self._spawn(self._connect(report))
+
+    def carry(self, posting: Posting) -> None:
+        """Send a posting towards a mate; what cannot go now is lost, as on any network."""
+        if self._client is None or not self.connected or len(self._tasks) >= _MAX_TASKS:
+            self.counters["not-connected"] += 1
+            return
+        self._spawn(self._carry(self._client, posting))
+
+    async def _connect(self, report: NodeReport) -> None:
+        group = self._gateway.settings.group
+        client = Client(
+            self.uri,
+            identity=self._name,
+            position=(report.lat, report.lon),
+            heading_deg=report.heading_deg,
+            speed_mps=report.speed_mps,
+            settings=self._session,
+            groups=() if group is None else (group,),
+        )
+        client.on(Kind.ALERT)(self._on_alert)
+        client.on(Kind.CONTENT)(self._on_content)
+        await client.open()
+        self._client = client
+
+    async def _carry(self, client: Client, posting: Posting) -> None:
+        values: dict[str, Value] = {
+            "key": posting.key,
+            "text": posting.text.encode("utf-8", "surrogateescape"),  # MOOS has bytes, not text
+        }
         try:
-            return [(self.bridge.datagram(posting, now_us() / 1e6), to)]
-        except MessageTooLargeError:
-            self.bridge.dropped["too-large"] += 1
-            return []
+            await client.tell(
+                posting.mate,
+                values,
+                topic=TOPIC,
+                policy="fire-and-forget",  # our mediator does the rest
+                expires_in_s=_EXPIRES_S,
+            )
+            self.counters["carried"] += 1
+        except MercuryError as error:
+            self.counters["not-carried"] += 1
+            log.warning("cannot send %s to %s: %s", posting.key, posting.mate, error)
 
-    def _set_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        due = self.bridge.next_timer()
-        if due is not None and self._endpoint is not None:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(max(0.0, due - self.time_s), self._flush)
+    def _on_content(self, message: Message) -> None:
+        if message.topic != TOPIC:
+            self.counters["messages"] += 1
+            said = {"topic": message.topic, "values": dict(message.values)}
+            self._gateway.post_news(MESSAGE_VARIABLE, _json(message, said))
+            return
+        key, text = message.values.get("key"), message.values.get("text")
+        if not isinstance(key, str) or not isinstance(text, bytes):
+            self.counters["not-a-posting"] += 1
+            return
+        self.counters["arrived"] += 1
+        self._gateway.take(key, text.decode("utf-8", "surrogateescape"))
+
+    def _on_alert(self, message: Message) -> None:
+        self.counters["alerts"] += 1
+        event = message.event or Event("")
+        position, area = event.position, message.destination.area
+        said = {
+            "kind": event.kind,
+            "text": event.text,
+            "lat": None if position is None else position.lat,
+            "lon": None if position is None else position.lon,
+            "radius_m": event.radius_m,
+            "area": None if area is None else area_to_geojson(area),
+            "values": dict(event.values),
+        }
+        self._gateway.post_news(ALERT_VARIABLE, _json(message, said))
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("the way into Mercury failed: %s", error)
+
+
+def _json(message: Message, said: dict[str, Any]) -> str:
+    """A message as one JSON object, for a MOOS variable."""
+    envelope = {
+        "id": str(message.id),
+        "source": str(message.source),
+        "priority": message.priority,
+        "sent": message.sent_us / 1e6,
+        "expires": message.expires_us / 1e6 if message.expires_us else None,
+    }
+    return json.dumps(envelope | said, separators=(",", ":"), default=_bytes_as_text)
+
+
+def _bytes_as_text(value: object) -> str:
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)

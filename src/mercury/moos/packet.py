@@ -87,10 +87,9 @@ def read_packet(data: bytes) -> MoosPacket:
     if kind not in (DOUBLE, STRING, BINARY):
         raise MoosError("unknown-data-type", f"data of type {kind!r}")
     at = _HEAD.size
-    source, at = _read_string(data, at)
-    source_aux, at = _read_string(data, at)
-    community, at = _read_string(data, at)
-    key, at = _read_string(data, at)
+    texts = {}
+    for name in ("source", "source_aux", "community", "key"):
+        texts[name], at = _read_string(data, at)
     if len(data) < at + _NUMBERS.size:
         raise MoosError("cut-off", "ends before its numbers")
     time_s, double_val, _ = _NUMBERS.unpack_from(data, at)
@@ -100,12 +99,9 @@ def read_packet(data: bytes) -> MoosPacket:
     if not math.isfinite(time_s):
         raise MoosError("bad-time", f"time {time_s}")
     return MoosPacket(
-        key=key,
+        **texts,
         string_val=None if kind == DOUBLE else string_val,
         double_val=double_val if kind == DOUBLE else None,
-        source=source,
-        source_aux=source_aux,
-        community=community,
         time_s=time_s,
         id=number,
         message_type=message_type.decode("latin-1"),

@@ -1,8 +1,9 @@
-"""The text forms of messages between MOOS communities (pMediator §3, §4 and §9).
+"""The text forms of what MOOS communities say (pMediator §3, §4 and §9, and pNodeReporter).
 
     NODE_MESSAGE[_LOCAL]      src_node=abe,dest_node=ben,var_name=RETURN,string_val=true
     MEDIATED_MESSAGE[_LOCAL]  ack_id=abe_1,ack=true,src_node=abe,dest_node=ben,var_name=...
     ACK_MESSAGE[_LOCAL]       id=abe_1, src=ben, dest=abe
+    NODE_REPORT[_LOCAL]       NAME=abe,X=10,Y=-20,SPD=1.5,HDG=90,LAT=43.8253,LON=-70.3304,...
 
 How such a text is read: fields stand between commas that are neither in double quotes nor in
 braces; a field is a name, in any case, and what follows the first equals sign, without white space
@@ -24,6 +25,7 @@ ALL = "all"
 _NAME = re.compile(r'[^\s,:="{}\x00-\x1f\x7f-\x9f\ud800-\udfff]+')
 _NOTE = re.compile(r'[^,"{}\x00-\x1f\x7f-\x9f\ud800-\udfff]*')
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_TEXTS = ("dest_group", "src_app", "src_bhv", "color", "ack_id")  # fields that may be left out
 # A value in quotes, and the flag behind it that says that they are not part of it. Two patterns
 # rather than one: what comes from the network must not make a search take long.
 _QUOTED_BEGIN = re.compile(r'(?:\A|,)\s*string_val\s*=\s*"', re.IGNORECASE)
@@ -98,6 +100,17 @@ class AckMessage:
             raise MoosError("ack-to-self", f"{self.src} acknowledges to itself")
 
 
+@dataclass(frozen=True, slots=True)
+class NodeReport:
+    """Position and motion of a vehicle, as it reports them."""
+
+    name: str
+    lat: float
+    lon: float
+    speed_mps: float | None = None
+    heading_deg: float | None = None
+
+
 def read_node_message(text: str) -> NodeMessage:
     """Read a NODE_MESSAGE or MEDIATED_MESSAGE; raises MoosError with the reason."""
     text, string_val = _take_quoted_value(text)
@@ -107,22 +120,18 @@ def read_node_message(text: str) -> NodeMessage:
         # Without the flag quotes belong to the value, as MOOS has it.
         if fields.get("string_val_quoted", "").lower() == "true" and _is_quoted(string_val):
             string_val = string_val[1:-1]
-    double_val = _read_number(fields["double_val"]) if fields.get("double_val") else None
+    double_val = _number(fields, "double_val")
     # MOOS takes an empty string for none.
     return NodeMessage(
         src_node=_needed(fields, "src_node"),
         dest_nodes=tuple(
             name for part in fields.get("dest_node", "").split(":") if (name := part.strip())
         ),
-        dest_group=fields.get("dest_group", ""),
-        src_app=fields.get("src_app", ""),
-        src_bhv=fields.get("src_bhv", ""),
         var_name=_needed(fields, "var_name"),
-        color=fields.get("color", ""),
         string_val=string_val if string_val or double_val is None else None,
         double_val=double_val,
-        ack_id=fields.get("ack_id", ""),
         ack=fields.get("ack", "").lower() == "true",
+        **{name: fields.get(name, "") for name in _TEXTS},
     )
 
 
@@ -156,7 +165,6 @@ def write_node_message(message: NodeMessage) -> str:
 
 
 def read_ack_message(text: str) -> AckMessage:
-    """Read an ACK_MESSAGE; raises MoosError with the reason."""
     fields = read_fields(text)
     return AckMessage(_needed(fields, "id"), _needed(fields, "src"), _needed(fields, "dest"))
 
@@ -164,6 +172,25 @@ def read_ack_message(text: str) -> AckMessage:
 def write_ack_message(message: AckMessage) -> str:
     """Write an acknowledgement as pMediator does."""
     return f"id={message.id}, src={message.src}, dest={message.dest}"
+
+
+def read_node_report(text: str) -> NodeReport:
+    """Read what Mercury needs; raises MoosError with the reason."""
+    fields = read_fields(text)
+    name = _needed(fields, "name")
+    lat, lon = _number(fields, "lat"), _number(fields, "lon")
+    if lat is None or lon is None:
+        raise MoosError("no-position", f"the report of {name} has no LAT and LON")
+    if abs(lat) > 90 or abs(lon) > 180:
+        raise MoosError("bad-position", f"{name} reports itself at {lat}, {lon}")
+    speed_mps, heading_deg = _number(fields, "spd"), _number(fields, "hdg")
+    return NodeReport(
+        name,
+        lat,
+        lon,
+        None if speed_mps is None else abs(speed_mps),
+        None if heading_deg is None else heading_deg % 360.0,
+    )
 
 
 def read_fields(text: str) -> dict[str, str]:
@@ -204,12 +231,10 @@ def _take_quoted_value(text: str) -> tuple[str, str | None]:
     begin = _QUOTED_BEGIN.search(text)
     if begin is None or '"' in text[: begin.start()]:
         return text, None
-    end = None
-    for end in _QUOTED_END.finditer(text, begin.end()):  # noqa: B007
-        pass
-    if end is None:
+    ends = list(_QUOTED_END.finditer(text, begin.end()))
+    if not ends:
         return text, None
-    return text[: begin.start()] + text[end.end() :], text[begin.end() : end.start()]
+    return text[: begin.start()] + text[ends[-1].end() :], text[begin.end() : ends[-1].start()]
 
 
 def _string_field(value: str | None) -> str:
@@ -231,14 +256,18 @@ def _needed(fields: dict[str, str], name: str) -> str:
     return fields[name]
 
 
-def _read_number(text: str) -> float:
-    if not _NUMBER.fullmatch(text):
-        raise MoosError("bad-double_val", f"double_val {text!r} is no number")
-    return float(text)
-
-
 def _number_text(value: float) -> str:
     # 1984 rather than 1984.0, as MOOS writes it; every digit is kept, where MOOS keeps six.
     if value.is_integer() and abs(value) < 1e15:
         return str(int(value)) if value or math.copysign(1, value) > 0 else "-0"
     return repr(value)
+
+
+def _number(fields: dict[str, str], name: str) -> float | None:
+    text = fields.get(name)
+    if not text:
+        return None
+    value = float(text) if _NUMBER.fullmatch(text) else math.nan
+    if not math.isfinite(value):
+        raise MoosError(f"bad-{name}", f"{name} {text!r} is no number")
+    return value

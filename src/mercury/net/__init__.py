@@ -1,11 +1,9 @@
 """UDP under asyncio, in batches, and lossy links to try it over."""
 
-from mercury.net.address import from_sockaddr, parse_udp_uri, resolve, to_sockaddr
 from mercury.net.link import Link, LinkStatistics, OneWay
-from mercury.net.link_settings import Blackout, DropOff, LinkPair, LinkSettings, Outages
-from mercury.net.link_spec import link_from, parse_link
-from mercury.net.linked_endpoint import LinkedEndpoint, open_endpoint
-from mercury.net.udp import Packets, UdpEndpoint, bind_udp
+from mercury.net.link_settings import Blackout, DropOff, LinkPair, LinkSettings, Outages, parse_link
+from mercury.net.linked_endpoint import LinkedEndpoint, link_from, open_uplink
+from mercury.net.udp import Packets, UdpEndpoint, bind_udp, parse_udp_uri, resolve, to_sockaddr
 
 __all__ = [
     "Blackout",
@@ -20,9 +18,8 @@ __all__ = [
     "Packets",
     "UdpEndpoint",
     "bind_udp",
-    "from_sockaddr",
     "link_from",
-    "open_endpoint",
+    "open_uplink",
     "parse_link",
     "parse_udp_uri",
     "resolve",

@@ -56,11 +56,7 @@ class BatchReceiver:
         slots = np.arange(batch, dtype=np.uint64)
         self._iovecs["base"] = self._buffer.ctypes.data + slots * _SLOT_BYTES
         self._iovecs["length"] = _SLOT_BYTES
-        self._headers = np.zeros(batch, _MMSGHDR)
-        self._headers["name"] = self._names.ctypes.data + slots * ADDRESS_BYTES
-        self._headers["name_length"] = ADDRESS_BYTES
-        self._headers["iovec"] = self._iovecs.ctypes.data + slots * _IOVEC.itemsize
-        self._headers["iovec_count"] = 1
+        self._headers = _headers(batch, self._names.ctypes.data, ADDRESS_BYTES, self._iovecs, 1)
         self._name_lengths = self._headers["name_length"]
         self._lengths = self._headers["length"]
         self._batch = batch
@@ -133,7 +129,7 @@ def send_shared(
 def _headers(
     count: int,
     names_address: int,
-    name_lengths: NDArray[np.uint32],
+    name_lengths: NDArray[np.uint32] | int,
     iovecs: NDArray[np.void],
     iovecs_each: int,
 ) -> NDArray[np.void]:

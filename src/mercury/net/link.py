@@ -44,17 +44,10 @@ class LinkStatistics:
         self.lost.update(other.lost)
 
     def to_json(self) -> dict[str, Any]:
-        """For programs."""
-        return {
-            "sent": self.sent,
-            "arrived": self.arrived,
-            "duplicated": self.duplicated,
-            "reordered": self.reordered,
-            "lost": {reason: self.lost[reason] for reason in REASONS if self.lost[reason]},
-        }
+        lost = {reason: self.lost[reason] for reason in REASONS if self.lost[reason]}
+        return {name: getattr(self, name) for name in self.__slots__} | {"lost": lost}
 
     def phrase(self) -> str:
-        """For people."""
         lost = self.lost.total()
         if not lost:
             return f"none of {self.sent:,} packets"
@@ -107,27 +100,21 @@ class OneWay:
         if channel is None and settings.outages is not None:
             channel = ChannelState(settings.outages, random.Random(rng.getrandbits(64)))
         self._channel = channel
-        self._begun: float | None = None
+        self.begun: float | None = None
         # When the link will have carried all that it took, by count and by bytes.
         self._packets_due = self._bytes_due = 0.0
         self._latest = 0.0  # arrival, where order is kept
 
     def begin(self, now: float) -> None:
         """Blackouts count from here; without it, from the first packet."""
-        if self._begun is None:
-            self._begun = self._packets_due = self._bytes_due = self._latest = now
+        if self.begun is None:
+            self.begun = self._packets_due = self._bytes_due = self._latest = now
             if self._channel is not None:
                 self._channel.begin(now)
 
-    @property
-    def begun(self) -> bool:
-        """Whether its blackouts count already."""
-        return self._begun is not None
-
     def carry(self, size: int, now: float, range_m: Range = None) -> list[float]:
         """Take a packet; returns when its copies arrive, none if it is lost."""
-        if self._begun is None:
-            self.begin(now)
+        self.begin(now)
         statistics, settings, rng = self.statistics, self.settings, self._rng
         statistics.sent += 1
         # All dice are rolled before it is lost: then more loss, of whatever kind, loses the same
@@ -183,8 +170,8 @@ class OneWay:
     def _lost_by(self, roll: float, size: int, now: float, range_m: Range) -> Reason | None:
         """Why it is lost: causes are independent, so the shares that pass multiply."""
         settings = self.settings
-        if settings.blackouts and self._begun is not None:
-            age_s = now - self._begun
+        if settings.blackouts and self.begun is not None:
+            age_s = now - self.begun
             for blackout in settings.blackouts:
                 if blackout.covers(age_s):
                     return "blackout"
@@ -215,21 +202,13 @@ class Link:
     but bad times that are the same for both befall them at once.
     """
 
-    def __init__(
-        self,
-        up: LinkSettings,
-        down: LinkSettings,
-        rng: random.Random,
-        *,
-        range_m: Range = None,
-    ) -> None:
+    def __init__(self, up: LinkSettings, down: LinkSettings, rng: random.Random) -> None:
         up_seed, down_seed, channel_seed = (rng.getrandbits(64) for _ in range(3))
         channel = None
         if up.outages is not None and up.outages == down.outages:
             channel = ChannelState(up.outages, random.Random(channel_seed))
         self.up = OneWay(up, random.Random(up_seed), channel)
         self.down = OneWay(down, random.Random(down_seed), channel)
-        self.range_m = range_m
 
     def begin(self, now: float) -> None:
         """Blackouts count from here; without it, from the first packet."""
@@ -240,9 +219,8 @@ class Link:
         self, direction: Direction, size: int, now: float, range_m: Range = None
     ) -> list[float]:
         """Take a packet; returns when its copies arrive, in order: none if it is lost."""
+        self.begin(now)
         way = self.up if direction == "up" else self.down
-        if not way.begun:
-            self.begin(now)
         return way.carry(size, now, range_m)
 
     @property

@@ -1,11 +1,21 @@
-"""How bad a link is: what it loses and why, how long it takes, what it repeats."""
+"""How bad a link is: what it loses and why, how long it takes, what it repeats.
+
+It is also read from one line of text: `cellular,loss=0.1` or `up:loss=30%;down:range=300m..1km`.
+Parts are separated by `;`. A part begins with `up:` or `down:`, or counts for both directions; in
+it stand names of presets and `key=value`, separated by `,`, later ones over earlier ones. Without
+a unit, times are in seconds, distances in metres, sizes in bytes, rates per second.
+"""
 
 from __future__ import annotations
 
+import difflib
 import math
+import re
 from bisect import bisect_left
-from dataclasses import dataclass, field, fields
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from mercury.model.errors import ConfigurationError
 
@@ -21,19 +31,16 @@ class DropOff:
 
     points: tuple[tuple[float, float], ...]
     smooth: bool = False
-    _quantities: tuple[float, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        quantities = tuple(quantity for quantity, _ in self.points)
+        quantities = [quantity for quantity, _ in self.points]
         if not quantities:
             raise ConfigurationError("a drop-off needs at least one point")
-        if not all(0 <= quantity < math.inf for quantity in quantities) or list(
-            quantities
-        ) != sorted(quantities):
+        rise = quantities == sorted(quantities)
+        if not rise or not all(0 <= quantity < math.inf for quantity in quantities):
             raise ConfigurationError("the points of a drop-off are not negative and rise")
         for _, loss in self.points:
             _check_share("the loss of a drop-off", loss)
-        object.__setattr__(self, "_quantities", quantities)
 
     @classmethod
     def between(cls, safe: float, lost: float, *, smooth: bool = False) -> DropOff:
@@ -44,7 +51,7 @@ class DropOff:
 
     def __call__(self, at: float) -> float:
         """The share that is lost at this quantity."""
-        after = bisect_left(self._quantities, at)
+        after = bisect_left(self.points, at, key=itemgetter(0))
         if after == 0:
             return self.points[0][1]
         if after == len(self.points):
@@ -129,7 +136,13 @@ class LinkSettings:
         if self.keep_order and self.reorder:
             raise ConfigurationError("a link that keeps the order cannot reorder")
         for blackout in self.blackouts:
-            _check_blackout(blackout)
+            _check_not_negative("the start of a blackout", blackout.start_s)
+            _check_positive("the length of a blackout", blackout.length_s)
+            every_s = blackout.every_s
+            if every_s is not None and not blackout.length_s < every_s < math.inf:
+                raise ConfigurationError(
+                    f"a blackout of {blackout.length_s:g} s every {every_s:g} s never ends"
+                )
         if self.outages is not None:
             _check_positive("the mean time up", self.outages.mean_up_s)
             _check_positive("the mean time down", self.outages.mean_down_s)
@@ -141,16 +154,6 @@ class LinkPair(NamedTuple):
 
     up: LinkSettings
     down: LinkSettings
-
-
-def _check_blackout(blackout: Blackout) -> None:
-    _check_not_negative("the start of a blackout", blackout.start_s)
-    _check_positive("the length of a blackout", blackout.length_s)
-    every_s = blackout.every_s
-    if every_s is not None and not blackout.length_s < every_s < math.inf:
-        raise ConfigurationError(
-            f"a blackout of {blackout.length_s:g} s every {every_s:g} s never ends"
-        )
 
 
 def _check_share(name: str, value: float) -> None:
@@ -166,3 +169,208 @@ def _check_not_negative(name: str, value: float) -> None:
 def _check_positive(name: str, value: float) -> None:
     if not 0.0 < value < math.inf:
         raise ConfigurationError(f"{name} is above 0 and has an end, unlike {value:g}")
+
+
+# A link as text
+
+# Round numbers of what such links do on an ordinary day, not of one product.
+PRESETS = {
+    "perfect": "loss=0",
+    # Wi-Fi at a depot or a junction: fine in sight, gone behind the next house.
+    "wifi": "loss=1%,range=80m..250m~smooth,bandwidth=2.5MB/s,queue=100ms,delay=2ms,jitter=8ms",
+    # Short-range radio for vehicles (ITS-G5, 802.11p): a channel of 6 Mbit/s; long packets meet
+    # more collisions on the air than short ones.
+    "v2x": "loss=2%,range=300m..1km~smooth,size=300:0/1500:10%,bandwidth=750kB/s,queue=50ms,"
+    "delay=1ms,jitter=4ms",
+    # A public mobile network while driving: little loss, queues, and now and then a hole.
+    "cellular": "loss=0.5%,queue=500ms,outage=300s+3s;up:bandwidth=1MB/s,delay=30ms,jitter=30ms;"
+    "down:bandwidth=4MB/s,delay=25ms,jitter=20ms",
+    # A geostationary satellite: 36,000 km up and down again; bridges and trees hide it.
+    "satellite": "loss=1%,queue=1s,delay=270ms,jitter=30ms,outage=120s+5s;up:bandwidth=32kB/s;"
+    "down:bandwidth=256kB/s",
+    # An acoustic modem under water: sound takes a second for 1.5 km, and 5 kbit/s are shared.
+    "acoustic": "loss=10%,range=1km..3km~smooth,size=100:0/1000:50%/2000:100%,bandwidth=625,"
+    "queue=5s,delay=0.7s,jitter=0.6s,order=keep",
+    "lossy10": "loss=10%",
+    "lossy30": "loss=30%",
+    "lossy50": "loss=50%",
+    # Everything goes wrong now and then: what a protocol must live with.
+    "hostile": "loss=10%,duplicate=10%,reorder=10%+1s,delay=10ms,jitter=20ms",
+}
+
+_SECONDS = {"": 1.0, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+_METRES = {"": 1.0, "m": 1.0, "km": 1e3}
+_BYTES = {"": 1.0, "B": 1.0, "kB": 1e3, "MB": 1e6, "KiB": 1024.0, "MiB": 1024.0**2}
+_BITS = {"bit": 1 / 8, "kbit": 1e3 / 8, "Mbit": 1e6 / 8}
+_SHARES = {"": 1.0, "%": 0.01}
+
+_NUMBER = re.compile(r"([0-9]+\.?[0-9]*(?:e-?[0-9]+)?|\.[0-9]+)\s*([A-Za-z%]*)")
+
+_Units = dict[str, float]
+_Read = Callable[[str], dict[str, Any]]
+
+
+class _Malformed(ValueError):
+    """A value that is not of its form."""
+
+
+def parse_link(text: str) -> LinkPair:
+    """Read a link, or say in one sentence what is wrong with it."""
+    settings = {"up": LinkSettings(), "down": LinkSettings()}
+    for part in text.split(";"):
+        head, colon, rest = part.partition(":")
+        names = [head.strip()] if colon and head.strip() in settings else list(settings)
+        items = rest if len(names) == 1 else part
+        for name in names:
+            settings[name] = _changed(settings[name], name, items, text)
+    return LinkPair(**settings)
+
+
+def _changed(settings: LinkSettings, direction: str, items: str, text: str) -> LinkSettings:
+    changes: dict[str, Any] = {}
+    for item in items.split(","):
+        key, equals, value = (piece.strip() for piece in item.partition("="))
+        if not key:
+            raise ConfigurationError(f"the link {text!r} has an empty item: {_FORM}")
+        if not equals:
+            settings, changes = _preset(key, direction), {}
+            continue
+        read, form = _KEYS.get(key, (None, ""))
+        if read is None and key.startswith(("up:", "down:")):
+            raise ConfigurationError(f"in the link {text!r} a ; is missing before {key!r}")
+        if read is None:
+            raise ConfigurationError(f"a link has no {key!r}{_suggestion(key, [*_KEYS])}")
+        try:
+            change = read(value)
+        except _Malformed:
+            raise ConfigurationError(f"the link's {key} is {form}, not {value!r}") from None
+        if change.get("blackouts"):  # several may be given, and replace those of the preset
+            change["blackouts"] = changes.get("blackouts", ()) + change["blackouts"]
+        changes |= change
+    return replace(settings, **changes)
+
+
+def _preset(name: str, direction: str) -> LinkSettings:
+    if name not in PRESETS:
+        known = [*PRESETS, *_KEYS]
+        hint = _suggestion(name, known) or f", there are {', '.join(PRESETS)}"
+        raise ConfigurationError(f"there is no link named {name!r}{hint}")
+    pair = parse_link(PRESETS[name])
+    return pair.up if direction == "up" else pair.down
+
+
+def _suggestion(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f", did you mean {near[0]}?" if near else ""
+
+
+# Values
+
+
+def _number(text: str, units: _Units) -> float:
+    found = _NUMBER.fullmatch(text.strip())
+    if found is None or found[2] not in units:
+        raise _Malformed
+    return float(found[1]) * units[found[2]]
+
+
+def _pair(text: str, separator: str) -> tuple[str, str]:
+    first, found, second = text.partition(separator)
+    if not found:
+        raise _Malformed
+    return first, second
+
+
+def _one(name: str, units: _Units) -> _Read:
+    return lambda text: {name: _number(text, units)}
+
+
+def _drop_off(name: str, units: _Units) -> _Read:
+    def read(text: str) -> dict[str, Any]:
+        text, colon, bend = text.rpartition("~") if "~" in text else (text, "", "")
+        if colon and bend.strip() != "smooth":
+            raise _Malformed
+        if ".." in text:
+            safe, lost = (_number(end, units) for end in _pair(text, ".."))
+            return {name: DropOff.between(safe, lost, smooth=bool(colon))}
+        if ":" in text:
+            points = (_pair(point, ":") for point in text.split("/"))
+            curve = tuple((_number(at, units), _number(loss, _SHARES)) for at, loss in points)
+            return {name: DropOff(curve, bool(colon))}
+        limit = _number(text, units)
+        return {name: DropOff.between(limit, limit)}
+
+    return read
+
+
+def _rate(text: str) -> dict[str, Any]:
+    count, slash, per = text.partition("/")
+    per = per.strip()
+    span = 1.0 if not slash else _SECONDS.get(per) or _number(per, _SECONDS)
+    if not span:
+        raise _Malformed
+    return {"packets_per_s": _number(count, {"": 1.0}) / span}
+
+
+def _bandwidth(text: str) -> dict[str, Any]:
+    return {"bytes_per_s": _number(text.strip().removesuffix("/s"), _BYTES | _BITS)}
+
+
+def _order(text: str) -> dict[str, Any]:
+    if text not in ("keep", "free"):
+        raise _Malformed
+    return {"keep_order": text == "keep"}
+
+
+def _reorder(text: str) -> dict[str, Any]:
+    share, plus, by = text.partition("+")
+    change: dict[str, Any] = {"reorder": _number(share, _SHARES)}
+    if plus:
+        change["reorder_by_s"] = _number(by, _SECONDS)
+    return change
+
+
+def _blackout(text: str) -> dict[str, Any]:
+    if text == "none":
+        return {"blackouts": ()}
+    window, slash, every = text.partition("/")
+    start_s, length_s = (_number(end, _SECONDS) for end in _pair(window, "+"))
+    every_s = _number(every, _SECONDS) if slash else None
+    return {"blackouts": (Blackout(start_s, length_s, every_s),)}
+
+
+def _outage(text: str) -> dict[str, Any]:
+    if text == "none":
+        return {"outages": None}
+    times, colon, loss = text.partition(":")
+    up_s, down_s = (_number(end, _SECONDS) for end in _pair(times, "+"))
+    return {"outages": Outages(up_s, down_s, _number(loss, _SHARES) if colon else 1.0)}
+
+
+_FORM = "write a preset or KEY=VALUE,KEY=VALUE, and up:...;down:... for each direction"
+_A_SHARE = "a share such as 0.3 or 30%"
+_A_TIME = "a time such as 50ms or 2s"
+_CURVE = "a limit {0}, a drop-off {1}, with ~smooth if it is to be, or points {2}"
+
+_KEYS: dict[str, tuple[_Read, str]] = {
+    "loss": (_one("loss", _SHARES), _A_SHARE),
+    "range": (
+        _drop_off("loss_by_range", _METRES),
+        _CURVE.format("500m", "300m..1km", "0m:0/300m:10%/1km:100%"),
+    ),
+    "size": (
+        _drop_off("loss_by_size", _BYTES),
+        _CURVE.format("1000", "500..1400", "500:0/1400:20%"),
+    ),
+    "rate": (_rate, "a number of packets such as 10/s or 1/30s"),
+    "bandwidth": (_bandwidth, "bytes or bits a second such as 50kB/s or 64kbit/s"),
+    "burst": (_one("burst_s", _SECONDS), _A_TIME),
+    "queue": (_one("queue_s", _SECONDS), _A_TIME),
+    "delay": (_one("delay_s", _SECONDS), _A_TIME),
+    "jitter": (_one("jitter_s", _SECONDS), _A_TIME),
+    "order": (_order, "keep or free"),
+    "duplicate": (_one("duplicate", _SHARES), _A_SHARE),
+    "reorder": (_reorder, "a share such as 5%, and by how much, 5%+200ms"),
+    "blackout": (_blackout, "START+LENGTH such as 30s+5s, 30s+5s/60s to repeat it, or none"),
+    "outage": (_outage, "mean times good+bad such as 60s+3s, 60s+3s:80% to lose less, or none"),
+}

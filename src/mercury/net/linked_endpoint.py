@@ -1,67 +1,47 @@
-"""A UDP endpoint behind a lossy link: what it sends and what arrives goes through the link."""
+"""A client's endpoint, plain or behind a lossy link that all it sends and receives goes through."""
 
 from __future__ import annotations
 
-import asyncio
 import heapq
+import os
+import random
 import socket
 import time
 from collections.abc import Callable
+from functools import partial
 
 from mercury.net.link import Direction, Link
-from mercury.net.udp import Packets, UdpEndpoint
+from mercury.net.link_settings import LinkPair, parse_link
+from mercury.net.timer import Timer
+from mercury.net.udp import Packets, UdpEndpoint, bind_udp, parse_udp_uri, resolve
 
-_Packet = tuple[bytes, bytes]
-
+_UPLINK_BUFFER_BYTES = 256 * 1024
 _EARLY_S = 0.0005  # event loops wake to the millisecond
 
 
-class LinkedEndpoint:
-    """What a UdpEndpoint is, as far as a client needs it, over a bad link."""
+class LinkedEndpoint(UdpEndpoint):
+    """An endpoint as a client needs it, over a bad link."""
 
     def __init__(
-        self,
-        sock: socket.socket,
-        on_packets: Callable[[Packets], None],
-        link: Link,
-        clock: Callable[[], float] = time.monotonic,
+        self, sock: socket.socket, on_packets: Callable[[Packets], None], link: Link
     ) -> None:
+        super().__init__(sock, partial(self._carry, "down"))
         self.link = link
-        self._endpoint = UdpEndpoint(sock, self._receive)
-        self._on_packets = on_packets
-        self._clock = clock
-        self._loop = asyncio.get_running_loop()
+        self._on_arrived = on_packets
         # On their way, ordered by time of arrival, then by order of sending.
-        self._in_flight: list[tuple[float, int, Direction, _Packet]] = []
+        self._in_flight: list[tuple[float, int, Direction, tuple[bytes, bytes]]] = []
         self._taken = 0
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_due = 0.0
-        self._open = True
-        link.begin(clock())
-
-    @property
-    def socket(self) -> socket.socket:
-        """The socket under the link."""
-        return self._endpoint.socket
-
-    @property
-    def address(self) -> tuple[str, int]:
-        """The local host and port."""
-        return self._endpoint.address
-
-    @property
-    def unsendable(self) -> int:
-        """Packets that came through the link and were refused by the network layer."""
-        return self._endpoint.unsendable
+        self._timer = Timer(self._hand_out, time.monotonic)
+        link.begin(time.monotonic())
 
     def send(self, packets: Packets) -> None:
         """Put packets on the link; each is sent when it comes out of it, if it does."""
-        if self._open:
+        if self._fd >= 0:
             self._carry("up", packets)
 
     def stop_receiving(self) -> None:
         """Hand over nothing more; sending goes on."""
-        self._endpoint.stop_receiving()
+        super().stop_receiving()
         self._in_flight = [packet for packet in self._in_flight if packet[2] == "up"]
         heapq.heapify(self._in_flight)
 
@@ -71,23 +51,17 @@ class LinkedEndpoint:
         What the link has taken up is on the air: it goes out before, though too early, so that
         a goodbye is not held back for ever.
         """
-        if not self._open:
+        if self._fd < 0:
             return
-        self._open = False
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
         rest = [packet for _, _, direction, packet in sorted(self._in_flight) if direction == "up"]
         self._in_flight.clear()
         if rest:
-            self._endpoint.send(rest)
-        self._endpoint.close()
-
-    def _receive(self, packets: Packets) -> None:
-        self._carry("down", packets)
+            super().send(rest)
+        super().close()
 
     def _carry(self, direction: Direction, packets: Packets) -> None:
-        now = self._clock()
+        now = time.monotonic()
         for packet in packets:
             for arrival in self.link.carry(direction, len(packet[0]), now):
                 self._taken += 1
@@ -96,38 +70,39 @@ class LinkedEndpoint:
 
     def _hand_out(self) -> None:
         """Send and hand over what has come through the link, and wait for the next."""
-        now = self._clock() + _EARLY_S
+        now = time.monotonic() + _EARLY_S
         sent: Packets = []
         received: Packets = []
         while self._in_flight and self._in_flight[0][0] <= now:
             _, _, direction, packet = heapq.heappop(self._in_flight)
             (sent if direction == "up" else received).append(packet)
-        self._set_timer()
+        if self._in_flight:
+            self._timer.set(self._in_flight[0][0])
         if sent:
-            self._endpoint.send(sent)
+            super().send(sent)
         if received:
-            self._on_packets(received)  # last: it may send, or close this endpoint
-
-    def _set_timer(self) -> None:
-        if not self._in_flight:
-            return
-        due = self._in_flight[0][0]
-        if self._timer is not None:
-            if self._timer_due <= due:
-                return  # wakes early enough, and then sets the timer anew
-            self._timer.cancel()
-        self._timer_due = due
-        self._timer = self._loop.call_later(max(0.0, due - self._clock()), self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        self._hand_out()
+            self._on_arrived(received)  # last: it may send, or close this endpoint
 
 
-def open_endpoint(
-    sock: socket.socket, on_packets: Callable[[Packets], None], link: Link | None
-) -> UdpEndpoint | LinkedEndpoint:
-    """An endpoint on a socket, behind the link if there is one."""
+def link_from(link: Link | LinkPair | str, seed: object) -> Link:
+    """A link as it is, or a new one with dice of this seed; None is a seed of its own."""
+    if isinstance(link, Link):
+        return link
+    pair = parse_link(link) if isinstance(link, str) else link
+    # Not the seed itself: whoever has it may roll the same dice for something else.
+    rng = random.Random(os.urandom(16) if seed is None else f"link {seed}")
+    return Link(pair.up, pair.down, rng)
+
+
+def open_uplink(
+    uri: str, on_packets: Callable[[Packets], None], link: Link | None
+) -> tuple[UdpEndpoint, bytes]:
+    """Open an endpoint to speak with an adapter, behind a link; returns it and the address."""
+    host, port = parse_udp_uri(uri)
+    family, adapter = resolve(host, port)
+    any_host = "::" if ":" in host or family.name == "AF_INET6" else "0.0.0.0"
+    local = host if host == "127.0.0.1" else any_host
+    sock = bind_udp(local, 0, buffer_bytes=_UPLINK_BUFFER_BYTES)
     if link is None:
-        return UdpEndpoint(sock, on_packets)
-    return LinkedEndpoint(sock, on_packets, link)
+        return UdpEndpoint(sock, on_packets), adapter
+    return LinkedEndpoint(sock, on_packets, link), adapter

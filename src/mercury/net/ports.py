@@ -22,19 +22,27 @@ _OURS = re.compile(r"^\S*python\S* (-m mercury(\.cli\.main)?|\S*/mercury) ")
 def bind_tcp(host: str, port: int, purpose: str) -> socket.socket:
     """A TCP socket that is to listen; a taken port or a foreign address is a clear error."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    return bound("TCP", sock, host, port, purpose)
+
+
+def bound(
+    protocol: Protocol, sock: socket.socket, host: str, port: int, purpose: str = ""
+) -> socket.socket:
+    """Bind a socket that is not to block, or close it and say why it cannot be bound."""
     try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind((host, port))
+        sock.setblocking(False)
+        sock.bind((host, port))
     except OSError as error:
-        bound.close()
+        sock.close()
         if error.errno == errno.EADDRINUSE:
-            raise address_in_use("TCP", host, port, purpose) from None
+            raise address_in_use(protocol, host, port, purpose) from None
+        what = f", for {purpose}" if purpose else ""
         raise ConfigurationError(
-            f"cannot listen on {host}:{port}, for {purpose}: {error.strerror}"
+            f"cannot listen on {host}:{port}{what}: {error.strerror}"
         ) from None
-    bound.setblocking(False)
-    return bound
+    return sock
 
 
 def address_in_use(

@@ -1,4 +1,8 @@
-"""UDP under asyncio, in batches: the shell around the session cores."""
+"""UDP under asyncio, in batches: the shell around the session cores.
+
+Network addresses are `udp://host:port`, and the raw sockaddr that the kernel hands out and takes.
+The raw form is compared, stored in arrays and sent to without being translated for each packet.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +11,75 @@ import errno
 import functools
 import logging
 import socket
+import struct
+import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mercury.model.errors import ConfigurationError
 from mercury.net import batch
-from mercury.net.address import from_sockaddr, to_sockaddr
-from mercury.net.ports import address_in_use
+from mercury.net.ports import bound
 
 log = logging.getLogger(__name__)
 
 Packets = list[tuple[bytes, bytes]]  # (packet, raw sockaddr of the other side)
 
+_HAS_LENGTH_BYTE = sys.platform == "darwin" or "bsd" in sys.platform
 _BUFFER_BYTES = 4 * 1024 * 1024
 _FEW = 3  # packets up to which plain sendto is quicker than filling structures
 
 _thread = threading.local()
+
+
+def parse_udp_uri(uri: str) -> tuple[str, int]:
+    with suppress(ValueError):
+        parts = urlsplit(uri)
+        if parts.scheme == "udp" and parts.hostname and parts.port:
+            return parts.hostname, parts.port
+    raise ConfigurationError(f"{uri!r} is no adapter address, expected udp://HOST:PORT")
+
+
+def resolve(
+    host: str, port: int, wanted: int = socket.AF_UNSPEC
+) -> tuple[socket.AddressFamily, bytes]:
+    """Return the family and raw sockaddr of a host's first UDP address, of a family if wanted."""
+    try:
+        found = socket.getaddrinfo(host, port, wanted, socket.SOCK_DGRAM)
+    except OSError as error:
+        raise ConfigurationError(f"cannot find the address of host {host!r}: {error}") from None
+    family, _, _, _, address = found[0]
+    return family, to_sockaddr(str(address[0]), int(address[1]))
+
+
+def to_sockaddr(host: str, port: int) -> bytes:
+    """Return the raw sockaddr of a numeric IPv4 or IPv6 address."""
+    if ":" in host:
+        numeric, _, zone = host.partition("%")
+        scope = socket.if_nametoindex(zone) if zone and not zone.isdigit() else int(zone or 0)
+        return (
+            _family(socket.AF_INET6, 28)
+            + struct.pack(">HI16s", port, 0, socket.inet_pton(socket.AF_INET6, numeric))
+            + struct.pack("=I", scope)
+        )
+    return _family(socket.AF_INET, 16) + struct.pack(">H4s8x", port, socket.inet_aton(host))
+
+
+@functools.lru_cache(maxsize=4096)
+def from_sockaddr(raw: bytes) -> tuple[str, int]:
+    if len(raw) >= 28:
+        port, _flow, address = struct.unpack_from(">HI16s", raw, 2)
+        return socket.inet_ntop(socket.AF_INET6, address), port
+    port, address = struct.unpack_from(">H4s", raw, 2)
+    return socket.inet_ntoa(address), port
+
+
+def _family(family: int, size: int) -> bytes:
+    return bytes((size, family)) if _HAS_LENGTH_BYTE else struct.pack("=H", family)
 
 
 class UdpEndpoint:
@@ -107,7 +161,6 @@ class UdpEndpoint:
         self._loop.remove_reader(self._fd)
 
     def close(self) -> None:
-        """Close the socket."""
         if self._fd >= 0:
             self._loop.remove_reader(self._fd)
             self._loop.remove_writer(self._fd)
@@ -123,7 +176,7 @@ class UdpEndpoint:
         handled = unsendable = 0
         for packet, address in packets:
             try:
-                self.socket.sendto(packet, _host_and_port(address))
+                self.socket.sendto(packet, from_sockaddr(address))
             except (BlockingIOError, InterruptedError):
                 break
             except OSError as error:
@@ -145,10 +198,7 @@ class UdpEndpoint:
 
     def _send_backlog(self) -> None:
         packets, self._backlog = self._backlog, []
-        self.send(packets)
-
-
-_host_and_port = functools.lru_cache(maxsize=4096)(from_sockaddr)
+        UdpEndpoint.send(self, packets)  # a lossy link has carried them already
 
 
 def bind_udp(host: str, port: int, *, buffer_bytes: int = _BUFFER_BYTES) -> socket.socket:
@@ -156,18 +206,10 @@ def bind_udp(host: str, port: int, *, buffer_bytes: int = _BUFFER_BYTES) -> sock
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0][0]
         sock = socket.socket(family, socket.SOCK_DGRAM)
+        grow_buffers(sock, buffer_bytes)
     except OSError as error:
         raise ConfigurationError(f"cannot use the address {host}:{port}: {error}") from None
-    try:
-        sock.setblocking(False)
-        grow_buffers(sock, buffer_bytes)
-        sock.bind((host, port))
-    except OSError as error:
-        sock.close()
-        if error.errno == errno.EADDRINUSE:
-            raise address_in_use("UDP", host, port) from None
-        raise ConfigurationError(f"cannot listen on {host}:{port}: {error.strerror}") from None
-    return sock
+    return bound("UDP", sock, host, port)
 
 
 def grow_buffers(sock: socket.socket, wanted_bytes: int) -> int:

@@ -31,7 +31,7 @@ from mercury.pipeline.history.journal import locked
 from mercury.pipeline.ledger.job import NAME as LEDGER_POOL
 from mercury.pipeline.ledger.job import LedgerJob
 from mercury.pipeline.spark.query_listener import QueryListener, listener_of
-from mercury.pipeline.spark.session import first_line, start_session
+from mercury.pipeline.spark.session import DETAILS, first_line, start_session
 from mercury.pipeline.spark.sources import spark_settings
 from mercury.pipeline.spark.startup import class_archive
 from mercury.pipeline.spark.startup.warm_up import warm_up
@@ -74,23 +74,18 @@ class Pipeline(Service):
         self._ledger: LedgerJob | None = None
         # A thread of its own: Spark's scheduler goes by threads.
         self._ledger_thread = ThreadPoolExecutor(1, "ledger")
-        self._queries: dict[str, StreamingQuery] = {}
+        self._queries: list[StreamingQuery] = []
         self._listener = QueryListener()
         self._leaving = threading.Event()
         self._held = ExitStack()  # the checkpoint is ours
         self._tended_at: float | None = None  # when Spark last answered
 
     def statistics(self) -> Statistics:
-        counters: Counter[str] = Counter()
-        dropped: Counter[str] = Counter()
-        for job in self._jobs:
-            counters += job.counters
-            dropped += job.dropped
+        counters = sum((job.counters for job in self._jobs), Counter[str]())
+        dropped = sum((job.dropped for job in self._jobs), Counter[str]())
         if self._history is not None:
             counters["history_rows"] = self._history.counters.total()
-            dropped += Counter(
-                {f"history-{reason}": n for reason, n in self._history.rejected.items()}
-            )
+            dropped.update({f"history-{why}": n for why, n in self._history.rejected.items()})
         gauges: dict[str, float] = {}
         if self._ledger is not None:
             counters.update(self._ledger.counters)
@@ -105,6 +100,12 @@ class Pipeline(Service):
         return f"Spark has not answered for {silent_s:.0f} s" if silent_s > _SILENT_S else ""
 
     async def _start(self) -> None:
+        try:
+            await self._start_jobs()
+        except _GONE as error:
+            raise self._gone(error) from error
+
+    async def _start_jobs(self) -> None:
         checkpoint = self._checkpoint()
         history = self._history_folder() if self.settings.history else None
         for folder in filter(None, (checkpoint, history)):
@@ -137,7 +138,7 @@ class Pipeline(Service):
             self.stage = "job history"
             self._history = HistoryJob(history, checkpoint, interval_s=interval_s)
             query = await asyncio.to_thread(self._history.start, self._spark, self._bus_uri)
-            self._queries["history"] = query
+            self._queries.append(query)
             log.info("job history runs")
             if self.settings.ledger:
                 # On one machine it takes one core at a time, and leaves the others to detection.
@@ -154,15 +155,10 @@ class Pipeline(Service):
         assert self._spark is not None
         self.stage = f"job {job.name}"
         self._jobs.append(job)
-        self._queries[job.name] = await asyncio.to_thread(job.start, self._spark, self._bus_uri)
+        self._queries.append(await asyncio.to_thread(job.start, self._spark, self._bus_uri))
         found = await asyncio.to_thread(job.await_first_look)
         log.info("job %s runs", job.name)
         return found
-
-    @property
-    def failed_query(self) -> str | None:
-        """The streaming query that has ended with an error, if one has."""
-        return self._listener.failed_query
 
     @property
     def spark_log(self) -> Path:
@@ -188,23 +184,36 @@ class Pipeline(Service):
         try:
             if self._ledger is not None:
                 await asyncio.to_thread(self._end_ledger)
-            await asyncio.to_thread(_finish, list(self._queries.values()))
+            await asyncio.to_thread(_finish, self._queries)
             if self._history is not None:
                 await asyncio.to_thread(self._history.stop)
             if self._spark is not None:
                 await asyncio.to_thread(self._spark.stop)
         except _GONE as error:
-            log.warning("Spark was gone before it was stopped: %s", error)
+            log.info("Spark was gone before it was stopped: %s", error)
         finally:
             self._held.close()
 
     async def _watch(self) -> None:
-        """Look after the jobs, and fail with them; the next try may well succeed."""
+        """Judge ended intervals, and fail with the jobs; the next try may well succeed."""
+        assert self._sink is not None
+        assert self._spark is not None
+        forget_at = now() + _FORGET_S
         try:
-            await self._tend()
+            while True:
+                self._tended_at = now()
+                await asyncio.sleep(_TICK_S)
+                if self._listener.failed_query is not None:
+                    raise self._ended(self._listener.failed_query, self._listener.failure)
+                await asyncio.to_thread(_ping, self._spark)
+                for job in self._jobs:
+                    await asyncio.to_thread(job.tick)
+                    self.health.backlog(job.name, now(), job.state.lag)
+                if now() >= forget_at:
+                    forget_at = now() + _FORGET_S
+                    self._sink.forget(now_us())
         except _GONE as error:
-            why = f"Spark does not answer: {first_line(error)}"
-            raise JobFailedError(f"{why}; the details are in {self.spark_log}") from error
+            raise self._gone(error) from error
         except BusError as error:
             raise JobFailedError(f"the bus does not take what was found: {error}") from error
 
@@ -221,6 +230,10 @@ class Pipeline(Service):
                 if self._leaving.is_set():
                     return  # it was cut short
                 raise self._ended(LEDGER_POOL, first_line(error)) from error
+
+    def _gone(self, error: Exception) -> JobFailedError:
+        DETAILS.error("Spark does not answer", exc_info=error)
+        return JobFailedError(f"Spark does not answer; the details are in {self.spark_log}")
 
     def _ended(self, job: str, why: str) -> JobFailedError:
         return JobFailedError(f"the {job} job ended: {why}; the details are in {self.spark_log}")
@@ -242,24 +255,6 @@ class Pipeline(Service):
             self._spark.sparkContext.cancelJobGroup(LEDGER_POOL)
         self._ledger_thread.shutdown(wait=True, cancel_futures=True)
         self._ledger.stop()
-
-    async def _tend(self) -> None:
-        """Judge ended intervals, and fail with a query."""
-        assert self._sink is not None
-        assert self._spark is not None
-        forget_at = now() + _FORGET_S
-        while True:
-            self._tended_at = now()
-            await asyncio.sleep(_TICK_S)
-            if self.failed_query is not None:
-                raise self._ended(self.failed_query, self._listener.failure)
-            await asyncio.to_thread(_ping, self._spark)
-            for job in self._jobs:
-                await asyncio.to_thread(job.tick)
-                self.health.backlog(job.name, now(), job.state.lag)
-            if now() >= forget_at:
-                forget_at = now() + _FORGET_S
-                self._sink.forget(now_us())
 
 
 def _finish(queries: Iterable[StreamingQuery]) -> None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 
 import numpy as np
 
-from mercury.geo import destination
 from mercury.geo.arrays import FloatArray
 from mercury.model.area import Position
 from mercury.model.errors import RoadsError
 from mercury.roads.network import Numbers, RoadNetwork, build
+from mercury.roads.plane import PlaneFrame
 
 BLOCK_M = 200.0
 ARTERIAL_EVERY = 5  # of the streets, each way
@@ -24,25 +23,7 @@ INTERCHANGE_M = 1_000.0
 _CROOKED = 0.15  # of a block: how far crossings are from where the grid has them
 _SMALLEST_M, _LARGEST_M = 5 * BLOCK_M, 400_000.0
 
-
-@dataclass(slots=True)
-class _Lines:
-    """Straight edges, collected on the plane."""
-
-    sources: list[Numbers] = field(default_factory=list)
-    targets: list[Numbers] = field(default_factory=list)
-    speeds: list[FloatArray] = field(default_factory=list)
-
-    def add(self, sources: Numbers, targets: Numbers, speed_mps: FloatArray | float) -> None:
-        self.sources.append(sources)
-        self.targets.append(targets)
-        self.speeds.append(np.broadcast_to(np.float64(speed_mps), sources.shape))
-
-    def add_both_ways(
-        self, sources: Numbers, targets: Numbers, speed_mps: FloatArray | float
-    ) -> None:
-        self.add(sources, targets, speed_mps)
-        self.add(targets, sources, speed_mps)
+Lines = list[tuple[Numbers, Numbers, FloatArray]]  # straight edges: sources, targets and speeds
 
 
 def generate(seed: int, size_m: tuple[float, float], origin: Position) -> RoadNetwork:
@@ -55,8 +36,7 @@ def generate(seed: int, size_m: tuple[float, float], origin: Position) -> RoadNe
             )
     rng = np.random.default_rng((seed, 0xC17))
     columns, rows = (round(side_m / BLOCK_M) + 1 for side_m in size_m)
-    lines = _Lines()
-    _streets(lines, columns, rows, rng)
+    lines = _streets(columns, rows, rng)
 
     grid_x, grid_y = np.meshgrid(np.arange(columns), np.arange(rows))
     x = (grid_x.ravel() - (columns - 1) / 2) * BLOCK_M
@@ -64,19 +44,18 @@ def generate(seed: int, size_m: tuple[float, float], origin: Position) -> RoadNe
     x = x + rng.uniform(-_CROOKED, _CROOKED, x.shape) * BLOCK_M
     y = y + rng.uniform(-_CROOKED, _CROOKED, y.shape) * BLOCK_M
     for way_x, way_y, closed in _motorways(size_m):
-        _motorway(lines, len(x), way_x, way_y, closed, columns, rows)
+        lines += _motorway(len(x), way_x, way_y, closed, columns, rows)
         x, y = np.concatenate([x, way_x]), np.concatenate([y, way_y])
 
-    azimuth_deg = np.degrees(np.arctan2(x, y))
-    lats, lons = destination(origin.lat, origin.lon, azimuth_deg, np.hypot(x, y))
-    sources, targets = np.concatenate(lines.sources), np.concatenate(lines.targets)
+    lats, lons = PlaneFrame(origin).to_wgs84(x, y)
+    sources, targets, speeds = (np.concatenate(column) for column in zip(*lines, strict=True))
     ends = np.stack([sources, targets], axis=1).ravel()
     firsts = np.arange(0, len(ends) + 1, 2)
-    speeds = np.concatenate(lines.speeds)
     return build(lats, lons, sources, targets, speeds, firsts, lats[ends], lons[ends])
 
 
-def _streets(lines: _Lines, columns: int, rows: int, rng: np.random.Generator) -> None:
+def _streets(columns: int, rows: int, rng: np.random.Generator) -> Lines:
+    lines: Lines = []
     numbers = np.arange(columns * rows).reshape(rows, columns)
     for sources, targets, across in (
         (numbers[:, :-1], numbers[:, 1:], np.arange(rows)[:, None]),
@@ -90,8 +69,9 @@ def _streets(lines: _Lines, columns: int, rows: int, rng: np.random.Generator) -
         speed = np.where(arterial, ARTERIAL_MPS, STREET_MPS)
         forward = there & np.broadcast_to(~one_way | ~turned, sources.shape)
         backward = there & np.broadcast_to(~one_way | turned, sources.shape)
-        lines.add(sources[forward], targets[forward], speed[forward])
-        lines.add(targets[backward], sources[backward], speed[backward])
+        lines.append((sources[forward], targets[forward], speed[forward]))
+        lines.append((targets[backward], sources[backward], speed[backward]))
+    return lines
 
 
 def _motorways(size_m: tuple[float, float]) -> list[tuple[FloatArray, FloatArray, bool]]:
@@ -108,21 +88,21 @@ def _motorways(size_m: tuple[float, float]) -> list[tuple[FloatArray, FloatArray
 
 
 def _motorway(
-    lines: _Lines,
-    first: int,
-    x: FloatArray,
-    y: FloatArray,
-    closed: bool,
-    columns: int,
-    rows: int,
-) -> None:
+    first: int, x: FloatArray, y: FloatArray, closed: bool, columns: int, rows: int
+) -> Lines:
     """Both carriageways, and at each interchange ramps to the nearest crossing of an arterial."""
     nodes = first + np.arange(len(x))
     sources, targets = (nodes, np.roll(nodes, -1)) if closed else (nodes[:-1], nodes[1:])
-    lines.add_both_ways(sources, targets, MOTORWAY_MPS)
     column = _nearest_arterial(x / BLOCK_M + (columns - 1) / 2, columns)
     row = _nearest_arterial(y / BLOCK_M + (rows - 1) / 2, rows)
-    lines.add_both_ways(nodes, row * columns + column, RAMP_MPS)
+    crossings = row * columns + column
+    motorway, ramp = np.full(len(sources), MOTORWAY_MPS), np.full(len(nodes), RAMP_MPS)
+    return [
+        (sources, targets, motorway),
+        (targets, sources, motorway),
+        (nodes, crossings, ramp),
+        (crossings, nodes, ramp),
+    ]
 
 
 def _nearest_arterial(place: FloatArray, count: int) -> Numbers:

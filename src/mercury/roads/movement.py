@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike
 from mercury.geo.arrays import FloatArray
 from mercury.geo.distance import MEAN_RADIUS_M
 from mercury.model.errors import LoadError
-from mercury.roads.compiling import compiled
-from mercury.roads.network import Numbers, RoadNetwork
+from mercury.roads.network import Numbers, RoadNetwork, compiled
 from mercury.roads.trips import Records, Trips
 
 _DEGREE_M = math.radians(1.0) * MEAN_RADIUS_M
@@ -74,14 +73,6 @@ class Movement:
         self._points["lat"], self._points["lon"] = roads.point_lat, roads.point_lon
         self._points["along_m"] = roads.point_along_m
 
-    def __len__(self) -> int:
-        return len(self._entities)
-
-    @property
-    def accuracy_m(self) -> float:
-        """What entities say of their own accuracy."""
-        return self.noise_m
-
     def positions(self, entities: ArrayLike, times_s: ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Latitudes and longitudes of some entities, each at its time; one time may serve all."""
         rows, times = _arguments(entities, times_s)
@@ -102,9 +93,7 @@ class Movement:
 
 def _arguments(entities: ArrayLike, times_s: ArrayLike) -> tuple[Numbers, FloatArray]:
     rows = np.ascontiguousarray(entities, np.int64)
-    times = np.asarray(times_s, np.float64)
-    if times.ndim == 0:
-        times = np.full(len(rows), times)
+    times = np.broadcast_to(np.asarray(times_s, np.float64), rows.shape)
     return rows, np.ascontiguousarray(times)
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import numpy as np
+from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from mercury.geo import haversine_m
@@ -14,6 +17,7 @@ from mercury.model.area import Position
 from mercury.model.errors import RoadsError
 
 Numbers = NDArray[np.int64]
+AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
 OSM_ENDINGS = (".osm.pbf", ".osm", ".osm.gz", ".osm.bz2")
 SUMO_ENDINGS = (".net.xml", ".net.xml.gz")
@@ -48,7 +52,6 @@ class RoadNetwork:
 
     @property
     def nodes(self) -> int:
-        """How many there are."""
         return len(self.node_lat)
 
     @property
@@ -58,13 +61,7 @@ class RoadNetwork:
 
     @property
     def edge_time_s(self) -> FloatArray:
-        """How long each edge takes."""
         return self.edge_length_m / self.edge_speed_mps
-
-    @property
-    def length_m(self) -> float:
-        """Of all edges."""
-        return float(self.edge_length_m.sum())
 
 
 def build(
@@ -155,6 +152,11 @@ def _read(source: str) -> RoadNetwork:
         raise RoadsError(f"no roads in {source}: {error}") from None
     endings = ", ".join(OSM_ENDINGS + SUMO_ENDINGS)
     raise RoadsError(f"the ending of {path.name} tells no roads; known are {endings}")
+
+
+def compiled(function: AnyFunction) -> AnyFunction:
+    """Machine code for what is done for every position or street; kept on disk."""
+    return cast(AnyFunction, njit(cache=True, nogil=True, error_model="numpy")(function))
 
 
 def _continuous(lons: FloatArray, middle: float) -> FloatArray:

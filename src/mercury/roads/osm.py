@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -98,63 +99,46 @@ class _Ways:
         self._refs: list[int] = []
         self._lats: list[float] = []
         self._lons: list[float] = []
-        self._counts: list[int] = []
-        self._speeds: list[float] = []
-        self._forward: list[bool] = []
-        self._backward: list[bool] = []
+        self._pieces: list[tuple[int, float, bool, bool]] = []  # nodes, m/s, forward, backward
 
     def add(self, way: Any) -> None:
         tags = {tag.k: tag.v for tag in way.tags}
         kmh = speed_kmh(tags)
         if kmh is None:
             return
-        begin = len(self._refs)
-        for node in way.nodes:
-            if node.location.valid():
-                self._refs.append(node.ref)
-                self._lats.append(node.lat)
-                self._lons.append(node.lon)
-            else:  # cut off at the border of the extract
-                self._close(begin, kmh, tags)
-                begin = len(self._refs)
-        self._close(begin, kmh, tags)
-
-    def _close(self, begin: int, kmh: float, tags: Mapping[str, str]) -> None:
-        count = len(self._refs) - begin
-        if count < 2:
-            del self._refs[begin:], self._lats[begin:], self._lons[begin:]
-            return
-        forward, backward = directions(tags)
-        self._counts.append(count)
-        self._speeds.append(kmh / 3.6)
-        self._forward.append(forward)
-        self._backward.append(backward)
+        # A way is cut off where it leaves the extract.
+        for inside, group in groupby(way.nodes, lambda node: node.location.valid()):
+            nodes = [(node.ref, node.lat, node.lon) for node in group] if inside else []
+            if len(nodes) > 1:
+                refs, lats, lons = zip(*nodes, strict=True)
+                self._refs += refs
+                self._lats += lats
+                self._lons += lons
+                self._pieces.append((len(nodes), kmh / 3.6, *directions(tags)))
 
     def roads(self) -> RoadNetwork:
         """Edges from each shared node to the next, in the directions that are allowed."""
-        if not self._counts:
+        if not self._pieces:
             raise RoadsError("there is no road for cars")
+        nodes, speeds, along, against = map(np.array, zip(*self._pieces, strict=True))
         lats, lons = np.array(self._lats), np.array(self._lons)
         _, first_seen, number = np.unique(
             np.array(self._refs, np.int64), return_index=True, return_inverse=True
         )
-        ends = np.cumsum(self._counts)
-        way = np.repeat(np.arange(len(ends)), self._counts)
+        ends = np.cumsum(nodes)
+        way = np.repeat(np.arange(len(ends)), nodes)
         cut = np.bincount(number)[number] > 1
-        cut[ends - 1] = cut[ends - np.array(self._counts)] = True
+        cut[ends - 1] = cut[ends - nodes] = True
         cuts = np.flatnonzero(cut)
         pieces = way[cuts[:-1]] == way[cuts[1:]]
         begins, finishes = cuts[:-1][pieces], cuts[1:][pieces]
 
-        forward = np.array(self._forward)[way[begins]]
-        backward = np.array(self._backward)[way[begins]]
+        forward, backward = along[way[begins]], against[way[begins]]
         sources = np.concatenate([begins[forward], finishes[backward]])
         targets = np.concatenate([finishes[forward], begins[backward]])
         counts = np.abs(targets - sources) + 1
         points = ranges(sources, counts, np.where(targets >= sources, 1, -1))
-        firsts = firsts_of(counts)
-        speeds = np.array(self._speeds)[way[sources]]
         return build(
-            lats[first_seen], lons[first_seen], number[sources], number[targets], speeds, firsts,
-            lats[points], lons[points],
+            lats[first_seen], lons[first_seen], number[sources], number[targets],
+            speeds[way[sources]], firsts_of(counts), lats[points], lons[points],
         )  # fmt: skip

@@ -1,17 +1,23 @@
-"""Vehicles that keep moving within a bounded plane (Mercury §7.1).
+"""Vehicles that keep moving within a bounded plane (Mercury §7.1), and where that is on the Earth.
 
 x points east, y north, both in metres; headings are degrees clockwise from north.
 """
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, field
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mercury.geo import destination, geodesic_inverse
 from mercury.geo.arrays import BoolArray, FloatArray
+from mercury.geo.distance import compass
+from mercury.model.area import Position
 from mercury.model.errors import ConfigurationError
 
 
+@dataclass(eq=False)
 class Plane:
     """A rectangle and the vehicles in it, as arrays; time passes only by `step`.
 
@@ -19,33 +25,25 @@ class Plane:
     deviation); with both 0 everybody drives straight on.
     """
 
-    def __init__(
-        self,
-        width_m: float,
-        height_m: float,
-        *,
-        x_m: ArrayLike,
-        y_m: ArrayLike,
-        heading_deg: ArrayLike,
-        speed_mps: ArrayLike,
-        rng: np.random.Generator,
-        slowest_mps: float = 0.0,
-        fastest_mps: float = 50.0,
-        turn_deg: float = 8.0,
-        surge_mps: float = 0.8,
-    ) -> None:
-        self.width_m = width_m
-        self.height_m = height_m
-        self.x_m = _column(x_m)
-        self.y_m = _column(y_m)
-        self.heading_deg = _compass(_column(heading_deg))
-        self.speed_mps = _column(speed_mps)
-        self.slowest_mps = slowest_mps
-        self.fastest_mps = fastest_mps
-        self._rng = rng
-        self._turn_deg = turn_deg
-        self._surge_mps = surge_mps
-        self._jams: list[tuple[float, float, float, float]] = []  # x, y, radius, speed
+    width_m: float
+    height_m: float
+    _: KW_ONLY
+    x_m: FloatArray
+    y_m: FloatArray
+    heading_deg: FloatArray
+    speed_mps: FloatArray
+    rng: np.random.Generator
+    slowest_mps: float = 0.0
+    fastest_mps: float = 50.0
+    turn_deg: float = 8.0
+    surge_mps: float = 0.8
+    _jams: list[tuple[float, float, float, float]] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        for name in ("x_m", "y_m", "heading_deg", "speed_mps"):
+            # Copies, since they are changed in place.
+            setattr(self, name, np.array(getattr(self, name), dtype=np.float64, ndmin=1))
+        self.heading_deg = compass(self.heading_deg)
         self._check()
 
     @classmethod
@@ -79,10 +77,10 @@ class Plane:
         """Move everybody on by so many seconds."""
         # Steps of any length wander alike: variances add up, so deviations grow with the root.
         root = dt_s**0.5
-        if self._turn_deg > 0.0:
-            self.heading_deg += self._rng.normal(0.0, self._turn_deg * root, len(self))
-        if self._surge_mps > 0.0:
-            self.speed_mps += self._rng.normal(0.0, self._surge_mps * root, len(self))
+        if self.turn_deg > 0.0:
+            self.heading_deg += self.rng.normal(0.0, self.turn_deg * root, len(self))
+        if self.surge_mps > 0.0:
+            self.speed_mps += self.rng.normal(0.0, self.surge_mps * root, len(self))
             np.clip(self.speed_mps, self.slowest_mps, self.fastest_mps, out=self.speed_mps)
         for x_m, y_m, radius_m, crawl_mps in self._jams:
             inside = self.inside_circle(x_m, y_m, radius_m)
@@ -93,7 +91,7 @@ class Plane:
         self.y_m, crossed_y = _turned_back(self.y_m + way_m * np.cos(heading), self.height_m)
         turned = np.where(crossed_x, -self.heading_deg, self.heading_deg)
         turned = np.where(crossed_y, 180.0 - turned, turned)
-        self.heading_deg = _compass(turned)
+        self.heading_deg = compass(turned)
 
     def jam(self, x_m: float, y_m: float, radius_m: float, crawl_mps: float) -> None:
         """From now on nobody within a circle is faster than this."""
@@ -125,14 +123,28 @@ class Plane:
             )
 
 
-def _column(values: ArrayLike) -> FloatArray:
-    return np.array(values, dtype=np.float64, ndmin=1)  # a copy: it is changed in place
+@dataclass(frozen=True, slots=True)
+class PlaneFrame:
+    """Metres east and north of an origin, to and from WGS84.
 
+    Distance and azimuth from the origin are exact (the azimuthal equidistant projection). Between
+    two other points 10 km away the plane's distance is off by millimetres, and its north by a tenth
+    of a degree: a circle of the plane is a circle on the Earth.
+    """
 
-def _compass(degrees: FloatArray) -> FloatArray:
-    turned = np.mod(degrees, 360.0)
-    turned[turned == 360.0] = 0.0  # a tiny negative angle is rounded up by the modulo
-    return turned
+    origin: Position
+
+    def to_wgs84(self, x_m: ArrayLike, y_m: ArrayLike) -> tuple[FloatArray, FloatArray]:
+        """Latitudes and longitudes of places on the plane."""
+        x, y = np.asarray(x_m, np.float64), np.asarray(y_m, np.float64)
+        azimuth_deg = np.degrees(np.arctan2(x, y))
+        return destination(self.origin.lat, self.origin.lon, azimuth_deg, np.hypot(x, y))
+
+    def to_plane(self, lats: ArrayLike, lons: ArrayLike) -> tuple[FloatArray, FloatArray]:
+        """Places on the plane of latitudes and longitudes."""
+        distance_m, azimuth_deg = geodesic_inverse(self.origin.lat, self.origin.lon, lats, lons)
+        azimuth = np.radians(azimuth_deg)
+        return distance_m * np.sin(azimuth), distance_m * np.cos(azimuth)
 
 
 def _turned_back(at_m: FloatArray, length_m: float) -> tuple[FloatArray, BoolArray]:

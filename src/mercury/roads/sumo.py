@@ -9,6 +9,8 @@ from __future__ import annotations
 import gzip
 import math
 import zlib
+from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from xml.parsers import expat
 
@@ -51,7 +53,7 @@ class _Document:
         self._fed = 0
         self._location: dict[str, str] | None = None
         self._junctions: dict[str, Point] = {}
-        self._edge: tuple[str, str, str] | None = None  # from, to and shape of the open one
+        self._edge: dict[str, str] | None = None  # the open one
         self._lane: tuple[float, str] | None = None  # its fastest lane for cars
         self._edges: list[tuple[str, str, float, list[Point]]] = []
         self._parser = parser = expat.ParserCreate()
@@ -71,26 +73,22 @@ class _Document:
     def roads(self) -> RoadNetwork:
         """Everything, on the Earth."""
         number = {name: at for at, name in enumerate(self._junctions)}
-        places = list(self._junctions.values())
-        sources, targets, speeds, counts, points = [], [], [], [], []
+        sources, targets, speeds, lines = [], [], [], []
         for begin, end, speed_mps, shape in self._edges:
             if begin not in number or end not in number:
                 raise RoadsError(f"{begin!r} and {end!r}, which an edge joins, are not both there")
-            # Lanes end at the border of a junction; cars go on to its middle.
-            line = [self._junctions[begin], *shape, self._junctions[end]]
             sources.append(number[begin])
             targets.append(number[end])
             speeds.append(speed_mps)
-            counts.append(len(line))
-            points += line
+            # Lanes end at the border of a junction; cars go on to its middle.
+            lines.append([self._junctions[begin], *shape, self._junctions[end]])
         if not sources:
             raise RoadsError("there is no road for cars")
-        node_lat, node_lon = self._to_wgs84(places)
-        point_lat, point_lon = self._to_wgs84(points)
-        firsts = firsts_of(counts)
-        return build(node_lat, node_lon, sources, targets, speeds, firsts, point_lat, point_lon)
+        nodes, points = self._to_wgs84(self._junctions.values()), self._to_wgs84(chain(*lines))
+        firsts = firsts_of([len(line) for line in lines])
+        return build(*nodes, sources, targets, speeds, firsts, *points)
 
-    def _to_wgs84(self, places: list[Point]) -> tuple[list[float], list[float]]:
+    def _to_wgs84(self, places: Iterable[Point]) -> tuple[list[float], list[float]]:
         location = self._location or {}
         projection = location.get("projParameter", "!")
         try:
@@ -100,7 +98,7 @@ class _Document:
             raise RoadsError(
                 f"the network does not say where on the Earth it is (projection {projection!r})"
             ) from None
-        xs, ys = np.array(places, np.float64).T
+        xs, ys = np.array(list(places), np.float64).T
         lons, lats = transformer.transform(xs - offset[0], ys - offset[1])
         if not (np.all(np.abs(lats) <= 90.0) and np.all(np.abs(lons) <= 360.0)):
             raise RoadsError("by its projection and offset the network is not on the Earth")
@@ -114,8 +112,7 @@ class _Document:
         elif name == "location":
             self._location = values
         elif name == "edge" and values.get("function", "normal") == "normal":
-            self._edge = values.get("from", ""), values.get("to", ""), values.get("shape", "")
-            self._lane = None
+            self._edge, self._lane = values, None
         elif name == "lane" and self._edge is not None and _for_cars(values):
             speed_mps = _number(values.get("speed", ""))
             if speed_mps > (self._lane[0] if self._lane is not None else 0.0):
@@ -127,11 +124,11 @@ class _Document:
     def _end(self, name: str) -> None:
         if name != "edge" or self._edge is None:
             return
-        begin, end, shape = self._edge
+        get = self._edge.get
         if self._lane is not None:
             speed_mps, lane_shape = self._lane
-            line = [_point(text) for text in (lane_shape or shape).split()]
-            self._edges.append((begin, end, speed_mps, line))
+            line = [_point(text) for text in (lane_shape or get("shape", "")).split()]
+            self._edges.append((get("from", ""), get("to", ""), speed_mps, line))
         self._edge = None
 
 

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from mercury.geo.arrays import FloatArray
 from mercury.model.errors import LoadError
-from mercury.roads.compiling import compiled
-from mercury.roads.network import Numbers, RoadNetwork, firsts_of
+from mercury.roads.network import Numbers, RoadNetwork, compiled, firsts_of
 from mercury.roads.shortest_paths import Edges, ShortestWays
 
 Records = NDArray[Any]  # structured; compiled code reads their fields as attributes
@@ -132,11 +131,8 @@ def _routes(
         if not len(legs):
             continue
         towards = number % 2 == 1
-        nodes = other[legs].astype(np.int64)
-        wanted = np.zeros(roads.nodes, np.bool_)
-        wanted[nodes] = True
-        tree = ways.tree(int(landmarks[number // 2]), wanted, towards=towards)
-        edges, counts[legs] = ways.ways(tree, nodes, towards=towards)
+        landmark, nodes = int(landmarks[number // 2]), other[legs].astype(np.int64)
+        edges, counts[legs] = ways.ways(landmark, nodes, towards=towards)
         parts.append((legs, edges))
     starts = firsts_of(counts)
     edge = np.empty(int(starts[-1]), np.int32)

@@ -13,7 +13,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
@@ -38,23 +38,32 @@ def claimed(bus_uri: str) -> Iterator[Callable[[Sequence[str]], None]]:
     Yields what is to be told the names of the parts.
     """
     path = _path(bus_uri)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        opened = path.open("a+")
-    except OSError as error:
-        raise BusUnavailableError(f"cannot write {path}: {error.strerror}") from None
-    with opened as file:
+    with _locked(bus_uri, path) as file:
 
         def write(parts: Sequence[str] = ()) -> None:
             _write(file, json.dumps(asdict(Holder(os.getpid(), parts))))
 
-        if (holder := _other(file, fcntl.LOCK_EX)) is not None:
-            raise AlreadyRunningError(bus_uri, holder.process)
         write()
         try:
             yield write
         finally:
-            _write(file, "")
+            with suppress(OSError):  # what stays is nobody's when the lock is free
+                path.unlink()
+
+
+def _locked(bus_uri: str, path: Path) -> IO[str]:
+    while True:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = path.open("a+")
+        except OSError as error:
+            raise BusUnavailableError(f"cannot write {path}: {error.strerror}") from None
+        if (holder := _other(file, fcntl.LOCK_EX)) is not None:
+            file.close()
+            raise AlreadyRunningError(bus_uri, holder.process)
+        if path.exists() and os.path.samefile(path, file.fileno()):
+            return file
+        file.close()  # its last holder has removed it meanwhile
 
 
 def holder_of(bus_uri: str) -> Holder | None:

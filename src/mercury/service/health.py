@@ -59,7 +59,6 @@ class Health:
         self._flushes_since = now
 
     def flushed(self) -> None:
-        """It did."""
         self._flushes_since = None
 
     def bus_failed(self, now: float, error: object) -> None:
@@ -68,7 +67,6 @@ class Health:
         self._failed_at, self._failure = now, str(error)
 
     def bus_fails(self, now: float) -> bool:
-        """Whether that was just now."""
         return now - self._failed_at < RECENT_S
 
     def behind_s(self, now: float) -> float:

@@ -8,6 +8,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, TextIO
 
+from mercury.service import tie
+
 if TYPE_CHECKING:
     _Handler = logging.StreamHandler[TextIO]
 else:
@@ -41,12 +43,9 @@ class _Stderr(_Handler):
 def set_up_logs(level: str, *, json_lines: bool = False) -> None:
     """Send the package's logs to stderr."""
     handler = _Stderr(sys.stderr)
-    if json_lines:
-        handler.setFormatter(JsonLines())
-    else:
-        handler.setFormatter(
-            logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s", "%H:%M:%S")
-        )
+    whose = tie.part or "%(name)s"
+    text = logging.Formatter(f"%(asctime)s %(levelname)-7s {whose}: %(message)s", "%H:%M:%S")
+    handler.setFormatter(JsonLines() if json_lines else text)
     root = logging.getLogger("mercury")
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

@@ -1,4 +1,4 @@
-"""What the bus knows of a message: the message itself, its receipts, and where a client was."""
+"""What the bus knows of messages: they themselves, their receipts, and where a client was."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
 from uuid import UUID
 
-from mercury.bus import Bus, FromTime, Record
+from mercury.bus import Bus, FromTime, Record, catch_up
 from mercury.mediator.explain import (
     Clock,
     Whereabouts,
@@ -31,6 +30,7 @@ from mercury.wire.records import read_fix
 LIVE_US = 3_600_000_000  # what is older is asked of the history
 
 _BATCH = 512
+_LEDGER_BATCH = 4096
 _SLACK_US = 60_000_000  # clocks of devices: what a message says of its time may be off by so much
 _BEFORE_US = 60_000_000  # where a client was before a message was sent
 _AFTER_US = 60_000_000
@@ -50,37 +50,6 @@ def id_digits(text: str) -> str:
 def time_of(id: UUID) -> int:
     """When the message with this id was made, in microseconds; ids begin with their time."""
     return int.from_bytes(id.bytes[:6], "big") * 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Trail:
-    """What is known of one message."""
-
-    message: Message
-    entry: Entry
-    follows: Message | None = None  # the alert that it became
-
-    @property
-    def is_addressed(self) -> bool:
-        """Whether it is for somebody, who is asked for a receipt."""
-        return self.message.destination.kind is not AddressKind.BROKER
-
-    def about_all(self, clock: Clock) -> str:
-        """What became of it for all it was addressed to."""
-        if not self.is_addressed:
-            return about_unaddressable(self.message, self.follows)
-        summary = Ledger().summary([self.entry])
-        return about_all(self.entry, summary, end_of(self.message), now_us(), clock)
-
-    def about_one(self, client: str, seen: Whereabouts, clock: Clock) -> str:
-        """What became of it for one client."""
-        if not self.is_addressed:
-            return about_unaddressable(self.message, self.follows)
-        row = self.entry.rows.get(client)
-        if row is None:
-            return about_unaddressed(client, self.message, seen, now_us(), clock)
-        asked = self.entry.about.policy != DeliveryPolicy.FIRE_AND_FORGET
-        return about_one(row, end_of(self.message), now_us(), clock, asked=asked)
 
 
 class TrailReader:
@@ -119,21 +88,34 @@ class TrailReader:
                     last = message
         return last
 
-    async def trail(self, message: Message) -> Trail:
-        """The receipts of a message."""
-        ledger, id = Ledger(), message.id
-        since_us = min(time_of(id), message.sent_us) - _SLACK_US
-        if message.destination.kind is AddressKind.BROKER:
-            return Trail(message, _no_rows(message), await self._following(message, since_us))
-        until_us = (end_of(message) or now_us()) + _AFTER_US  # how it ended is written by then
-        async with aclosing(self._read((topics.DELIVERIES,), since_us, until_us)) as records:
-            async for record in records:
-                found = _message(record) if record.key == id.bytes else None
-                if found is not None and isinstance(found.payload, Deliveries):
-                    ledger.add(found.payload)
-        return Trail(message, ledger.get(id) or _no_rows(message))
+    async def why(self, message: Message, client: str | None, clock: Clock) -> tuple[Entry, str]:
+        """The receipts of a message, and what became of it: for one client, or for all."""
+        if message.destination.kind is AddressKind.BROKER:  # nobody is asked for a receipt
+            return _no_rows(message), about_unaddressable(message, await self._following(message))
+        entry = await self._receipts(message)
+        if message.destination.kind is AddressKind.CLIENT and not entry.rows:
+            client = client or message.destination.name  # the one that is waited for
+        if client is None:
+            summary = Ledger().summary([entry])
+            return entry, about_all(entry, summary, end_of(message), now_us(), clock)
+        row = entry.rows.get(client)
+        if row is None:
+            seen = await self._whereabouts(message, client)
+            return entry, about_unaddressed(client, message, seen, now_us(), clock)
+        asked = entry.about.policy != DeliveryPolicy.FIRE_AND_FORGET
+        return entry, about_one(row, end_of(message), now_us(), clock, asked=asked)
 
-    async def whereabouts(self, message: Message, client: str) -> Whereabouts:
+    async def _receipts(self, message: Message) -> Entry:
+        ledger, id = Ledger(), message.id
+        until_us = (end_of(message) or now_us()) + _AFTER_US  # how it ended is written by then
+        reads = self._read((topics.DELIVERIES,), _before(message), until_us)
+        async with aclosing(reads) as records:
+            async for record in records:
+                if record.key == id.bytes:
+                    _enter(ledger, record)
+        return ledger.get(id) or _no_rows(message)
+
+    async def _whereabouts(self, message: Message, client: str) -> Whereabouts:
         """Where a client was while a message held, and shortly before and after."""
         seen, key = Whereabouts(message), client.encode()
         ends_us = end_of(message) or now_us()
@@ -144,16 +126,6 @@ class TrailReader:
                 if fix is not None:
                     seen.report(fix.lat, fix.lon, fix.heading_deg, record.timestamp_us)
         return seen
-
-    async def why(self, message: Message, client: str | None, clock: Clock) -> tuple[Trail, str]:
-        """What became of a message, for one client or for all."""
-        trail = await self.trail(message)
-        if client is None:
-            return trail, trail.about_all(clock)
-        seen = Whereabouts(message)
-        if client not in trail.entry.rows and trail.is_addressed:
-            seen = await self.whereabouts(message, client)
-        return trail, trail.about_one(client, seen, clock)
 
     async def _matching(
         self, names: tuple[str, ...], since_us: int, digits: str
@@ -170,8 +142,9 @@ class TrailReader:
                         break
         return found
 
-    async def _following(self, message: Message, since_us: int) -> Message | None:
-        async with aclosing(self._read(topics.ALERTS, since_us)) as records:
+    async def _following(self, message: Message) -> Message | None:
+        """The alert that a message became."""
+        async with aclosing(self._read(topics.ALERTS, _before(message))) as records:
             async for record in records:
                 found = _message(record) if message.id.bytes in record.value else None
                 if found is not None and found.correlation == message.id:
@@ -201,11 +174,40 @@ class TrailReader:
             consumer.close()
 
 
+class LedgerReader:
+    """Follows the receipts of all messages."""
+
+    def __init__(self, bus: Bus, since_us: int) -> None:
+        self.ledger = Ledger()
+        self._receipts = bus.subscribe((topics.DELIVERIES,), start=FromTime(since_us))
+
+    def catch_up(self) -> Ledger:
+        """Take in what has come since the last call."""
+        for records in catch_up(self._receipts, _LEDGER_BATCH):
+            for record in records:
+                _enter(self.ledger, record)
+        return self.ledger
+
+    def close(self) -> None:
+        self._receipts.close()
+
+
+def _enter(ledger: Ledger, record: Record) -> None:
+    message = _message(record)
+    if message is not None and isinstance(message.payload, Deliveries):
+        ledger.add(message.payload)
+
+
 def _message(record: Record) -> Message | None:
     try:
         return decode(record.value)
     except PacketError:
         return None
+
+
+def _before(message: Message) -> int:
+    """A time before anything was appended about a message."""
+    return min(time_of(message.id), message.sent_us) - _SLACK_US
 
 
 def _no_rows(message: Message) -> Entry:

@@ -23,11 +23,13 @@ class MetricsServer(Collector):
     def __init__(
         self,
         part: str,
+        at: tuple[str, int],
         statistics: Callable[[], Statistics],
         more: Callable[[], Iterable[Metric]] = tuple,
         health: Callable[[], tuple[str, str]] = lambda: ("ok", ""),
     ) -> None:
         self._part = part
+        self._at = at
         self._health = health  # "ok", or what else it is, and a sentence on why
         self._statistics = statistics
         self._more = more
@@ -35,29 +37,26 @@ class MetricsServer(Collector):
         self._registry.register(self)
         self._server: asyncio.Server | None = None
 
-    async def start(self, host: str, port: int) -> None:
+    async def start(self) -> None:
         """Listen; port 0 picks a free one."""
         try:
-            self._server = await asyncio.start_server(self._handle, host, port)
+            self._server = await asyncio.start_server(self._handle, *self._at)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
-            raise address_in_use("TCP", host, port, "metrics") from None
+            raise address_in_use("TCP", *self._at, "metrics") from None
 
     @property
     def port(self) -> int:
-        """The port listened on."""
         assert self._server is not None
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
-        """Stop listening."""
         if self._server is not None:
             self._server.close()
             await self._server.wait_closed()
 
     def collect(self) -> Iterable[Metric]:
-        """The numbers, for Prometheus."""
         return (*self._statistics().metrics(self._part), *self._more())
 
     async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

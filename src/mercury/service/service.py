@@ -12,7 +12,7 @@ from typing import Any
 
 from mercury.bus import Bus, Consumer, Record
 from mercury.model import topics
-from mercury.model.errors import BusError
+from mercury.model.errors import BusError, MercuryError
 from mercury.model.message import Address
 from mercury.service import tie
 from mercury.service.clock import now, now_us
@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 STATUS_INTERVAL_S = 5.0
 _RETRY_S = 1.0  # a bus that failed is tried again so soon
 _GOODBYE_S = 5.0
+_LAST_TRY_S = 0.5  # where the bus did not work before
 _GC_THRESHOLDS = (20_000, 20, 100)
 
 
@@ -51,23 +52,15 @@ class Service(ABC):
         self.health = Health()
         self.stalls = StallMeter(stall_probe_s)
         self.state: State = "starting"
-        self.metrics = (
-            MetricsServer(self.part, self.statistics, health=self.condition)
-            if metrics is not None
-            else None
+        self.metrics = metrics and MetricsServer(
+            self.part, metrics, self.statistics, health=self.condition
         )
-        self._metrics_at = metrics
         self._identity = new_identity(now_us())
         self._report_due = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self.has_started = asyncio.Event()
         self._failure: BaseException | None = None
         self._stopping = asyncio.Event()
-
-    @property
-    def started(self) -> bool:
-        """Whether `run` got so far."""
-        return self.has_started.is_set()
 
     @abstractmethod
     def statistics(self) -> Statistics:
@@ -115,10 +108,8 @@ class Service(ABC):
         self.health.bus_failed(now(), error)
 
     async def start(self) -> None:
-        """Begin to serve."""
         if self.metrics is not None:
-            assert self._metrics_at is not None
-            await self.metrics.start(*self._metrics_at)
+            await self.metrics.start()
         self.spawn(self._report_status())
         try:
             await self._start()
@@ -128,8 +119,7 @@ class Service(ABC):
             await self._stop()
             if isinstance(error, Exception):
                 self._failure = error
-            with suppress(BusError, TimeoutError):
-                await asyncio.wait_for(self._say_goodbye(), _GOODBYE_S)
+            await self._say_goodbye()
             if self.metrics is not None:
                 await self.metrics.stop()
             raise
@@ -184,9 +174,12 @@ class Service(ABC):
 
     def _task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            self._failure = self._failure or task.exception()
-            log.error("%s fails", self.address, exc_info=task.exception())
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failure = self._failure or error
+            if isinstance(error, MercuryError):  # `run` raises it: the command ends with it
+                log.info("%s fails: %s", self.address, error)
+            else:
+                log.error("%s fails", self.address, exc_info=error)
             self._stopping.set()
 
     async def _end_tasks(self) -> None:
@@ -219,9 +212,12 @@ class Service(ABC):
             works = True
 
     async def _say_goodbye(self) -> None:
+        """Report that it has stopped; if the bus does not take that, closing it will tell."""
+        wait_s = _LAST_TRY_S if self.health.problem(now()) else _GOODBYE_S
         self.state = "stopped"
-        self._append_status()
-        await self.bus.flush()
+        with suppress(BusError, TimeoutError):
+            self._append_status()
+            await asyncio.wait_for(self.bus.flush(), wait_s)
 
     def _append_status(self) -> None:
         stopped = self.state == "stopped"

@@ -20,7 +20,6 @@ class StallMeter:
         return round(max(self._longest_s), 6)
 
     async def run(self) -> None:
-        """Watch until cancelled."""
         loop = asyncio.get_running_loop()
         window_ends = loop.time() + WINDOW_S
         while True:

@@ -25,7 +25,6 @@ class Statistics:
         }
 
     def metrics(self, part: str) -> Iterable[Metric]:
-        """The numbers as Prometheus metrics."""
         for name, value in self.gauges.items():
             yield GaugeMetricFamily(f"mercury_{part}_{name}", name.replace("_", " "), value=value)
         for name, value in self.counters.items():

@@ -43,7 +43,6 @@ class Status:
     numbers: dict[str, float] = field(default_factory=dict)
 
     def message(self, source: Address) -> Message:
-        """As it is appended to the bus."""
         said: dict[str, Any] = {name: getattr(self, name) for name in _SAID}
         return Message(
             kind=Kind.REPORT,
@@ -51,7 +50,7 @@ class Status:
             destination=Address.everyone(),
             topic=topics.STATUS,
             priority=Priority.BACKGROUND,
-            payload=Attributes({**self.numbers, **said}),
+            payload=Attributes({**{k: round(v, 3) for k, v in self.numbers.items()}, **said}),
         )
 
 

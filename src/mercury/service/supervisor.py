@@ -12,7 +12,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from mercury.model.errors import MercuryError
 from mercury.service import tie
 
 log = logging.getLogger(__name__)
@@ -38,7 +37,7 @@ class Part:
 
 
 class Supervisor:
-    """Starts parts, restarts those that crash, stops all in good order.
+    """Starts parts, restarts those that end though nobody stopped them, stops all in good order.
 
     Parts end with this process, also when it is killed (see `tie`).
 
@@ -79,7 +78,7 @@ class Supervisor:
                 "-m",
                 "mercury.cli.main",
                 *part.arguments,
-                env={**self._environment, tie.VARIABLE: str(theirs.fileno())},
+                env={**self._environment, tie.VARIABLE: f"{theirs.fileno()}:{part.name}"},
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE if part.keep_output else None,
                 pass_fds=(theirs.fileno(),),
@@ -102,7 +101,7 @@ class Supervisor:
             if output:
                 part.output.append(output)
             code = part.process.returncode
-            if self._stopping or code == 0:
+            if self._stopping or (code == 0 and not part.restart):
                 return
             if (code == 1 and not part.ready.is_set()) or not part.restart:
                 if not self.failed.done():
@@ -111,7 +110,8 @@ class Supervisor:
             if loop.time() - begun > _HEALTHY_S:
                 wait_s = _FIRST_RESTART_S
             part.restarts += 1
-            log.error("%s crashed (%s) and is started again in %g s", part.name, code, wait_s)
+            how = f"crashed ({code})" if code else "was ended by somebody else"
+            log.error("%s %s and is started again in %g s", part.name, how, wait_s)
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, _LONGEST_RESTART_S)
             if self._stopping:
@@ -131,9 +131,3 @@ def _signal(part: Part, number: signal.Signals) -> None:
     if process is not None and process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             process.send_signal(number)
-
-
-def raise_if_failed(supervisor: Supervisor) -> None:
-    """Turn a part's failure into this process's."""
-    if supervisor.failed.done():
-        raise MercuryError(supervisor.failed.result())

@@ -15,22 +15,24 @@ import sys
 import threading
 import time
 
-VARIABLE = "MERCURY_SUPERVISOR_FD"  # where a part finds its end
+VARIABLE = "MERCURY_SUPERVISOR_FD"  # where a part finds its end, and its name after a colon
 READY = b"READY=1\n"
 
 _STOP_S = 15.0
 _PR_SET_PDEATHSIG = 1
 
+part = ""  # what the supervisor calls this process
 _tie: socket.socket | None = None
 
 
 def hold() -> None:
     """Stop when the supervisor has gone; nothing, if a person started this process."""
-    global _tie
+    global _tie, part
     # Taken away: what this process starts has no end of its own.
     number = os.environ.pop(VARIABLE, None)
     if number is None:
         return
+    number, _, part = number.partition(":")
     try:
         _tie = socket.socket(fileno=int(number))
     except (OSError, ValueError):

@@ -8,6 +8,7 @@ from mercury.session.adapter_side import (
     Received,
     Reported,
 )
+from mercury.session.both_sides import SessionSettings
 from mercury.session.client_side import Answered as AdapterAnswered
 from mercury.session.client_side import (
     ClientEvent,
@@ -18,7 +19,6 @@ from mercury.session.client_side import (
     Refused,
     SessionState,
 )
-from mercury.session.settings import SessionSettings
 from mercury.session.table import Session, SessionTable
 
 __all__ = [

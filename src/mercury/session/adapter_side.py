@@ -11,18 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mercury.model.errors import PacketError
-from mercury.model.identity import new_uuid
-from mercury.model.message import Address, Attributes, Grant, Kind, Message, Priority
-from mercury.session.settings import SessionSettings
+from mercury.model.message import Address, Attributes, Grant, Kind, Payload, Priority
+from mercury.session.both_sides import SessionSettings, session_body
 from mercury.session.table import Session, SessionTable
 from mercury.wire import mercury_pb2 as pb
-from mercury.wire.codec import encode, parse
+from mercury.wire.codec import parse
 from mercury.wire.packet import (
     CARRIES_RECEIPTS,
     FLAGS_AT,
     HEADER_BYTES,
     NO_TOKEN,
-    TOKEN_BYTES,
     pack,
     read_header,
     wants_receipt,
@@ -35,11 +33,9 @@ _MAX_NUMBER = 1e30
 
 # What a client may send within a session; alerts and replies come from the other side only.
 _FROM_CLIENTS = frozenset(
-    int(kind)
-    for kind in (
-        Kind.EVENT, Kind.REQUEST, Kind.CONTENT, Kind.SUBSCRIBE, Kind.UNSUBSCRIBE, Kind.GROUPS,
-    )
-)  # fmt: skip
+    {Kind.EVENT, Kind.REQUEST, Kind.CONTENT, Kind.SUBSCRIBE, Kind.UNSUBSCRIBE, Kind.GROUPS}
+)
+_EVERYONE = Address.everyone()
 _INIT, _REPORT, _CLOSE = int(Kind.INIT), int(Kind.REPORT), int(Kind.CLOSE)
 _RECEIPT = int(Kind.RECEIPT)
 # A packet of an unknown session is refused, so that its client may start anew; up to this rate.
@@ -134,8 +130,7 @@ class AdapterSessions:
                 return self._init(data, address, sequence, now)
             session = self.table.by_token.get(token)
             if session is None:
-                self._refuse(token, sequence, address, "unknown-session", now)
-                raise PacketError("unknown-session")
+                raise self._refused(token, sequence, address, "unknown-session", now)
             replay = session.replay
             newest = sequence > replay.highest
             if not replay.accept(sequence):
@@ -162,14 +157,12 @@ class AdapterSessions:
             self.table.set_address(session, address)
             self.address_changes += 1
         session.last_message = now
-        session.messages += 1
         if data[FLAGS_AT] & CARRIES_RECEIPTS:
             body = self._take_answers(session, envelope)
         if kind == _REPORT:
             if not self._apply_telemetry(session, envelope, now):
                 self.dropped["bad-coordinates"] += 1
                 return None
-            session.reports += 1
             return Reported(session, envelope, body)
         if kind in _FROM_CLIENTS:
             return Received(session, envelope, body, wants_receipt(data))
@@ -213,25 +206,19 @@ class AdapterSessions:
         return np.flatnonzero(table.active & quiet)
 
     def heartbeat_body(self, now: float) -> bytes:
-        """The Envelope of a HEARTBEAT."""
-        return self._session_message(Kind.HEARTBEAT, Address.everyone(), None, now)
+        return self._body(Kind.HEARTBEAT, now)
 
     def refusal_body(self, reason: str, now: float) -> bytes:
-        """The Envelope of a REFUSE."""
-        return self._session_message(
-            Kind.REFUSE, Address.everyone(), Attributes({"reason": reason}), now
-        )
+        return self._body(Kind.REFUSE, now, Attributes({"reason": reason}))
 
     def receipt_body(
         self, received: Sequence[bytes], refused: Sequence[tuple[bytes, str]], now: float
     ) -> bytes:
-        """The Envelope of a RECEIPT."""
         rows = pb.Envelope(
             received=received,
             refused=[pb.Refusal(id=id, reason=reason) for id, reason in refused],
         )
-        everyone = Address.everyone()
-        return self._session_message(Kind.RECEIPT, everyone, None, now) + rows.SerializeToString()
+        return self._body(Kind.RECEIPT, now) + rows.SerializeToString()
 
     def packet(self, session: Session, kind: int, priority: int, body: bytes, now: float) -> bytes:
         """Return the packet that takes a body to one client."""
@@ -240,13 +227,6 @@ class AdapterSessions:
         table.sequence[slot] = sequence
         table.last_sent[slot] = now
         return pack(kind, priority, session.token, sequence, body)
-
-    def validate(self) -> None:
-        """Check the invariants; for tests."""
-        self.table.validate()
-        for session in self.table:
-            assert len(session.token) == TOKEN_BYTES
-            assert session.token != NO_TOKEN
 
     def _init(
         self, data: bytes, address: bytes, incarnation: int, now: float
@@ -258,31 +238,31 @@ class AdapterSessions:
         table = self.table
         session = table.by_identity.get(identity)
         if session is not None:
-            if incarnation < session.incarnation:
-                raise PacketError("stale-init")  # a late packet of an earlier incarnation
+            if incarnation < session.incarnation:  # a late packet, or another client
+                raise self._refused(NO_TOKEN, incarnation, address, "stale-init", now)
             if incarnation == session.incarnation:
                 # The ACKNOWLEDGE was lost or is under way: the same answer again.
                 self.dropped["repeated-init"] += 1
                 self._grant(session, address, now)
                 return None
         elif len(table) >= self.settings.max_sessions:
-            self._refuse(NO_TOKEN, incarnation, address, "sessions-full", now)
-            raise PacketError("sessions-full")
+            raise self._refused(NO_TOKEN, incarnation, address, "sessions-full", now)
         has_telemetry = envelope.WhichOneof("payload") == "telemetry"
         if self.settings.require_telemetry and not has_telemetry:
-            self._refuse(NO_TOKEN, incarnation, address, "no-telemetry", now)
-            raise PacketError("no-telemetry")
+            raise self._refused(NO_TOKEN, incarnation, address, "no-telemetry", now)
         if has_telemetry and not _on_earth(envelope.telemetry.lat, envelope.telemetry.lon):
-            self._refuse(NO_TOKEN, incarnation, address, "bad-coordinates", now)
-            raise PacketError("bad-coordinates")
-        replaced = session
-        if replaced is not None:
-            table.remove(replaced)
-        session = table.add(identity, self._new_token(), incarnation, address, now)
+            raise self._refused(NO_TOKEN, incarnation, address, "bad-coordinates", now)
+        if session is not None:
+            if address != session.address:  # who is there now may be another client
+                body = self.refusal_body("displaced", now)
+                packet = self.packet(session, Kind.REFUSE, Priority.REPLY, body, now)
+                self.outbox.append((packet, session.address))
+            table.remove(session)
+        opened = table.add(identity, self._new_token(), incarnation, address, now)
         if has_telemetry:
-            self._apply_telemetry(session, envelope, now)
-        self._grant(session, address, now)
-        return Opened(session, envelope, data[HEADER_BYTES:], replaced)
+            self._apply_telemetry(opened, envelope, now)
+        self._grant(opened, address, now)
+        return Opened(opened, envelope, data[HEADER_BYTES:], replaced=session)
 
     def _grant(self, session: Session, address: bytes, now: float) -> None:
         settings = self.settings
@@ -293,38 +273,31 @@ class AdapterSessions:
             report_interval_s=settings.report_interval_s,
             adapter=self._adapter.name,
         )
-        body = self._session_message(Kind.ACKNOWLEDGE, Address.client(session.identity), grant, now)
+        body = self._body(Kind.ACKNOWLEDGE, now, grant, Address.client(session.identity))
         # Sequence 0: an ACKNOWLEDGE opens the session, the replay window begins behind it.
         packet = pack(Kind.ACKNOWLEDGE, Priority.REPLY, session.token, 0, body)
         self.outbox.append((packet, address))
 
-    def _refuse(self, token: bytes, sequence: int, address: bytes, reason: str, now: float) -> None:
+    def _refused(
+        self, token: bytes, sequence: int, address: bytes, reason: str, now: float
+    ) -> PacketError:
+        """Tell a client that it is refused, up to a rate; returns what to raise."""
         elapsed = max(0.0, now - self._refusals_time)
         self._refusals_time = now
         self._refusals_left = min(
             _MAX_REFUSALS_PER_S, self._refusals_left + elapsed * _MAX_REFUSALS_PER_S
         )
-        if self._refusals_left < 1.0:
-            return
-        self._refusals_left -= 1.0
-        # The token and sequence come back, so that only who saw the packet can forge this.
-        body = self.refusal_body(reason, now)
-        self.outbox.append((pack(Kind.REFUSE, Priority.REPLY, token, sequence, body), address))
+        if self._refusals_left >= 1.0:
+            self._refusals_left -= 1.0
+            # The token and sequence come back, so that only who saw the packet can forge this.
+            body = self.refusal_body(reason, now)
+            self.outbox.append((pack(Kind.REFUSE, Priority.REPLY, token, sequence, body), address))
+        return PacketError(reason)
 
-    def _session_message(
-        self, kind: Kind, destination: Address, payload: Grant | Attributes | None, now: float
+    def _body(
+        self, kind: Kind, now: float, payload: Payload = None, to: Address = _EVERYONE
     ) -> bytes:
-        now_us = self._epoch_us + int(now * 1e6)
-        return encode(
-            Message(
-                kind=kind,
-                source=self._adapter,
-                destination=destination,
-                payload=payload,
-                id=new_uuid(now_us),
-                sent_us=now_us,
-            )
-        )
+        return session_body(kind, self._adapter, to, payload, self._epoch_us + int(now * 1e6))
 
     def _apply_telemetry(self, session: Session, envelope: pb.Envelope, now: float) -> bool:
         if not envelope.HasField("telemetry"):

@@ -11,10 +11,8 @@ from enum import StrEnum
 
 from mercury.model.declarations import Matches
 from mercury.model.errors import NotConnectedError, PacketError
-from mercury.model.identity import new_uuid
 from mercury.model.message import Address, Attributes, Grant, Kind, Message, Priority, Telemetry
-from mercury.session.replay import ReplayWindow
-from mercury.session.settings import SessionSettings
+from mercury.session.both_sides import ReplayWindow, SessionSettings, session_body
 from mercury.wire import mercury_pb2
 from mercury.wire.codec import decode, encode, parse
 from mercury.wire.packet import (
@@ -29,9 +27,15 @@ from mercury.wire.packet import (
 # A client that comes back says which alerts it saw last: the others are sent again.
 SEEN_ALERTS = 64
 
-_FROM_ADAPTER = frozenset(
-    int(kind) for kind in (Kind.ALERT, Kind.REPLY, Kind.CONTENT, Kind.RECEIPT)
-)
+_WHY_IN_WORDS = {
+    "silent": "the adapter has not answered for {:g} s",
+    "unknown-session": "the adapter does not know it any more",
+    "adapter-stops": "the adapter stops",
+    "displaced": "another client is connected under this name",
+    "stale-init": "another client is connected under this name",
+}
+
+_FROM_ADAPTER = frozenset({Kind.ALERT, Kind.REPLY, Kind.CONTENT, Kind.RECEIPT})
 _ANY_ADAPTER = Address.adapter("any")
 
 
@@ -55,7 +59,7 @@ class Established:
 class Lost:
     """The session is gone; a new one is being sought."""
 
-    reason: str  # "silent" or "unknown-session"
+    reason: str  # "silent", or what the adapter said
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +121,7 @@ class ClientSession:
         self._attempts = 0  # INITs sent in a row without an answer
         self._sequence = 0
         self._replay = ReplayWindow()
-        self._heartbeat_interval_s = settings.heartbeat_interval_s
+        self._silence_s = settings.missed_heartbeats * settings.heartbeat_interval_s
         self._report_interval_s = settings.report_interval_s
         self._next_init: float | None = None
         self._next_report: float | None = None
@@ -128,7 +132,6 @@ class ClientSession:
         self.piggybacked: Callable[[], bytes] | None = None
 
     def start(self, now: float) -> None:
-        """Begin to seek a session."""
         if self.state is SessionState.IDLE:
             self._connect(now)
 
@@ -150,8 +153,12 @@ class ClientSession:
             if kind == Kind.HEARTBEAT:
                 return
             body = data[HEADER_BYTES:]
-            if kind == Kind.RECEIPT and self._answered(parse(body, kind)):
-                return
+            if kind == Kind.RECEIPT:
+                envelope = parse(body, kind)
+                if not envelope.HasField("deliveries"):  # about our messages, not what others heard
+                    refused = tuple((one.id, one.reason) for one in envelope.refused)
+                    self.events.append(Answered(tuple(envelope.received), refused))
+                    return
             if kind not in _FROM_ADAPTER:
                 raise PacketError("not-allowed")
             message = decode(body)
@@ -174,14 +181,6 @@ class ClientSession:
         with suppress(ValueError):
             self._seen.remove(id)
 
-    def _answered(self, envelope: mercury_pb2.Envelope) -> bool:
-        """Take receipts of this client's messages; False if it is about what others received."""
-        if envelope.HasField("deliveries"):
-            return False
-        refused = tuple((one.id, one.reason) for one in envelope.refused)
-        self.events.append(Answered(tuple(envelope.received), refused))
-        return True
-
     def send(self, message: Message) -> None:
         """Send a message to the adapter; raises NotConnectedError without a session."""
         self.send_body(message.kind, message.priority, encode(message))
@@ -196,30 +195,31 @@ class ClientSession:
     def send_receipts(self, receipts: bytes, now: float) -> None:
         """Acknowledge what arrived, in a packet of its own."""
         # Two encoded Envelopes in a row are one.
-        body = self._session_body(Kind.RECEIPT, None, now) + receipts
+        body = self._body(Kind.RECEIPT, None, now) + receipts
         self.send_body(Kind.RECEIPT, Priority.REPLY, body, CARRIES_RECEIPTS)
 
     def report(self, now: float) -> None:
         """Send a report at once; the next one by itself is due an interval later."""
-        body = self._session_body(Kind.REPORT, self.telemetry, now)
+        body = self._body(Kind.REPORT, self.telemetry, now)
         receipts = b"" if self.piggybacked is None else self.piggybacked()
         flags = CARRIES_RECEIPTS if receipts else 0
         self.send_body(Kind.REPORT, Priority.NORMAL, body + receipts, flags)
         self._next_report = now + self._report_interval_s
 
     def close(self, now: float) -> None:
-        """Say goodbye and stop."""
         if self.state is SessionState.ESTABLISHED:
-            self._send_session_message(Kind.CLOSE, None, now)
+            self.send_body(Kind.CLOSE, Priority.NORMAL, self._body(Kind.CLOSE, None, now))
         self.state = SessionState.CLOSED
         self._next_init = self._next_report = self._silent_at = None
 
+    def in_words(self, reason: str) -> str:
+        """Say why the session was lost or refused."""
+        return _WHY_IN_WORDS[reason].format(self._silence_s) if reason in _WHY_IN_WORDS else reason
+
     def next_timer(self) -> float | None:
         """When `handle_timer` wants to be called."""
-        times = [
-            at for at in (self._next_init, self._next_report, self._silent_at) if at is not None
-        ]
-        return min(times, default=None)
+        times = (self._next_init, self._next_report, self._silent_at)
+        return min((at for at in times if at is not None), default=None)
 
     def handle_timer(self, now: float) -> None:
         """Do what is due: retry INIT, report, give a silent adapter up."""
@@ -231,36 +231,25 @@ class ClientSession:
         if self._next_report is not None and now >= self._next_report:
             self.report(now)
 
-    def validate(self) -> None:
-        """Check the invariants; for tests."""
-        established = self.state is SessionState.ESTABLISHED
-        assert (self.token != NO_TOKEN) == established or self.state is SessionState.CLOSED
-        assert (self._silent_at is not None) == established
-        assert (self._next_report is not None) == established
-        assert (self._next_init is not None) == (self.state is SessionState.CONNECTING)
-        if self.state in (SessionState.IDLE, SessionState.CLOSED):
-            assert self.next_timer() is None
-
-    def _connect(self, now: float) -> None:
+    def _connect(self, now: float, *, anew: bool = True) -> None:
         self.state = SessionState.CONNECTING
         self.token = NO_TOKEN
-        self.incarnation = max(self.incarnation + 1, self._epoch_us + int(now * 1e6))
+        if anew:  # otherwise the newer client that has this identity keeps it until it leaves
+            self.incarnation = max(self.incarnation + 1, self._epoch_us + int(now * 1e6))
         self._attempts = 0
         self._next_report = self._silent_at = None
         self._send_init(now)
 
     def _send_init(self, now: float) -> None:
         self._attempts += 1
-        body = self._session_body(Kind.INIT, self.telemetry, now)
-        # One message with it.
-        body += mercury_pb2.Envelope(
-            seen=self._seen, groups=sorted(self.groups)
-        ).SerializeToString()
+        rows = mercury_pb2.Envelope(seen=self._seen, groups=sorted(self.groups))
+        # Two encoded Envelopes in a row are one.
+        body = self._body(Kind.INIT, self.telemetry, now) + rows.SerializeToString()
         self.outbox.append(pack(Kind.INIT, Priority.NORMAL, NO_TOKEN, self.incarnation, body))
         # Mercury §4.6: linear back-off with jitter, so that clients do not come back in step.
         settings = self.settings
         wait_s = min(self._attempts * settings.init_retry_s, settings.init_retry_max_s)
-        self._next_init = now + wait_s * self._spread()
+        self._next_init = now + wait_s * (1.0 + settings.jitter * self._rng.uniform(-1.0, 1.0))
 
     def _acknowledged(self, message: Message, token: bytes, now: float) -> None:
         grant = message.payload
@@ -276,7 +265,7 @@ class ClientSession:
         self._sequence = 0
         self._replay = ReplayWindow()
         self._next_init = None
-        self._heartbeat_interval_s = grant.heartbeat_interval_s
+        self._silence_s = self.settings.missed_heartbeats * grant.heartbeat_interval_s
         # Reporting more rarely than the adapter expects would end the session.
         self._report_interval_s = min(self.settings.report_interval_s, grant.report_interval_s)
         # Mercury §4.6: the first report is spread over the interval, later ones keep that phase.
@@ -291,30 +280,15 @@ class ClientSession:
             raise PacketError("malformed")
         if self.state is SessionState.ESTABLISHED and token == self.token:
             self.events.append(Lost(reason))
-            self._connect(now)
+            self._connect(now, anew=reason != "displaced")
         elif self.state is SessionState.CONNECTING and sequence == self.incarnation:
             self.events.append(Refused(reason))
         else:
             raise PacketError("unknown-session")
 
     def _heard(self, now: float) -> None:
-        self._silent_at = now + self.settings.missed_heartbeats * self._heartbeat_interval_s
+        self._silent_at = now + self._silence_s
 
-    def _send_session_message(self, kind: Kind, payload: Telemetry | None, now: float) -> None:
-        self.send_body(kind, Priority.NORMAL, self._session_body(kind, payload, now))
-
-    def _session_body(self, kind: Kind, payload: Telemetry | None, now: float) -> bytes:
+    def _body(self, kind: Kind, payload: Telemetry | None, now: float) -> bytes:
         now_us = self._epoch_us + int(now * 1e6)
-        return encode(
-            Message(
-                kind=kind,
-                source=self._address,
-                destination=_ANY_ADAPTER,
-                payload=payload,
-                id=new_uuid(now_us),
-                sent_us=now_us,
-            )
-        )
-
-    def _spread(self) -> float:
-        return 1.0 + self.settings.jitter * self._rng.uniform(-1.0, 1.0)
+        return session_body(kind, self._address, _ANY_ADAPTER, payload, now_us)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mercury.geo.arrays import grown
-from mercury.session.replay import ReplayWindow
+from mercury.session.both_sides import ReplayWindow
 from mercury.wire.packet import TOKEN_BYTES, headers
 from mercury.wire.records import fix_header
 
@@ -35,19 +35,16 @@ class Session:
     token: bytes
     incarnation: int  # of the client, as its INIT says
     address: bytes  # the raw sockaddr the client was last heard from
-    opened: float
+    last_message: float  # when that was
     fix: tuple[float, float, float, float] = NOWHERE  # lat, lon, heading, speed as last reported
     fix_header: tuple[str, bytes] = fix_header(*NOWHERE)  # the same, as it stands beside messages
-    messages: int = 0  # packets accepted
-    reports: int = 0  # of which telemetry reports
     replay: ReplayWindow = field(default_factory=ReplayWindow)
     flood_level: float = math.inf  # clipped to the burst at first use
     flood_time: float = field(init=False)
-    last_message: float = field(init=False)
     key: bytes = field(init=False)  # of the client's records on the bus
 
     def __post_init__(self) -> None:
-        self.flood_time = self.last_message = self.opened
+        self.flood_time = self.last_message
         self.key = self.identity.encode()
 
 
@@ -84,7 +81,6 @@ class SessionTable:
         return iter(self.by_token.values())
 
     def at(self, slot: int) -> Session | None:
-        """The session in a slot."""
         return self._by_slot[slot] if slot < len(self._by_slot) else None
 
     def add(
@@ -147,24 +143,3 @@ class SessionTable:
             if isinstance(column, np.ndarray):
                 fill = np.nan if column.dtype == np.float64 else 0
                 setattr(self, name, grown(column, len(column), fill))
-
-    def validate(self) -> None:
-        """Check the invariants; for tests."""
-        sessions = [session for session in self._by_slot if session is not None]
-        assert len(sessions) == len(self.by_token) == len(self.by_identity)
-        assert int(self.active.sum()) == len(sessions)
-        assert len(set(self._free)) == len(self._free)
-        assert len(self._free) + len(sessions) == len(self._by_slot)
-        for session in sessions:
-            slot = session.slot
-            assert self._by_slot[slot] is session
-            assert self.by_token[session.token] is session
-            assert self.by_identity[session.identity] is session
-            assert self.active[slot]
-            assert self.token[slot].tobytes() == session.token
-            length = int(self.address_length[slot])
-            assert self.address[slot, :length].tobytes() == session.address
-        for slot in self._free:
-            assert self._by_slot[slot] is None
-            assert not self.active[slot]
-            assert math.isnan(self.lat[slot])

@@ -3,82 +3,52 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mercury.geo.arrays import FloatArray
 from mercury.model.errors import ConfigurationError
 from mercury.sim.incident import Traffic
-from mercury.sim.paper import Outcome
+from mercury.sim.paper import DELAY_S, EVENT, SIZE, UNIT_M, Outcome
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_EVENT = "#d1495b"
-_AREA = "#2e6f95"
-_BYSTANDER = "#9aa0a6"
-_LABEL = "#333333"
+_EVENT_COLOR = "#d1495b"
+_AREA_COLOR = "#2e6f95"
+_BYSTANDER_COLOR = "#9aa0a6"
+_LABEL_COLOR = "#333333"
 
 
-def draw(outcome: Outcome, path: Path) -> None:
-    """Write the picture; the suffix of the path says in which format."""
+def new_figure(width: float, height: float, **options: Any) -> Figure:
+    """An empty picture; its size is in inches."""
     try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
         raise ConfigurationError(
             "figures need matplotlib: pip install 'mercury-messaging[plot]'"
         ) from None
+    return Figure(figsize=(width, height), **options)
 
-    figure = Figure(figsize=(12.0, 7.0))
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a picture; the suffix of the path says in which format."""
+    try:
+        figure.savefig(path, dpi=130)
+    except (OSError, ValueError) as error:  # or a suffix that matplotlib does not know
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigurationError(f"cannot write {path}: {reason}") from None
+
+
+def draw(outcome: Outcome, path: Path) -> None:
+    """Write the picture of an outcome."""
+    figure = new_figure(12.0, 7.0)
     figure.subplots_adjust(left=0.05, right=0.985, top=0.885, bottom=0.165, wspace=0.12)
-    FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2)
     _draw_event(left, outcome)
     _draw_area(right, outcome)
-    _add_title(figure, outcome)
-    try:
-        figure.savefig(path, dpi=130)
-    except OSError as error:
-        raise ConfigurationError(f"cannot write {path}: {error.strerror}") from None
-    except ValueError as error:  # a suffix that matplotlib does not know
-        raise ConfigurationError(f"cannot write {path}: {error}") from None
-
-
-def _draw_event(axes: Axes, outcome: Outcome) -> None:
-    incident = outcome.incident
-    _frame(axes, outcome, "The event, and who senses it")
-    _circle(axes, outcome.experiment.event, _EVENT, "event")
-    sensed = set(incident.sensed)
-    groups = [
-        ("senses the event", _EVENT, "o", sensed),
-        ("does not", _BYSTANDER, "o", set(range(len(incident.identities))) - sensed),
-    ]
-    _vehicles(axes, outcome, incident.at_event, groups)
-
-
-def _draw_area(axes: Axes, outcome: Outcome) -> None:
-    incident = outcome.incident
-    assert incident.at_alert is not None
-    delay_s = outcome.experiment.delay_s
-    _frame(axes, outcome, f"The broker's area when the alert arrives, {delay_s:g} s later")
-    _circle(axes, outcome.experiment.event, _EVENT, "event", faint=True)
-    _circle(axes, outcome.area, _AREA, "area of interest")
-    _trails(axes, outcome, incident.at_event, incident.at_alert)
-    notified, sensed = set(incident.notified_ms), set(incident.sensed)
-    rest = set(range(len(incident.identities))) - notified
-    groups = [
-        ("told, had sensed it", _AREA, "o", notified & sensed),
-        ("told, had not", _AREA, "s", notified - sensed),
-        ("not told, had sensed it", _EVENT, "o", rest & sensed),
-        ("not told", _BYSTANDER, "o", rest - sensed),
-    ]
-    _vehicles(axes, outcome, incident.at_alert, groups)
-
-
-def _add_title(figure: Figure, outcome: Outcome) -> None:
     incident = outcome.incident
     notified, inside = len(incident.notified_inside), len(incident.inside)
     outside = len(incident.notified_outside) or "nobody"
@@ -86,21 +56,46 @@ def _add_title(figure: Figure, outcome: Outcome) -> None:
         f"Area of interest: {notified} of {inside} inside were told, and {outside} outside",
         fontsize=14,
     )
+    save(figure, path)
 
 
-def _frame(axes: Axes, outcome: Outcome, title: str) -> None:
-    size, unit_m = outcome.experiment.size, outcome.experiment.unit_m
+def _draw_event(axes: Axes, outcome: Outcome) -> None:
+    incident = outcome.incident
+    _frame(axes, "The event, and who senses it")
+    _circle(axes, EVENT, _EVENT_COLOR, "event")
+    sensed = set(incident.sensed)
+    groups = [
+        ("senses the event", _EVENT_COLOR, "o", sensed),
+        ("does not", _BYSTANDER_COLOR, "o", set(range(len(incident.identities))) - sensed),
+    ]
+    _vehicles(axes, incident.at_event, groups)
+
+
+def _draw_area(axes: Axes, outcome: Outcome) -> None:
+    incident = outcome.incident
+    assert incident.at_alert is not None
+    _frame(axes, f"The broker's area when the alert arrives, {DELAY_S:g} s later")
+    _circle(axes, EVENT, _EVENT_COLOR, "event", faint=True)
+    _circle(axes, outcome.area, _AREA_COLOR, "area of interest")
+    _trails(axes, incident.at_event, incident.at_alert)
+    notified, sensed = set(incident.notified_ms), set(incident.sensed)
+    rest = set(range(len(incident.identities))) - notified
+    groups = [
+        ("told, had sensed it", _AREA_COLOR, "o", notified & sensed),
+        ("told, had not", _AREA_COLOR, "s", notified - sensed),
+        ("not told, had sensed it", _EVENT_COLOR, "o", rest & sensed),
+        ("not told", _BYSTANDER_COLOR, "o", rest - sensed),
+    ]
+    _vehicles(axes, incident.at_alert, groups)
+
+
+def _frame(axes: Axes, title: str) -> None:
     axes.set_title(title, fontsize=11)
-    axes.set_xlim(0.0, size)
-    axes.set_ylim(0.0, size)
-    axes.set_aspect("equal")
-    ticks = np.arange(0.0, size + 0.5, max(round(size / 10.0), 1))
-    axes.set_xticks(ticks)
-    axes.set_yticks(ticks)
+    ticks = np.arange(0.0, SIZE + 0.5)
+    axes.set(xticks=ticks, yticks=ticks, xlim=(0.0, SIZE), ylim=(0.0, SIZE), aspect="equal")
+    axes.set(xlabel=f"east, units of {UNIT_M:g} m", ylabel=f"north, units of {UNIT_M:g} m")
     axes.grid(color="#e6e6e6", linewidth=0.7)
     axes.set_axisbelow(True)
-    axes.set_xlabel(f"east, units of {unit_m:g} m")
-    axes.set_ylabel(f"north, units of {unit_m:g} m")
 
 
 def _circle(
@@ -123,11 +118,10 @@ def _circle(
     axes.plot([x], [y], marker="+", markersize=9, color=color, linestyle="none")
 
 
-def _trails(axes: Axes, outcome: Outcome, before: Traffic, after: Traffic) -> None:
-    unit_m = outcome.experiment.unit_m
+def _trails(axes: Axes, before: Traffic, after: Traffic) -> None:
     lines = axes.plot(
-        np.stack([before.x_m, after.x_m]) / unit_m,
-        np.stack([before.y_m, after.y_m]) / unit_m,
+        np.stack([before.x_m, after.x_m]) / UNIT_M,
+        np.stack([before.y_m, after.y_m]) / UNIT_M,
         color="#b4b9be",
         linewidth=1.1,
         linestyle=":",
@@ -135,14 +129,8 @@ def _trails(axes: Axes, outcome: Outcome, before: Traffic, after: Traffic) -> No
     lines[0].set_label("from where it was")
 
 
-def _vehicles(
-    axes: Axes,
-    outcome: Outcome,
-    traffic: Traffic,
-    groups: list[tuple[str, str, str, set[int]]],
-) -> None:
-    unit_m = outcome.experiment.unit_m
-    x, y = traffic.x_m / unit_m, traffic.y_m / unit_m
+def _vehicles(axes: Axes, traffic: Traffic, groups: list[tuple[str, str, str, set[int]]]) -> None:
+    x, y = traffic.x_m / UNIT_M, traffic.y_m / UNIT_M
     heading = np.radians(traffic.heading_deg)
     east, north = np.sin(heading), np.cos(heading)
     for label, color, marker, members in groups:
@@ -160,17 +148,12 @@ def _vehicles(
     for number, (label_x, label_y) in enumerate(_label_places(x, y, heading)):
         axes.text(
             label_x, label_y, str(number + 1),
-            fontsize=8, color=_LABEL, ha="center", va="center", zorder=5,
+            fontsize=8, color=_LABEL_COLOR, ha="center", va="center", zorder=5,
         )  # fmt: skip
     axes.legend(
-        loc="upper center",
-        bbox_to_anchor=(0.5, -0.09),
-        ncols=3,
-        fontsize=8,
-        frameon=False,
-        columnspacing=1.2,
-        handletextpad=0.5,
-    )
+        loc="upper center", bbox_to_anchor=(0.5, -0.09), ncols=3, fontsize=8, frameon=False,
+        columnspacing=1.2, handletextpad=0.5,
+    )  # fmt: skip
 
 
 def _label_places(x: FloatArray, y: FloatArray, heading: FloatArray) -> list[tuple[float, float]]:

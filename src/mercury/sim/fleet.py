@@ -11,14 +11,13 @@ from collections.abc import Callable
 from functools import partial
 
 from mercury.client import Client
-from mercury.client.inbox import Inbox
+from mercury.client.reception import Inbox
 from mercury.config.mediator import MediatorSettings
 from mercury.model.area import Position
 from mercury.model.errors import ConfigurationError, NotConnectedError, SessionError
 from mercury.model.message import EventKind, Kind, Message
 from mercury.net import LinkPair, LinkStatistics, link_from, parse_link
-from mercury.roads.plane import Plane
-from mercury.roads.plane_frame import PlaneFrame
+from mercury.roads.plane import Plane, PlaneFrame
 from mercury.service.clock import now
 from mercury.session import SessionSettings
 from mercury.session.client_side import SessionState
@@ -57,7 +56,6 @@ class Fleet:
         mediator: MediatorSettings | None = None,
         tick_s: float | None = 0.25,
         patience_s: float = 10.0,
-        name: str = "car",
         seed: int = 1,
         on_connected: Callable[[int], None] | None = None,
         link: LinkPair | str | None = None,
@@ -76,18 +74,10 @@ class Fleet:
         self.antenna = antenna or (plane.width_m / 2, plane.height_m / 2)
         self._ticker: asyncio.Task[None] | None = None
         self._moving = asyncio.Lock()  # held while some have moved and others have not
-        lat, lon = frame.to_wgs84(plane.x_m, plane.y_m)
         # What every vehicle has been told about itself: true at any moment, also within a tick.
-        self.traffic = Traffic(
-            plane.x_m.copy(),
-            plane.y_m.copy(),
-            lat,
-            lon,
-            plane.heading_deg.copy(),
-            plane.speed_mps.copy(),
-        )
+        self.traffic = self._traffic_now().copy()
         width = len(str(len(plane)))
-        self.identities = [f"{name}-{number:0{width}d}" for number in range(1, len(plane) + 1)]
+        self.identities = [f"car-{number:0{width}d}" for number in range(1, len(plane) + 1)]
         self.clients = [
             self._client(number, adapter, session or SessionSettings(), seed)
             for number in range(len(plane))
@@ -177,7 +167,7 @@ class Fleet:
         async with self._moving:
             incident = self._incident(EventKind.CONGESTION, x_m, y_m, radius_m)
             incident.reported = False
-            incident.begin(now())
+            incident.begun = now()
             self.plane.jam(x_m, y_m, radius_m, crawl_mps)
         return incident
 
@@ -192,31 +182,28 @@ class Fleet:
     async def advance(self, dt_s: float, *, report: bool = False) -> None:
         """Move everybody on; with `report` they say at once where they are."""
         async with self._moving:
-            await self._advance(dt_s, report)
+            self.plane.step(dt_s)
+            now_there = self._traffic_now()
+            for first in range(0, len(self.plane), _MOVE_CHUNK):
+                part = slice(first, first + _MOVE_CHUNK)
+                for known, found in zip(self.traffic, now_there, strict=True):
+                    known[part] = found[part]
+                columns = (column[part].tolist() for column in now_there[2:])
+                for client, *place, heading_deg, speed_mps in zip(
+                    self.clients[part], *columns, strict=True
+                ):
+                    says_so = report and (self._link is None or _has_session(client))
+                    client.move(
+                        *place, heading_deg=heading_deg, speed_mps=speed_mps, report=says_so
+                    )
+                await asyncio.sleep(0)
 
     # Inside
 
-    async def _advance(self, dt_s: float, report: bool) -> None:
-        plane, traffic = self.plane, self.traffic
-        plane.step(dt_s)
+    def _traffic_now(self) -> Traffic:
+        plane = self.plane
         lat, lon = self.frame.to_wgs84(plane.x_m, plane.y_m)
-        for first in range(0, len(plane), _MOVE_CHUNK):
-            part = slice(first, first + _MOVE_CHUNK)
-            traffic.x_m[part], traffic.y_m[part] = plane.x_m[part], plane.y_m[part]
-            traffic.lat[part], traffic.lon[part] = lat[part], lon[part]
-            traffic.heading_deg[part] = plane.heading_deg[part]
-            traffic.speed_mps[part] = plane.speed_mps[part]
-            for client, *place, heading_deg, speed_mps in zip(
-                self.clients[part],
-                lat[part].tolist(),
-                lon[part].tolist(),
-                plane.heading_deg[part].tolist(),
-                plane.speed_mps[part].tolist(),
-                strict=True,
-            ):
-                says_so = report and (self._link is None or _has_session(client))
-                client.move(*place, heading_deg=heading_deg, speed_mps=speed_mps, report=says_so)
-            await asyncio.sleep(0)
+        return Traffic(plane.x_m, plane.y_m, lat, lon, plane.heading_deg, plane.speed_mps)
 
     def _client(self, number: int, adapter: str, session: SessionSettings, seed: int) -> Client:
         traffic = self.traffic
@@ -299,8 +286,6 @@ def _allow_open_files(wanted: int) -> None:
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return
     try:
-        if hard != resource.RLIM_INFINITY and hard < wanted:
-            raise ValueError
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     except (ValueError, OSError):
         raise ConfigurationError(

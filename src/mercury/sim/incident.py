@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from mercury.geo import contains, contains_point
@@ -17,8 +17,7 @@ from mercury.model.message import Message
 _NAMED = 5  # so many vehicles are named in a sentence
 
 
-@dataclass(slots=True)
-class Traffic:
+class Traffic(NamedTuple):
     """Where all vehicles truly are, one entry a vehicle, in order of their numbers."""
 
     x_m: FloatArray
@@ -30,7 +29,7 @@ class Traffic:
 
     def copy(self) -> Traffic:
         """How it is now, whatever moves on."""
-        return Traffic(*(getattr(self, column.name).copy() for column in fields(self)))
+        return Traffic(*(column.copy() for column in self))
 
 
 @dataclass(slots=True)
@@ -56,19 +55,15 @@ class Incident:
     notified_ms: dict[int, float] = field(default_factory=dict)  # since it was first sensed
     notified_outside: list[int] = field(default_factory=list)  # not where they should be told
     repeated: int = 0  # the same alert again for the same vehicle
+    begun: float = 0.0  # when it was first sensed, or came about unsensed
     _event_ids: set[UUID] = field(default_factory=set)
     _alert_id: UUID | None = None
     _further_ids: set[UUID] = field(default_factory=set)
-    _begun: float = 0.0
-
-    def begin(self, now: float) -> None:
-        """Take down when it began; what nobody senses is not heard of otherwise."""
-        self._begun = now
 
     def sensed_by(self, vehicle: int, event_id: UUID, now: float) -> None:
         """Take down that a vehicle published what it sensed."""
         if not self.sensed:
-            self._begun = now
+            self.begun = now
         self.sensed.append(vehicle)
         self._event_ids.add(event_id)
 
@@ -98,7 +93,7 @@ class Incident:
         if vehicle in self.notified_ms:
             self.repeated += 1
             return
-        self.notified_ms[vehicle] = (now - self._begun) * 1e3
+        self.notified_ms[vehicle] = (now - self.begun) * 1e3
         lat, lon = float(traffic.lat[vehicle]), float(traffic.lon[vehicle])
         if not contains_point(self.area, lat, lon, float(traffic.heading_deg[vehicle])):
             self.notified_outside.append(vehicle)
@@ -130,7 +125,6 @@ class Incident:
         return len(self._further_ids)
 
     def to_json(self) -> dict[str, Any]:
-        """For programs."""
         times_ms = sorted(self.notified_ms[vehicle] for vehicle in self.notified_inside)
         return {
             "kind": str(self.kind),
@@ -154,14 +148,12 @@ class Incident:
             "summary": self.sentences(),
         }
 
-    def sentences(self, unit_m: float = 1.0) -> str:
-        """For people; places are in units of so many metres."""
-        return " ".join(self.lines(unit_m))
+    def sentences(self) -> str:
+        return " ".join(self.lines())
 
-    def lines(self, unit_m: float = 1.0) -> list[str]:
+    def lines(self) -> list[str]:
         """The same, sentence by sentence."""
-        place = f"({self.x_m / unit_m:g}, {self.y_m / unit_m:g})"
-        text = f"{self.kind.capitalize()} at {place}: "
+        text = f"{self.kind.capitalize()} at ({self.x_m:g}, {self.y_m:g}): "
         if self.reported and not self.sensed:
             return [f"{text}nobody was within {self.radius_m:g} m to sense it."]
         sensed = f"{_vehicles(len(self.sensed))} sensed it."
@@ -178,14 +170,11 @@ class Incident:
         text = f"{_vehicles(count)} {_were(count)} {where}"
         if not count:
             return f"{text}."
-        if notified < count:
-            text += (
-                f"; {notified} of {count} {_were(notified)} told, not {self._listed(self.missed)}"
-            )
+        if missed := self.missed:
+            text += f"; {notified} of {count} {_were(notified)} told, not {self._listed(missed)}"
         else:
-            text += {1: "; it was told", 2: "; both were told"}.get(
-                count, f"; all {count} were told"
-            )
+            all_of_them = {1: "it was told", 2: "both were told"}
+            text += f"; {all_of_them.get(count, f'all {count} were told')}"
         times_ms = sorted(self.notified_ms[vehicle] for vehicle in self.notified_inside)
         if len(times_ms) == 1:
             text += f", after {_span(times_ms[0])}"

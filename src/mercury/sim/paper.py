@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from contextlib import AsyncExitStack, closing
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,8 +21,7 @@ from mercury.bus import Bus, open_bus
 from mercury.config.settings import AdapterSettings, BrokerSettings
 from mercury.model.area import Circle, Position
 from mercury.model.errors import MercuryError
-from mercury.roads.plane import Plane
-from mercury.roads.plane_frame import PlaneFrame
+from mercury.roads.plane import Plane, PlaneFrame
 from mercury.service.clock import now
 from mercury.session import SessionSettings
 from mercury.sim.fleet import Fleet
@@ -35,8 +35,7 @@ _SETTLE_S = 0.1
 _ORIGIN = Position(40.7610, -111.8940)
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(NamedTuple):
     """One vehicle, in units of the plane."""
 
     x: float
@@ -61,39 +60,32 @@ PAPER = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Experiment:
-    """What is set up; places and radii in units of the plane."""
+# Places and radii in units of the plane.
+UNIT_M = 100.0
+SIZE = 10.0
+EVENT = 5.0, 2.0, 2.0  # x, y, radius
+DELAY_S = 10.0  # simulated time between the event and the broker's decision
+_HORIZON_S = 20.0  # the broker's: at 17.5 m/s it makes an area of 3.5 units
 
-    placements: tuple[Placement, ...] = PAPER
-    unit_m: float = 100.0
-    size: float = 10.0
-    event: tuple[float, float, float] = (5.0, 2.0, 2.0)  # x, y, radius
-    delay_s: float = 10.0  # simulated time between the event and the broker's decision
-    horizon_s: float = 20.0  # the broker's: at 17.5 m/s it makes an area of 3.5 units
-    origin: Position = _ORIGIN
 
-    @classmethod
-    def seeded(cls, seed: int, vehicles: int = 10, witnesses: int = 4) -> Experiment:
-        """Vehicles anywhere, so many of them where they sense the event."""
-        rng = np.random.default_rng(seed)
-        paper = cls()
-        x, y, radius = paper.event
-        placements: list[Placement] = []
-        while len(placements) < vehicles:
-            at_x, at_y = rng.uniform(0.0, paper.size, 2).tolist()
-            senses = bool(np.hypot(at_x - x, at_y - y) <= radius)
-            if senses == (len(placements) < witnesses):
-                heading, speed = rng.uniform(0.0, 360.0), rng.uniform(5.0, 30.0)
-                placements.append(Placement(at_x, at_y, float(heading), float(speed)))
-        return replace(paper, placements=tuple(placements))
+def seeded(seed: int) -> tuple[Placement, ...]:
+    """Ten vehicles anywhere, four of them where they sense the event."""
+    rng = np.random.default_rng(seed)
+    x, y, radius = EVENT
+    placements: list[Placement] = []
+    while len(placements) < 10:
+        at_x, at_y = rng.uniform(0.0, SIZE, 2).tolist()
+        senses = bool(np.hypot(at_x - x, at_y - y) <= radius)
+        if senses == (len(placements) < 4):
+            heading, speed = rng.uniform(0.0, 360.0), rng.uniform(5.0, 30.0)
+            placements.append(Placement(at_x, at_y, float(heading), float(speed)))
+    return tuple(placements)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What the experiment showed: all that the figures need."""
 
-    experiment: Experiment
     incident: Incident
     area: tuple[float, float, float]  # the broker's: x, y, radius in units
 
@@ -104,9 +96,8 @@ class Outcome:
         return sorted(incident.notified_ms) == incident.inside and not incident.notified_outside
 
     def sentences(self) -> str:
-        """For people."""
         incident = self.incident
-        event_x, event_y, event_radius = self.experiment.event
+        event_x, event_y, event_radius = EVENT
         x, y, radius = self.area
         inside, notified = len(incident.inside), len(incident.notified_inside)
         witnesses = len(set(incident.inside) & set(incident.sensed))
@@ -120,87 +111,78 @@ class Outcome:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """For programs."""
         x, y, radius = self.area
         return {
             "as_in_paper": self.as_in_paper,
-            "unit_m": self.experiment.unit_m,
+            "unit_m": UNIT_M,
             "area_units": [round(x, 3), round(y, 3), round(radius, 3)],
             **self.incident.to_json(),
         }
 
 
-async def run_experiment(experiment: Experiment | None = None, bus_uri: str = "memory:") -> Outcome:
+async def run_experiment(
+    placements: tuple[Placement, ...] = PAPER, bus_uri: str = "memory:"
+) -> Outcome:
     """Do it, on a bus of its own."""
-    experiment = experiment or Experiment()
-    bus = open_bus(bus_uri)
-    try:
-        return await _run(experiment, bus)
-    finally:
-        bus.close()
+    with closing(open_bus(bus_uri)) as bus:
+        return await _run(placements, bus)
 
 
-async def _run(experiment: Experiment, bus: Bus) -> Outcome:
-    unit_m = experiment.unit_m
-    x, y, radius = (value * unit_m for value in experiment.event)
+async def _run(placements: tuple[Placement, ...], bus: Bus) -> Outcome:
+    x, y, radius = (value * UNIT_M for value in EVENT)
     # Long intervals: the vehicles report when the plane moves, not in between.
     session = SessionSettings(report_interval_s=60.0)
-    adapter = Adapter(bus, AdapterSettings(port=0, traffic_radius_m=100 * unit_m), session)
+    adapter = Adapter(bus, AdapterSettings(port=0, traffic_radius_m=100 * UNIT_M), session)
     broker = Broker(
         bus,
         BrokerSettings(
             emergency_radius_m=radius,
-            emergency_horizon_s=experiment.horizon_s,
+            emergency_horizon_s=_HORIZON_S,
             merge_distance_m=2 * radius,  # all who sense it sense the same event
         ),
     )
-    frame = PlaneFrame(experiment.origin)
-    await adapter.start()
-    try:
+    frame = PlaneFrame(_ORIGIN)
+    async with AsyncExitStack() as running:
+        await adapter.start()
+        running.push_async_callback(adapter.stop)
         uri = f"udp://127.0.0.1:{adapter.port}"
-        fleet = Fleet(_plane(experiment), frame, uri, session=session, tick_s=None)
+        fleet = Fleet(_plane(placements), frame, uri, session=session, tick_s=None)
         await fleet.start()
-        try:
-            incident = await fleet.simulate_event(x, y, radius)
-            await _until(lambda: adapter.counters["messages"] >= len(incident.sensed))
-            before = adapter.counters["reports"]
-            await fleet.advance(experiment.delay_s, report=True)
-            await _until(lambda: adapter.counters["reports"] >= before + len(fleet.clients))
-            # The events wait on the bus; only now does anybody look at them.
-            await broker.start()
-            try:
-                await _until(lambda: incident.area is not None and not incident.missed)
-                await asyncio.sleep(_SETTLE_S)
-            finally:
-                await broker.stop()
-        finally:
-            await fleet.stop()
-    finally:
-        await adapter.stop()
-    return Outcome(experiment, incident, _in_units(incident, frame, unit_m))
+        running.push_async_callback(fleet.stop)
+        incident = await fleet.simulate_event(x, y, radius)
+        await _until(lambda: adapter.counters["messages"] >= len(incident.sensed))
+        before = adapter.counters["reports"]
+        await fleet.advance(DELAY_S, report=True)
+        await _until(lambda: adapter.counters["reports"] >= before + len(fleet.clients))
+        # The events wait on the bus; only now does anybody look at them.
+        await broker.start()
+        running.push_async_callback(broker.stop)
+        await _until(lambda: incident.area is not None and not incident.missed)
+        await asyncio.sleep(_SETTLE_S)
+    return Outcome(incident, _in_units(incident, frame))
 
 
-def _plane(experiment: Experiment) -> Plane:
-    unit_m, vehicles = experiment.unit_m, experiment.placements
+def _plane(placements: tuple[Placement, ...]) -> Plane:
+    x, y, heading_deg, speed_mps = np.array(placements).T
     return Plane(
-        experiment.size * unit_m,
-        experiment.size * unit_m,
-        x_m=[vehicle.x * unit_m for vehicle in vehicles],
-        y_m=[vehicle.y * unit_m for vehicle in vehicles],
-        heading_deg=[vehicle.heading_deg for vehicle in vehicles],
-        speed_mps=[vehicle.speed_mps for vehicle in vehicles],
+        SIZE * UNIT_M,
+        SIZE * UNIT_M,
+        x_m=x * UNIT_M,
+        y_m=y * UNIT_M,
+        heading_deg=heading_deg,
+        speed_mps=speed_mps,
         rng=np.random.default_rng(0),  # nobody wanders, so nothing is drawn
         turn_deg=0.0,
         surge_mps=0.0,
     )
 
 
-def _in_units(incident: Incident, frame: PlaneFrame, unit_m: float) -> tuple[float, float, float]:
+def _in_units(incident: Incident, frame: PlaneFrame) -> tuple[float, float, float]:
     assert incident.area is not None
     circle = incident.area.shape
     assert isinstance(circle, Circle)
     x_m, y_m = frame.to_plane(circle.center.lat, circle.center.lon)
-    return float(x_m) / unit_m, float(y_m) / unit_m, circle.radius_m / unit_m
+    return float(x_m) / UNIT_M, float(y_m) / UNIT_M, circle.radius_m / UNIT_M
 
 
 async def _until(done: Callable[[], bool]) -> None:

@@ -91,22 +91,14 @@ class HostileNetwork(Generic[Address]):
         if self._is_cut(source, destination):
             self.statistics.cut_off += 1
             return
-        if self._link is not None:
-            self._carry(Datagram(bytes(data), source, destination), now)
-            return
-        [fate] = self._random.choices(list(self.shares), list(self.shares.values()))
-        late = now + self.latency_s + self._random.uniform(0, self.max_delay_s)
-        packet = Datagram(bytes(data), source, destination)
-        if fate == "drop":
-            self.statistics.dropped += 1
-        elif fate == "delay":
-            self.statistics.delayed += 1
-            self._enqueue(late, packet)
+        if self._link is None:
+            arrivals = self._arrivals(now)
         else:
-            self._enqueue(now + self.latency_s, packet)
-        if fate == "duplicate":
-            self.statistics.duplicated += 1
-            self._enqueue(late, packet)
+            arrivals = self.way(source, destination).carry(len(data), now)
+        self.statistics.dropped += not arrivals
+        self.statistics.duplicated += len(arrivals) > 1
+        for arrival in arrivals:
+            self._enqueue(arrival, Datagram(bytes(data), source, destination))
 
     def due(self, now: float) -> list[Datagram[Address]]:
         """Hand out what has arrived by now, in order of arrival."""
@@ -157,12 +149,12 @@ class HostileNetwork(Generic[Address]):
             self._ways[ends] = OneWay(self._link, random.Random(self._random.getrandbits(64)))
         return self._ways[ends]
 
-    def _carry(self, packet: Datagram[Address], now: float) -> None:
-        arrivals = self.way(packet.source, packet.destination).carry(len(packet.data), now)
-        self.statistics.dropped += not arrivals
-        self.statistics.duplicated += len(arrivals) > 1
-        for arrival in arrivals:
-            self._enqueue(arrival, packet)
+    def _arrivals(self, now: float) -> list[float]:
+        [fate] = self._random.choices(list(self.shares), list(self.shares.values()))
+        soon = now + self.latency_s
+        late = soon + self._random.uniform(0, self.max_delay_s)
+        self.statistics.delayed += fate == "delay"
+        return {"deliver": [soon], "drop": [], "duplicate": [soon, late], "delay": [late]}[fate]
 
     def _is_cut(self, source: Address, destination: Address) -> bool:
         return source in self._cut or destination in self._cut

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 from uuid import UUID
 
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from mercury.model.declarations import Declaration, Matches, NearQuery, Withdrawal
-from mercury.model.delivery import Deliveries
-from mercury.model.errors import AreaError, MessageError, PacketError
+from mercury.model.area import Position
+from mercury.model.delivery import Deliveries, Delivery, DeliveryState
+from mercury.model.errors import AreaError, FilterError, MatchingError, MessageError, PacketError
 from mercury.model.message import (
     VERSION,
     Address,
@@ -21,29 +21,21 @@ from mercury.model.message import (
     Grant,
     Kind,
     Message,
-    Payload,
     Subscription,
     Telemetry,
 )
 from mercury.wire import mercury_pb2 as pb
-from mercury.wire.areas import area_from_pb, area_to_pb
-from mercury.wire.deliveries import deliveries_from_pb, deliveries_to_pb
-from mercury.wire.mapped import POSITION, Mapped
-from mercury.wire.matches import matches_from_pb, matches_to_pb, request_from_pb, request_to_pb
-from mercury.wire.packet import MAX_PRIORITY
+from mercury.wire.declarations import MOVING_PAYLOADS
+from mercury.wire.fields import PayloadFields, area_from_pb, area_to_pb, mapped
+from mercury.wire.packet import KNOWN_KINDS, MAX_PRIORITY
 
-_SIMPLE_ADDRESSES = frozenset({"client", "service", "broker", "adapter", "group"})
-_KNOWN_KINDS = frozenset(int(kind) for kind in Kind)
-_MAPPED: dict[str, Mapped[Any]] = {
-    "event": Mapped(Event, pb.Event),
-    "attributes": Mapped(Attributes, pb.Attributes),
-    "subscription": Mapped(Subscription, pb.Subscription),
-    "grant": Mapped(Grant, pb.Grant),
-}
+_TELEMETRY_OPTIONAL = ("heading_deg", "speed_mps", "accuracy_m", "altitude_m")
+_DELIVERY_FIELDS = ("source", "topic", "kind", "priority", "policy", "sent_us", "expires_us")
+# Columns of numbers, which follow on the client, its state and the reason.
+_DELIVERY_NUMBERS = ("tries", "addressed_us", "first_sent_us", "settled_us", "acks", "acks_again")
 
 
 def encode(message: Message) -> bytes:
-    """Return the Envelope's bytes."""
     return to_envelope(message).SerializeToString()
 
 
@@ -65,7 +57,7 @@ def parse(data: bytes, kind: int | None = None) -> pb.Envelope:
         raise PacketError("version")
     # Whoever passes bytes on relies on these two: they pick queues and fit in one byte each.
     if envelope.kind != kind:
-        if envelope.kind not in _KNOWN_KINDS:
+        if envelope.kind not in KNOWN_KINDS:
             raise PacketError("unknown-kind")
         if kind is not None:
             raise PacketError("malformed")
@@ -75,7 +67,6 @@ def parse(data: bytes, kind: int | None = None) -> pb.Envelope:
 
 
 def to_envelope(message: Message) -> pb.Envelope:
-    """Return the Envelope of a message."""
     # The fields of a newer version come first, so that what we know and changed wins.
     envelope = pb.Envelope.FromString(message.unknown) if message.unknown else pb.Envelope()
     envelope.version = message.version
@@ -101,13 +92,16 @@ def to_envelope(message: Message) -> pb.Envelope:
         envelope.ordered = True
     if message.auth:
         envelope.auth = message.auth
-    _set_payload(envelope, message.payload)
+    if message.payload is not None:
+        name, write = _WRITERS[type(message.payload)]
+        write(message.payload, getattr(envelope, name))
     return envelope
 
 
 def from_envelope(envelope: pb.Envelope) -> Message:
     """Return the Message of an Envelope; raises PacketError where it makes no sense."""
     correlation = envelope.correlation
+    payload = envelope.WhichOneof("payload")
     if len(envelope.id) != 16 or len(correlation) not in (0, 16):
         raise PacketError("malformed")
     try:
@@ -127,11 +121,13 @@ def from_envelope(envelope: pb.Envelope) -> Message:
             sequence=envelope.sequence,
             ordered=envelope.ordered,
             auth=envelope.auth,
-            payload=_payload(envelope),
+            payload=None if payload is None else _READERS[payload](getattr(envelope, payload)),
             unknown=_unknown_fields(envelope),
         )
     except AreaError:
         raise PacketError("bad-coordinates") from None
+    except (MatchingError, FilterError):
+        raise PacketError("bad-declaration") from None
     except MessageError:
         raise PacketError("malformed") from None
     except ValueError:  # an enum's number that this version does not know
@@ -149,49 +145,18 @@ def _set_address(target: pb.Address, address: Address) -> None:
 
 
 def _address(address: pb.Address) -> Address:
-    which = address.WhichOneof("target")
-    if which == "area":
-        return Address.to_area(area_from_pb(address.area))
-    if which == "everyone":
-        return Address.everyone()
-    if which in _SIMPLE_ADDRESSES:
-        return Address(AddressKind(which), getattr(address, which))
-    raise PacketError("no-address")
+    match address.WhichOneof("target"):
+        case None:
+            raise PacketError("no-address")
+        case "area":
+            return Address.to_area(area_from_pb(address.area))
+        case "everyone":
+            return Address.everyone()
+        case which:
+            return Address(AddressKind(which), getattr(address, which))
 
 
-def _set_payload(envelope: pb.Envelope, payload: Payload) -> None:
-    match payload:
-        case Telemetry():
-            telemetry_to_pb(payload, envelope.telemetry)
-        case Event() | Attributes() | Subscription() | Grant():
-            name = type(payload).__name__.lower()
-            _MAPPED[name].write(payload, getattr(envelope, name))
-        case Deliveries():
-            deliveries_to_pb(payload, envelope.deliveries)
-        case Declaration() | Withdrawal() | NearQuery():
-            request_to_pb(payload, envelope)
-        case Matches():
-            matches_to_pb(payload, envelope.matches)
-
-
-def _payload(envelope: pb.Envelope) -> Payload:
-    match envelope.WhichOneof("payload"):
-        case "telemetry":
-            return telemetry_from_pb(envelope.telemetry)
-        case "event" | "attributes" | "subscription" | "grant" as name:
-            payload: Payload = _MAPPED[name].read(getattr(envelope, name))
-            return payload
-        case "deliveries":
-            return deliveries_from_pb(envelope.deliveries)
-        case "declaration" | "withdrawal" | "query":
-            return request_from_pb(envelope)
-        case "matches":
-            return matches_from_pb(envelope.matches)
-    return None
-
-
-def telemetry_to_pb(telemetry: Telemetry, target: pb.Telemetry) -> None:
-    """Write telemetry into a Protocol Buffers message."""
+def _telemetry_to_pb(telemetry: Telemetry, target: pb.Telemetry) -> None:
     target.lat = telemetry.position.lat
     target.lon = telemetry.position.lon
     if telemetry.heading_deg is not None:
@@ -205,16 +170,51 @@ def telemetry_to_pb(telemetry: Telemetry, target: pb.Telemetry) -> None:
     target.time_us = telemetry.time_us
 
 
-def telemetry_from_pb(source: pb.Telemetry) -> Telemetry:
+def _telemetry_from_pb(source: pb.Telemetry) -> Telemetry:
     """Read telemetry; raises AreaError for a position that is not on Earth."""
-    return Telemetry(
-        position=POSITION.read(source),
-        heading_deg=source.heading_deg if source.HasField("heading_deg") else None,
-        speed_mps=source.speed_mps if source.HasField("speed_mps") else None,
-        accuracy_m=source.accuracy_m if source.HasField("accuracy_m") else None,
-        altitude_m=source.altitude_m if source.HasField("altitude_m") else None,
-        time_us=source.time_us,
-    )
+    given = {name: getattr(source, name) for name in _TELEMETRY_OPTIONAL if source.HasField(name)}
+    return Telemetry(Position(source.lat, source.lon), time_us=source.time_us, **given)
+
+
+def deliveries_to_pb(deliveries: Deliveries, target: pb.Deliveries) -> None:
+    target.message = deliveries.message.bytes
+    for name in _DELIVERY_FIELDS:
+        setattr(target, name, getattr(deliveries, name))
+    different = dict.fromkeys(row.reason for row in deliveries.rows)
+    reasons = {reason: number for number, reason in enumerate(different)}
+    target.reasons.extend(reasons)
+    target.reason.extend(reasons[row.reason] for row in deliveries.rows)
+    for name in ("client", "state", *_DELIVERY_NUMBERS):
+        getattr(target, name).extend(getattr(row, name) for row in deliveries.rows)
+
+
+def deliveries_from_pb(source: pb.Deliveries) -> Deliveries:
+    """Read deliveries; raises PacketError where the columns do not fit together."""
+    try:
+        message = UUID(bytes=source.message)
+        numbers = (getattr(source, name) for name in _DELIVERY_NUMBERS)
+        columns = zip(source.client, source.state, source.reason, *numbers, strict=True)
+        rows = tuple(
+            Delivery(client, DeliveryState(state), source.reasons[reason], *rest)
+            for client, state, reason, *rest in columns
+        )
+    except (ValueError, IndexError):
+        raise PacketError("malformed") from None
+    fields = {name: getattr(source, name) for name in _DELIVERY_FIELDS}
+    return Deliveries(message=message, rows=rows, **fields)
+
+
+_PAYLOADS: PayloadFields = {
+    "telemetry": (Telemetry, _telemetry_to_pb, _telemetry_from_pb),
+    "event": (Event, *mapped(Event, pb.Event)),
+    "attributes": (Attributes, *mapped(Attributes, pb.Attributes)),
+    "subscription": (Subscription, *mapped(Subscription, pb.Subscription)),
+    "grant": (Grant, *mapped(Grant, pb.Grant)),
+    "deliveries": (Deliveries, deliveries_to_pb, deliveries_from_pb),
+    **MOVING_PAYLOADS,
+}
+_WRITERS = {model: (name, write) for name, (model, write, _) in _PAYLOADS.items()}
+_READERS = {name: read for name, (_, _, read) in _PAYLOADS.items()}
 
 
 def _unknown_fields(envelope: pb.Envelope) -> bytes:

@@ -11,31 +11,24 @@ their order. Most are rows of a fixed size, read and written as columns:
     R  refusals         Protocol Buffers `RefusedDeclarations`
 
 Types that a version does not know are left out by its readers. Entities are keys (`entity_key`).
-On the topic `moving` a record holds entities of one bucket, and the bucket is its key: so all that
-is said of an entity stays in order, and many entities share a record.
+On the topic `entities` a record holds entities of one bucket, and the bucket is its key: so all
+that is said of an entity stays in order, and many entities share a record.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, Self
+from typing import Self, TypeVar
 
 import numpy as np
 from google.protobuf.message import DecodeError
 from numpy.typing import ArrayLike, NDArray
 
-from mercury.model.errors import AreaError, MatchingError, PacketError
+from mercury.model.errors import PacketError
 from mercury.model.matching import NearSubscription, Publication
 from mercury.wire import mercury_pb2 as pb
-from mercury.wire.declarations import (
-    KeyedDeclaration,
-    Refusal,
-    declaration_from_pb,
-    declaration_to_pb,
-    publication_from_pb,
-    publication_to_pb,
-)
+from mercury.wire.declarations import Refusal, declaration_to_pb, publication_to_pb
 
 VERSION = 1
 BUCKETS = 16
@@ -72,45 +65,7 @@ Rows = NDArray[np.void]
 
 _SEGMENT = struct.Struct("<BI")
 _E7 = 1e7
-
-
-class Declared(NamedTuple):
-    """Entities that are new or others than before."""
-
-    declarations: list[KeyedDeclaration]
-
-
-class Moved(NamedTuple):
-    """Where entities are; rows of MOVES."""
-
-    rows: Rows
-
-
-class Withdrawn(NamedTuple):
-    """Entities that are no more; rows of WITHDRAWALS."""
-
-    rows: Rows
-
-
-class Described(NamedTuple):
-    """What publications are, by key."""
-
-    publications: dict[int, Publication]
-
-
-class Happened(NamedTuple):
-    """What happened to pairs; rows of EVENTS."""
-
-    rows: Rows
-
-
-class Refused(NamedTuple):
-    """Declarations that do not hold."""
-
-    refusals: list[Refusal]
-
-
-Segment = Declared | Moved | Withdrawn | Described | Happened | Refused
+_Parsed = TypeVar("_Parsed", pb.Declarations, pb.Descriptions, pb.RefusedDeclarations)
 
 
 class FrameWriter:
@@ -121,7 +76,6 @@ class FrameWriter:
         self.size = 1
 
     def __len__(self) -> int:
-        """How many segments there are."""
         return len(self._parts) // 2
 
     def declare(self, declarations: Iterable[tuple[Publication | NearSubscription, int]]) -> Self:
@@ -138,7 +92,6 @@ class FrameWriter:
         return self.segment(b"W", rows.astype(WITHDRAWALS, copy=False).tobytes())
 
     def describe(self, publications: Mapping[int, Publication]) -> Self:
-        """What publications are, by key."""
         message = pb.Descriptions()
         for key, publication in publications.items():
             description = message.description.add()
@@ -166,15 +119,8 @@ class FrameWriter:
         return b"".join(self._parts)
 
 
-def read_frame(data: bytes) -> list[Segment]:
-    """The segments of a frame; raises PacketError with the reason to count it under."""
-    return [
-        segment for kind, part in split_frame(data) if (segment := _read(kind, part)) is not None
-    ]
-
-
 def split_frame(data: bytes) -> list[tuple[bytes, memoryview]]:
-    """Letters and bytes of the segments, for who reads some of them only."""
+    """Letters and bytes of the segments; raises PacketError with the reason to count it under."""
     if not data:
         raise PacketError("truncated")
     if data[0] != VERSION:
@@ -195,7 +141,6 @@ def split_frame(data: bytes) -> list[tuple[bytes, memoryview]]:
 
 
 def rows_of(data: memoryview | bytes, row: np.dtype[np.void]) -> Rows:
-    """The rows of a segment."""
     if len(data) % row.itemsize:
         raise PacketError("truncated")
     return np.frombuffer(data, row)
@@ -221,7 +166,6 @@ def from_e7(numbers: ArrayLike) -> NDArray[np.float64]:
 
 
 def buckets_of(keys: ArrayLike) -> NDArray[np.int64]:
-    """The bucket of each entity."""
     # High bits: tables that hash keys use the low ones.
     return (np.asarray(keys, np.uint64) >> np.uint64(60)).astype(np.int64)
 
@@ -235,34 +179,12 @@ def by_bucket(table: Rows) -> dict[int, Rows]:
 
 
 def bucket_key(bucket: int) -> bytes:
-    """The key of records about entities of a bucket."""
     return b"%02d" % bucket
 
 
-def _read(kind: bytes, data: memoryview) -> Segment | None:
+def parse_segment(kind: type[_Parsed], data: memoryview) -> _Parsed:
+    """A segment that is a message of Protocol Buffers."""
     try:
-        match kind:
-            case b"M":
-                return Moved(rows_of(data, MOVES))
-            case b"E":
-                return Happened(rows_of(data, EVENTS))
-            case b"W":
-                return Withdrawn(rows_of(data, WITHDRAWALS))
-            case b"D":
-                declared = _parse(pb.Declarations, data)
-                return Declared([declaration_from_pb(one) for one in declared.declaration])
-            case b"P":
-                described = _parse(pb.Descriptions, data).description
-                return Described(
-                    {one.key: publication_from_pb(one.publication) for one in described}
-                )
-            case b"R":
-                refused = _parse(pb.RefusedDeclarations, data).refused
-                return Refused([Refusal(one.key, one.reason, one.sentence) for one in refused])
-    except (DecodeError, MatchingError, AreaError):
+        return kind.FromString(bytes(data))
+    except DecodeError:
         raise PacketError("malformed") from None
-    return None
-
-
-def _parse(kind: Any, data: memoryview) -> Any:
-    return kind.FromString(bytes(data))

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from mercury.wire.records import Headers
+from mercury.wire.records import Headers, read_numbers
 
 ORIGIN = "origin"
 
@@ -27,16 +27,13 @@ class Origin(NamedTuple):
 
 
 def origin_header(origin: Origin) -> tuple[str, bytes]:
-    """Return the header that says what a record follows from."""
     return ORIGIN, _ORIGIN.pack(*origin)
 
 
 def read_origin(headers: Headers) -> Origin | None:
     """What a record follows from; None where it was not derived."""
-    for name, value in headers:
-        if name == ORIGIN and len(value) == _ORIGIN.size:
-            return Origin(*_ORIGIN.unpack(value))
-    return None
+    numbers = read_numbers(headers, ORIGIN, _ORIGIN)
+    return None if numbers is None else Origin(*numbers)
 
 
 class SeenOrigins:

@@ -11,7 +11,6 @@ Protocol Buffers alone would often not notice.
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
 
 import numpy as np
 
@@ -49,22 +48,12 @@ HEADER_DTYPE = np.dtype(
 )
 assert HEADER_DTYPE.itemsize == HEADER_BYTES
 
-_KNOWN_KINDS = frozenset(int(kind) for kind in Kind)
-
-
-class Header(NamedTuple):
-    """The header of a packet that looks like one of ours."""
-
-    kind: int
-    priority: int
-    token: bytes
-    sequence: int
+KNOWN_KINDS = frozenset(int(kind) for kind in Kind)
 
 
 def pack(
     kind: int, priority: int, token: bytes, sequence: int, body: bytes, flags: int = 0
 ) -> bytes:
-    """Return a packet."""
     if len(body) > MAX_BODY_BYTES:
         raise MessageTooLargeError(len(body), MAX_BODY_BYTES)
     return _HEADER.pack(MAGIC, VERSION, kind, priority, flags, len(body), token, sequence) + body
@@ -75,16 +64,11 @@ def wants_receipt(data: bytes) -> bool:
     return bool(data[FLAGS_AT] & WANTS_RECEIPT)
 
 
-def unpack(data: bytes) -> Header:
-    """Check and read the header; the body is `data[HEADER_BYTES:]`.
+def read_header(data: bytes) -> tuple[int, int, bytes, int]:
+    """Check and read the header: kind, priority, token, sequence; the body is what follows.
 
     Raises PacketError with the reason under which the packet is to be counted.
     """
-    return Header(*read_header(data))
-
-
-def read_header(data: bytes) -> tuple[int, int, bytes, int]:
-    """Do the same without names, for the hot path: kind, priority, token, sequence."""
     size = len(data)
     if size < HEADER_BYTES:
         raise PacketError("truncated" if data[:2] == MAGIC else "not-mercury")
@@ -95,7 +79,7 @@ def read_header(data: bytes) -> tuple[int, int, bytes, int]:
         raise PacketError("version")
     if length != size - HEADER_BYTES:
         raise PacketError("truncated" if length > size - HEADER_BYTES else "oversized")
-    if kind not in _KNOWN_KINDS:
+    if kind not in KNOWN_KINDS:
         raise PacketError("unknown-kind")
     if priority > MAX_PRIORITY:
         raise PacketError("malformed")

@@ -6,7 +6,7 @@
     K  who was inside, beside an arrival   rows of SEEDS
     G  sightings of pairs, on `sightings`  rows of SIGHTINGS
     T  the time                            i64, microseconds
-    N  tiles that are split                rows of SPLITS, on `moving`
+    N  tiles that are split                rows of SPLITS, on `entities`
 
 Every row says which offset of its source it follows from: batches of work need not be cut alike
 when it is done again.
@@ -142,7 +142,6 @@ class Steps(NamedTuple):
 
 
 def declares(rows: Rows) -> NDArray[np.bool_]:
-    """Which steps have a declaration."""
     return np.asarray(_DECLARES[rows["step"]])
 
 
@@ -152,7 +151,6 @@ def joined_rows(parts: Sequence[Rows], kind: np.dtype[np.void]) -> Rows:
 
 
 def steps_frame(rows: Rows, declarations: Sequence[bytes], seeds: Rows | None = None) -> bytes:
-    """A frame of steps."""
     writer = FrameWriter().segment(b"S", rows.tobytes())
     writer.segment(b"L", b"".join(_LENGTH.pack(len(one)) + one for one in declarations))
     if seeds is not None:
@@ -176,7 +174,6 @@ def read_steps(segments: Sequence[tuple[bytes, memoryview]]) -> Steps | None:
 
 
 def time_frame(time_us: int) -> bytes:
-    """A frame that says how late it is."""
     return FrameWriter().segment(b"T", _TIME.pack(time_us)).to_bytes()
 
 

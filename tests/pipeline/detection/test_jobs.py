@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 from faults.family import wait_for
+from geo.oracles import sector_of
+from pipeline.whole_bus import read_batch
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from mercury.bus import Bus, Retention
 from mercury.bus.embedded.bus import EmbeddedBus
-from mercury.detection import CongestionRule, Grid, KindRule, sector_of
+from mercury.detection import CongestionRule, KindRule
 from mercury.geo import contains_point
+from mercury.geo.grid import Grid
 from mercury.model import topics
 from mercury.model.area import Position
 from mercury.model.message import Address, Event, Kind, Message, Telemetry
@@ -23,7 +26,6 @@ from mercury.pipeline.detection.core_job import CoreJob
 from mercury.pipeline.detection.event_job import AllKinds, EventJob
 from mercury.pipeline.detection.transforms import cell_of, cell_speeds, events, positions
 from mercury.pipeline.detection.transforms import sector_of as sector_column
-from mercury.pipeline.spark.sources import read_batch
 from mercury.service import now_us
 from mercury.wire import decode, encode
 from mercury.wire.records import telemetry_fix

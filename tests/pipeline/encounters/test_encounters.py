@@ -16,11 +16,11 @@ from matching.encounters_world import BEGIN_US, SECOND_US, Met, Report, brute_fo
 from pyspark.sql import DataFrame, SparkSession
 from typer.testing import CliRunner, Result
 
-from mercury.cli.data import history_folder
+from mercury.cli.data import stored_tables
 from mercury.cli.main import app
-from mercury.detection import Grid
 from mercury.geo import haversine_m
 from mercury.geo.distance import destination
+from mercury.geo.grid import Grid
 from mercury.matching.encounters import EncounterRule
 from mercury.model.area import Area, Circle, Position
 from mercury.pipeline.encounters.job import EncounterQuery, encounters_in
@@ -196,7 +196,7 @@ def run(spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch) -> R
     def session(settings: object) -> Iterator[SparkSession]:
         yield spark
 
-    monkeypatch.setattr(history_folder, "session", session)
+    monkeypatch.setattr(stored_tables, "session", session)
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "160")
     monkeypatch.setenv("MERCURY_PIPELINE__HISTORY_FOLDER", "history")

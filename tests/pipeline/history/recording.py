@@ -20,7 +20,7 @@ from mercury.model.identity import new_id
 from mercury.model.message import Address, Event, Kind, Message, Telemetry
 from mercury.wire import encode
 from mercury.wire import mercury_pb2 as pb
-from mercury.wire.deliveries import deliveries_to_pb
+from mercury.wire.codec import deliveries_to_pb
 from mercury.wire.records import fix_header, message_route, telemetry_fix
 
 BEGIN_US = int(datetime(2026, 3, 1, 23, 30, tzinfo=UTC).timestamp()) * 1_000_000  # into a new day

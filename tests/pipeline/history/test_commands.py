@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 from pipeline.history import recording
+from pipeline.whole_bus import store_batch
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
-from mercury.cli.data import history_folder
+from mercury.cli.data import stored_tables
 from mercury.cli.main import app
 from mercury.model.area import Area, Circle
 from mercury.model.geojson import area_to_geojson
-from mercury.pipeline.history.job import store_batch
 
 Run = Callable[..., Result]
 NEXT_DAY = "2026-03-02"
@@ -39,7 +39,7 @@ def run(spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch) -> R
     def session(settings: object) -> Iterator[SparkSession]:
         yield spark
 
-    monkeypatch.setattr(history_folder, "session", session)
+    monkeypatch.setattr(stored_tables, "session", session)
     monkeypatch.chdir(folder)
     monkeypatch.setenv("MERCURY_BUS__URI", "embedded:bus.db")
     monkeypatch.setenv("COLUMNS", "160")

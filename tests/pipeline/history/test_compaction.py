@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 from pipeline.history import recording
+from pipeline.whole_bus import store_batch
 from pyspark.sql import SparkSession
 
 from mercury.model.errors import PipelineError
 from mercury.pipeline.history.compaction import compact, plan
 from mercury.pipeline.history.files import HistoryFolder, Partition
-from mercury.pipeline.history.job import store_batch
 from mercury.pipeline.history.journal import locked
 from mercury.pipeline.history.tally import tally
 

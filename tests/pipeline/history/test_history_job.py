@@ -19,13 +19,15 @@ from typing import Any
 
 import pyarrow.dataset as ds
 import pytest
+from live import eventually
 from pipeline.history import recording
+from pipeline.whole_bus import store_batch
 from pyspark.sql import SparkSession
 
 from mercury.bus import Bus, Record
 from mercury.model.errors import PipelineError
 from mercury.pipeline.history.files import HistoryFolder
-from mercury.pipeline.history.job import HistoryJob, store_batch
+from mercury.pipeline.history.job import HistoryJob
 from mercury.pipeline.history.tables import TABLES
 
 STEPS, VEHICLES = 60, 10
@@ -208,7 +210,7 @@ def test_one_job_a_folder(
     job.start(spark, f"embedded:{hour[0]}")
     try:
         with pytest.raises(PipelineError, match="another job stores history"):
-            store_batch(spark, f"embedded:{hour[0]}", tmp_path / "h")
+            HistoryJob(tmp_path / "h", tmp_path / "d").start(spark, f"embedded:{hour[0]}")
     finally:
         job.stop()
 
@@ -252,11 +254,9 @@ def kill_a_job(rng: random.Random, bus: Path, folder: Path, checkpoint: Path) ->
         stderr=subprocess.DEVNULL,
     )
     try:
-        deadline = time.monotonic() + 120.0
-        while HistoryFolder(folder).offsets() == before:
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        eventually(
+            lambda: HistoryFolder(folder).offsets() != before or process.poll() is not None, 120.0
+        )
         time.sleep(rng.uniform(0.0, 2.0))
         assert process.poll() is None
     finally:

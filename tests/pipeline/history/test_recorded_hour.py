@@ -10,6 +10,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from pipeline.whole_bus import read_batch
 from pyspark.sql import DataFrame, SparkSession
 
 from mercury.bus import Bus, Retention
@@ -23,7 +24,6 @@ from mercury.pipeline.detection.alerts_sink import AlertsSink
 from mercury.pipeline.detection.congestion_job import CongestionJob, TrafficCore
 from mercury.pipeline.detection.event_job import AllKinds, EventJob
 from mercury.pipeline.detection.transforms import cell_speeds, events, positions
-from mercury.pipeline.spark.sources import read_batch
 from mercury.wire import decode, encode
 from mercury.wire.records import telemetry_fix
 

@@ -7,11 +7,11 @@ from collections import defaultdict
 from pathlib import Path
 
 from pipeline.history import recording
+from pipeline.whole_bus import store_batch
 from pyspark.sql import SparkSession
 
 from mercury.bus import Record, open_bus
 from mercury.pipeline.history.files import HistoryFolder
-from mercury.pipeline.history.job import store_batch
 from mercury.pipeline.history.replay import Replay, Stored, in_order, recorded
 
 

@@ -8,29 +8,27 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset as ds
 import pytest
 from pipeline.ledger import ledger_world
+from pipeline.whole_bus import store_batch
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from typer.testing import CliRunner
 
-from mercury.cli.data import history_folder
+from mercury.cli.data import stored_tables
 from mercury.cli.main import app
 from mercury.model.errors import ConfigurationError, JobFailedError, PipelineError
 from mercury.pipeline.history.compaction import compact
 from mercury.pipeline.history.files import HistoryFolder
-from mercury.pipeline.history.job import store_batch
-from mercury.pipeline.ledger import job
+from mercury.pipeline.ledger import transforms
 from mercury.pipeline.ledger.job import Entered, LedgerJob, newest_stored_us
 from mercury.pipeline.ledger.reading import (
     stored_ledger,
     stored_message,
-    stored_outcome,
     stored_outcomes,
 )
 
@@ -186,7 +184,7 @@ def test_it_fails_loudly_if_it_does_not_add_up(
     spark: SparkSession, history: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(history, tmp_path / "h")
-    real = job.ledger
+    real = transforms.ledger
     hit = {row["message"] for row in ledger_world.brute_force(ledger_world.random_world(SEED))
            if row["client"] == "car-3"}  # fmt: skip
 
@@ -198,7 +196,7 @@ def test_it_fails_loudly_if_it_does_not_add_up(
         return whole.unionByName(whole.where(F.col("client") == "car-3"))
 
     for wrong in (loses, doubles):
-        monkeypatch.setattr(job, "ledger", wrong)
+        monkeypatch.setattr(transforms, "ledger", wrong)
         with pytest.raises(JobFailedError, match="does not add up") as caught:
             run(spark, tmp_path / "h", messages_at_once=1000)
         for message in hit:
@@ -251,23 +249,22 @@ def test_one_message_is_read_without_spark(world: ledger_world.World, kept: Path
         found.setdefault(row["message"], []).append(row)
     for _, message in world.messages[:20]:
         id = str(message.id)
-        assert [asdict(one) for one in stored_ledger(kept, message.id.hex)] == found.get(id, [])
-        outcome = stored_outcome(kept, id)
-        assert outcome is not None
-        assert outcome.recipients == len(found.get(id, []))
+        assert stored_ledger(kept, message.id.hex) == found.get(id, [])
+        [outcome] = [one for one in stored_outcomes(kept) if one["message"] == id]
+        assert outcome["recipients"] == len(found.get(id, []))
         said = stored_message(kept, id)
         assert said is not None
-        assert (said.source, said.sent_us) == (str(message.source), message.sent_us)
-        assert (said.area is not None) == (message.destination.area is not None)
-        assert said.text == ("hi" if said.message_kind == "content" else "Stay away")
+        assert (said["source"], said["sent_us"]) == (str(message.source), message.sent_us)
+        assert (said["area"] is not None) == (message.destination.area is not None)
+        assert said["text"] == ("hi" if said["message_kind"] == "content" else "Stay away")
     assert stored_ledger(kept, "00" * 16) == []
     assert stored_message(kept, "ff" * 16) is None
-    assert stored_outcome(kept / "nowhere", "00" * 16) is None
+    assert stored_outcomes(kept / "nowhere") == []
     with pytest.raises(ConfigurationError, match="no id of a message"):
         stored_ledger(kept, "soon")
     middle_us = ledger_world.BEGIN_US + 200 * ledger_world.SECOND_US
     halves = stored_outcomes(kept, None, middle_us), stored_outcomes(kept, middle_us)
-    assert [asdict(one) for half in halves for one in half] == sorted(
+    assert [one for half in halves for one in half] == sorted(
         rows(kept, "outcomes"), key=lambda one: (one["time_us"], one["message"])
     )
 
@@ -280,7 +277,7 @@ def test_the_command_prints_a_line_for_each_message(
         yield spark
 
     shutil.copytree(history, tmp_path / "h")
-    monkeypatch.setattr(history_folder, "session", session)
+    monkeypatch.setattr(stored_tables, "session", session)
     monkeypatch.setenv("COLUMNS", "220")
     arguments = ["history", "ledger", "--folder", str(tmp_path / "h")]
     result = CliRunner().invoke(app, [*arguments, "--json"], catch_exceptions=False)
@@ -292,7 +289,7 @@ def test_the_command_prints_a_line_for_each_message(
         assert sum(one[state] for state in STATES) == one["recipients"]
         assert one["time_us"] <= until_us
     # Again, and while another has the ledger: what is there is shown, and nothing is added.
-    monkeypatch.setattr(history_folder, "session", None)
+    monkeypatch.setattr(stored_tables, "session", None)
     shown = CliRunner().invoke(
         app, [*arguments, "--to", "2026-03-01T23:57"], catch_exceptions=False
     )
@@ -326,7 +323,8 @@ def test_nobody_is_lost_who_was_there(spark: SparkSession, tmp_path: Path) -> No
     store_batch(spark, f"embedded:{tmp_path / 'bus.db'}", tmp_path / "h")
     run(spark, tmp_path / "h", tasks=1)
     found = stored_ledger(tmp_path / "h", message.id.hex)
-    assert [(one.client, one.state, one.reason, one.inside_us) for one in found] == [
+    columns = ("client", "state", "reason", "inside_us")
+    assert [tuple(one[name] for name in columns) for one in found] == [
         ("car-a", "unreachable", "never-addressed", at_us + 5),
         ("car-b", "unreachable", "never-addressed", at_us + 5),
     ]

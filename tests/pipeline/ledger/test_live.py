@@ -7,16 +7,16 @@ from pathlib import Path
 
 from cli.commands import mercury
 from live import FAR, HERE, NEAR, Hand, connect, first, in_loop, live, until
+from pipeline.whole_bus import store_batch
 from pyspark.sql import SparkSession
 
 from mercury.config.mediator import MediatorSettings
 from mercury.model import topics
 from mercury.model.area import Area, Circle
 from mercury.model.message import Address, Event, Kind, Message, Priority
-from mercury.pipeline.history.job import store_batch
 from mercury.pipeline.ledger.job import LedgerJob
 from mercury.pipeline.ledger.messages import GRACE_US
-from mercury.pipeline.ledger.reading import stored_ledger, stored_message, stored_outcome
+from mercury.pipeline.ledger.reading import stored_ledger, stored_message, stored_outcomes
 
 QUICK = MediatorSettings.model_validate(
     {"rules": {"alert": {"policy": "critical", "resend_after_s": 0.05, "backoff": 1.0}}}
@@ -66,32 +66,28 @@ def test_who_heard_it(spark: SparkSession, tmp_path: Path) -> None:
     assert (entered.messages, entered.rows, entered.waiting) == (2, 3, 0)
 
     car, mute = stored_ledger(tmp_path / "h", sent["alert"].id.hex)
-    assert (car.client, car.state) == ("car", "acknowledged")
-    assert car.tries >= 1
-    assert car.expected
-    assert car.late_s is not None
-    assert 0.0 <= car.late_s < VALID_S
-    assert car.inside_us is not None
-    assert (mute.client, mute.state, mute.reason) == ("mute", "expired", "not-acknowledged")
-    assert mute.tries > 2
-    assert (mute.source, mute.kind, mute.topic, mute.priority) == (
-        "service:office",
-        "alert",
-        "emergency",
-        9,
-    )
+    assert car.items() >= {"client": "car", "state": "acknowledged", "expected": True}.items()
+    assert car["tries"] >= 1
+    assert car["late_s"] is not None
+    assert 0.0 <= car["late_s"] < VALID_S
+    assert car["inside_us"] is not None
+    ended = {"client": "mute", "state": "expired", "reason": "not-acknowledged"}
+    about = {"source": "service:office", "kind": "alert", "topic": "emergency", "priority": 9}
+    assert mute.items() >= (ended | about).items()
+    assert mute["tries"] > 2
     # It was to hold for ten minutes, and entered when the only one it was for had answered.
     (word,) = stored_ledger(tmp_path / "h", sent["word"].id.hex)
-    assert (word.client, word.state, word.source, word.kind, word.topic, word.policy) == (
-        "car", "acknowledged", "client:far", "content", "message", "repeat",
-    )  # fmt: skip
-    assert word.expected
+    assert word.items() >= {
+        "client": "car", "state": "acknowledged", "source": "client:far", "kind": "content",
+        "topic": "message", "policy": "repeat", "expected": True,
+    }.items()  # fmt: skip
     message = stored_message(tmp_path / "h", sent["word"].id.hex)
     assert message is not None
-    assert (message.destination, message.text) == ("client:car", "thanks")
-    outcome = stored_outcome(tmp_path / "h", sent["alert"].id.hex)
-    assert outcome is not None
-    assert (outcome.recipients, outcome.acknowledged, outcome.expired) == (2, 1, 1)
+    assert (message["destination"], message["text"]) == ("client:car", "thanks")
+    [outcome] = [
+        one for one in stored_outcomes(tmp_path / "h") if one["message"] == str(sent["alert"].id)
+    ]
+    assert outcome.items() >= {"recipients": 2, "acknowledged": 1, "expired": 1}.items()
     _ask_why(tmp_path, str(sent["alert"].id))
 
 

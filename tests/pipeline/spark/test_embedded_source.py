@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pipeline.whole_bus import read_batch
 from pyspark.sql import DataFrame, SparkSession
 
 from mercury.bus import Bus, Retention
 from mercury.bus.embedded.bus import EmbeddedBus
 from mercury.model.errors import PipelineError
 from mercury.pipeline.spark import embedded_source
-from mercury.pipeline.spark.sources import read_batch, read_stream
+from mercury.pipeline.spark.sources import read_stream
 
 
 @pytest.fixture
@@ -91,7 +92,7 @@ def test_a_stream_goes_on_where_it_stopped(
     kept = Kept()
 
     def run() -> None:
-        stream = read_stream(spark, f"embedded:{path}", ["t", "u.*"], start="earliest")
+        stream = read_stream(spark, f"embedded:{path}", ["t", "u.*"])
         query = (
             stream.writeStream.foreachBatch(kept)
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
@@ -114,7 +115,7 @@ def test_batches_can_be_bounded(spark: SparkSession, bus: Bus, path: Path, tmp_p
     fill(bus, "a", 30)
     fill(bus, "b", 30, 30)
     kept = Kept()
-    stream = read_stream(spark, f"embedded:{path}", ["a", "b"], start="earliest", max_records=25)
+    stream = read_stream(spark, f"embedded:{path}", ["a", "b"], max_records=25)
     query = (
         stream.writeStream.foreachBatch(kept)
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
@@ -128,14 +129,14 @@ def test_batches_can_be_bounded(spark: SparkSession, bus: Bus, path: Path, tmp_p
 
 def test_other_buses_are_refused(spark: SparkSession) -> None:
     with pytest.raises(PipelineError, match=r"embedded: and kafka:.*'memory:'"):
-        read_batch(spark, "memory:", ["t"])
+        read_stream(spark, "memory:", ["t"])
 
 
 def test_plans_are_revised_in_batch_jobs_and_not_in_streams(
     spark: SparkSession, bus: Bus, path: Path, tmp_path: Path
 ) -> None:
     fill(bus, "t", 10)
-    stream = read_stream(spark, f"embedded:{path}", ["t"], start="earliest").repartition("topic")
+    stream = read_stream(spark, f"embedded:{path}", ["t"]).repartition("topic")
     writer = stream.writeStream.foreachBatch(Kept()).trigger(availableNow=True)
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     query.awaitTermination()

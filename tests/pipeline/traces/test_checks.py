@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from mercury.pipeline.traces.checks import checked
-from mercury.pipeline.traces.jumps import AGREEING, Fix, JumpCheck, unreachable
+from mercury.pipeline.traces.jumps import AGREEING, Fix, JumpCheck, mark_jumps
 from mercury.pipeline.traces.schemas import CHECKED, FIX
 
 MAX_SPEED_MPS = 100.0
@@ -204,7 +204,7 @@ def test_batches_of_any_size_are_judged_alike(seed: int) -> None:
     table = pa.Table.from_pylist([{**one._asdict(), "late": False} for one in ordered], schema)
 
     def judged(size: int) -> list[str | None]:
-        marked = unreachable(MAX_SPEED_MPS)(iter(table.to_batches(size)))
+        marked = mark_jumps(MAX_SPEED_MPS, iter(table.to_batches(size)))
         return [problem for batch in marked for problem in batch.column("problem").to_pylist()]
 
     assert judged(1) == judged(7) == judged(10_000)

@@ -13,7 +13,7 @@ from google.transit import gtfs_realtime_pb2 as gtfs
 from pyspark.sql import SparkSession
 
 from mercury.model.errors import ConfigurationError
-from mercury.pipeline.traces import csv_files, gtfs_realtime, inputs, parquet_files, sumo_fcd
+from mercury.pipeline.traces import inputs, job, sumo_fcd
 from mercury.pipeline.traces.columns import Columns, Reading
 from mercury.pipeline.traces.text_rows import TextRow, UnreadableFileError
 
@@ -40,7 +40,7 @@ def known(row: Any) -> tuple[Any, ...]:
 
 
 def read_csv(spark: SparkSession, *paths: Path, **reading: Any) -> list[Any]:
-    frame = csv_files.read(spark, [str(path) for path in paths], Reading(**reading))
+    frame = job.read(spark, "csv", [str(path) for path in paths], Reading(**reading))
     return frame.orderBy("source", "block", "row").collect()
 
 
@@ -128,7 +128,7 @@ def test_parquet(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "d.parquet").write_bytes(b"no Parquet at all")
     paths = [str(path) for path in sorted(tmp_path.iterdir())]
     reading = Reading(time_zone="America/Chicago")
-    rows = parquet_files.read(spark, paths, reading).orderBy("source").collect()
+    rows = job.read(spark, "parquet", paths, reading).orderBy("source").collect()
     five_hours_us = 5 * 3600 * 1_000_000
     assert [known(row) for row in rows] == [
         ("7", moment_us, 30.1, -97.7, None, None, None),
@@ -138,8 +138,8 @@ def test_parquet(spark: SparkSession, tmp_path: Path) -> None:
     ]
     assert [row.source for row in rows] == paths
     assert '"lat":30.1' in rows[0].original
-    (row,) = parquet_files.read(
-        spark, paths[2:3], Reading(columns=Columns(speed="my.speed"), speed_unit="km/h")
+    (row,) = job.read(
+        spark, "parquet", paths[2:3], Reading(columns=Columns(speed="my.speed"), speed_unit="km/h")
     ).collect()
     assert row.speed_mps == pytest.approx(10.0)
 
@@ -149,7 +149,7 @@ def test_sumo_fcd(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "b.xml.gz").write_bytes(gzip.compress(FCD.encode()))
     paths = [str(path) for path in sorted(tmp_path.iterdir())]
     reading = Reading(time_origin_us=5_000_000)
-    rows = sumo_fcd.read(spark, paths, reading).orderBy("source", "row").collect()
+    rows = job.read(spark, "sumo-fcd", paths, reading).orderBy("source", "row").collect()
     expected = [
         ("bus 1", 1_805_000_000, 44.5, 11.25, 3.5, 345.09, None),
         ("p", 1_805_000_000, 44.25, 11.5, 1.0, 0.0, None),
@@ -195,7 +195,7 @@ def test_gtfs_realtime(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a.pb").write_bytes(feed.SerializeToString())
     (tmp_path / "b.pb").write_bytes(b"\xff noise")
     paths = [str(path) for path in sorted(tmp_path.iterdir())]
-    rows = gtfs_realtime.read(spark, paths, Reading()).orderBy("source", "row").collect()
+    rows = job.read(spark, "gtfs-realtime", paths, Reading()).orderBy("source", "row").collect()
     assert [known(row) for row in rows] == [
         ("1536", 1_505_314_300_000_000, 28.0625, -82.4375, 12.5, 180.0, None),
         ("2", 1_505_314_375_000_000, 28.0625, -82.4375, None, None, None),

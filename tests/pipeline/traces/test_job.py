@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pipeline.whole_bus import read_batch
 from pyspark.sql import SparkSession
 
 from mercury.bus import Bus, Retention
@@ -15,7 +16,6 @@ from mercury.bus.embedded.bus import EmbeddedBus
 from mercury.model.errors import ConfigurationError
 from mercury.model.message import Address, Kind, Telemetry
 from mercury.pipeline.detection.transforms import positions
-from mercury.pipeline.spark.sources import read_batch
 from mercury.pipeline.traces import reports, tables
 from mercury.pipeline.traces.job import Import, Summary, run
 from mercury.wire import decode

@@ -6,12 +6,96 @@ Decides only: the registry, the committed offsets and the time are passed in.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
-from mercury.bus.embedded.cursor import TopicCursor, committed_position
-from mercury.bus.grouping import Registry, Topic, rank_of
+from mercury.bus.api import Record
+from mercury.bus.grouping import Registry, Topic
 
 # When members come and go: how long who loses partitions may take to commit what it holds of them.
 HANDOVER_S = 2.0
+# Offsets are counted per topic, so one number can stand for all partitions of it.
+ALL_PARTITIONS = -1
+
+
+@dataclass(slots=True, eq=False)
+class TopicCursor:
+    """How far one consumer has read one topic."""
+
+    topic: Topic
+    owned: frozenset[int] | None = None  # None: every partition
+    position: int = 0  # everything owned up to this offset was looked at
+    epoch_of: dict[int, int] = field(default_factory=dict)  # assignment epoch of each partition
+    ahead: dict[int, int] = field(default_factory=dict)  # partitions that begin beyond `position`
+    # Of each partition the last offset, since the last commit.
+    delivered: dict[int, int] = field(default_factory=dict)
+    committed: int = 0
+    dirty: bool = True  # something may be there to read
+    # Came by itself, follows `position` without a gap.
+    arrived: list[Record] = field(default_factory=list)
+
+    @property
+    def partitions(self) -> frozenset[int]:
+        """What we read of the topic."""
+        return frozenset(range(self.topic.partitions)) if self.owned is None else self.owned
+
+    @property
+    def holds_uncommitted(self) -> bool:
+        """Whether something was delivered since the last commit."""
+        return bool(self.delivered) or (self.owned is None and self.position != self.committed)
+
+    def can_take(self, first: int) -> bool:
+        """Whether records from this offset on continue what is there."""
+        return first == (self.arrived[-1].offset if self.arrived else self.position) + 1
+
+    def deliver(self, limit: int) -> list[Record]:
+        """Hand out what arrived, as if it had been read."""
+        found, self.arrived = self.arrived[:limit], self.arrived[limit:]
+        self.position = found[-1].offset
+        if self.owned is not None:
+            found = [one for one in found if one.partition in self.owned]
+        return self.accept(found)
+
+    def distrust_arrived(self) -> None:
+        """Read instead what arrived: it may not be ours any more."""
+        if self.arrived:
+            self.arrived = []
+            self.dirty = True
+
+    def position_in(self, partition: int) -> int:
+        return max(self.position, self.ahead.get(partition, 0))
+
+    def place(self, positions: Mapping[int, int]) -> None:
+        """Go on at the given position in each owned partition."""
+        self.position = min(positions.values(), default=self.position)
+        self.ahead = {part: at for part, at in positions.items() if at > self.position}
+        self.committed = self.position
+        self.delivered = {}
+        self.owned = None if len(positions) == self.topic.partitions else frozenset(positions)
+        self.dirty = True
+
+    def accept(self, found: list[Record]) -> list[Record]:
+        """Drop what lies before the position of its partition."""
+        if self.ahead:
+            ahead = self.ahead
+            found = [one for one in found if one.offset > ahead.get(one.partition, 0)]
+            self.ahead = {part: at for part, at in ahead.items() if at > self.position}
+        if self.owned is not None:
+            for one in found:
+                self.delivered[one.partition] = one.offset
+        return found
+
+    def take_commits(self) -> dict[int, int]:
+        """Positions to commit for everything delivered since the last call."""
+        commits, self.delivered = self.delivered, {}
+        if self.owned is None and self.position != self.committed:
+            commits[ALL_PARTITIONS] = self.committed = self.position
+        return commits
+
+    def uncommitted(self, assignment: frozenset[int]) -> dict[int, int]:
+        """Positions that were delivered but not yet committed, of some partitions."""
+        if self.owned is None and self.position != self.committed:
+            return {part: self.position_in(part) for part in assignment}
+        return {part: at for part, at in self.delivered.items() if part in assignment}
 
 
 class Assignment:
@@ -95,26 +179,20 @@ class Assignment:
             self.cursors, self.cursor_of = [], {}
             self._members, self.awaited = frozenset(), None
             return
-        ranked: list[tuple[int, int, TopicCursor]] = []
-        for topic in registry.topics:
-            rank = rank_of(self._patterns, topic.name)
-            if rank is None:
-                continue
+        cursors: list[TopicCursor] = []
+        for topic in registry.matching(self._patterns):
             cursor = self.cursor_of.get(topic.id)
             if cursor is None:
-                cursor = TopicCursor(topic)
-                if self._group is not None:
-                    cursor.owned = frozenset()
+                cursor = TopicCursor(topic, None if self._group is None else frozenset())
             if self._group is not None:
                 partitions = registry.assignment(self._id, self._group, topic)
                 if self.awaited is not None:
                     partitions &= cursor.partitions
                 if partitions != cursor.partitions:
                     self._reassign(cursor, partitions, committed(topic))
-            ranked.append((rank, topic.id, cursor))
-        ranked.sort(key=lambda entry: entry[:2])
-        self.cursors = [cursor for _, _, cursor in ranked]
-        self.cursor_of = {cursor.topic.id: cursor for cursor in self.cursors}
+            cursors.append(cursor)
+        self.cursors = cursors
+        self.cursor_of = {cursor.topic.id: cursor for cursor in cursors}
 
     def _reassign(
         self, cursor: TopicCursor, partitions: frozenset[int], committed: Mapping[int, int]
@@ -144,3 +222,8 @@ def handover_is_over(registry: Registry, now_us: int) -> bool:
     """Whether members have had their time to commit what they hold, by the uptime clock."""
     # A time to come is from before the machine was started.
     return not 0 <= now_us - registry.moved_us < HANDOVER_S * 1e6
+
+
+def committed_position(committed: Mapping[int, int], partition: int) -> int:
+    """Where a group stands in a partition; a topic younger than the group starts at 0."""
+    return max(committed.get(ALL_PARTITIONS, 0), committed.get(partition, 0))

@@ -12,14 +12,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar, cast
 
-from mercury.bus.api import Headers, Retention, Start
+from mercury.bus.api import Retention, Start
 from mercury.bus.buffering import Batch
-from mercury.bus.embedded.catalogue import FILE_ERRORS, LOCK_TIMEOUT_S, BusFile, bus_error
-from mercury.bus.embedded.consumer import LEASE_S, EmbeddedConsumer
+from mercury.bus.embedded.catalogue import BusFile, explained
+from mercury.bus.embedded.consumer import EmbeddedConsumer
 from mercury.bus.embedded.group_commit import GroupCommit
 from mercury.bus.embedded.record_frame import Entry
 from mercury.bus.embedded.upkeep import Upkeep
-from mercury.bus.embedded.wake_up import Datagram, Waker, registry_changed
+from mercury.bus.embedded.wake_up import Datagram, Waker
 from mercury.bus.grouping import Listener, Registry, check_patterns, named_topics
 from mercury.bus.headers import encode_headers
 from mercury.model.errors import BusError
@@ -30,25 +30,16 @@ T = TypeVar("T")
 class EmbeddedBus(GroupCommit):
     """One connection to a bus file."""
 
-    def __init__(
-        self,
-        path: str | Path,
-        *,
-        retention: Retention,
-        partitions: int = 16,
-        lease_s: float = LEASE_S,
-        lock_timeout_s: float = LOCK_TIMEOUT_S,
-    ) -> None:
+    def __init__(self, path: str | Path, *, retention: Retention, partitions: int = 16) -> None:
         self.path = Path(path).absolute()
         super().__init__(f"the bus file {self.path}")
         self._partitions = partitions
-        self._lease_s = lease_s
         self._registry = Registry(version=-1)
         self._spread = itertools.count()  # partitions for records without a key
         self._consumers: set[EmbeddedConsumer] = set()
-        self._file = BusFile(self.path, lock_timeout_s=lock_timeout_s)
+        self._file = BusFile(self.path)
         try:
-            self._upkeep = Upkeep(self.path, retention, lock_timeout_s)
+            self._upkeep = Upkeep(self.path, retention)
         except BaseException:
             self._file.close()
             raise
@@ -56,10 +47,7 @@ class EmbeddedBus(GroupCommit):
 
     # Writing.
 
-    _NO_HEADERS = b""
-
-    def _pack_headers(self, headers: Headers) -> bytes:
-        return encode_headers(headers)
+    _pack_headers = staticmethod(encode_headers)
 
     def write(self, work: Callable[[], T]) -> T:
         """Run `work` in a transaction of the main file."""
@@ -130,7 +118,7 @@ class EmbeddedBus(GroupCommit):
     def wake_up_group(self, group: str) -> None:
         """Tell the members of a group that their assignment has changed."""
         with self.mutex:
-            self._wake_up(self._registry.members(group), registry_changed(self._registry.version))
+            self._wake_up(self._registry.members(group), Datagram(self._registry.version))
 
     def _remove_listeners(self, gone: Sequence[Listener]) -> None:
         """Unregister listeners whose process died; their partitions go to the others at once."""
@@ -190,6 +178,7 @@ class EmbeddedBus(GroupCommit):
 
         with self.mutex:
             self._consumers.discard(consumer)
+            self._committing.discard(consumer)
             self._flush()  # before the commits
             self.write(go)
             consumer.assignment.pending_commits.clear()
@@ -203,22 +192,18 @@ class EmbeddedBus(GroupCommit):
     ) -> EmbeddedConsumer:
         with self.mutex:
             self.flush_now()  # what was appended before is not "after"
-            named = named_topics(check_patterns(topics))
+            patterns = check_patterns(topics)
+            named = named_topics(patterns)
             if not self.refreshed().by_name.keys() >= set(named):
                 self._file.create_topics(named, self._partitions)
-            consumer = EmbeddedConsumer(
-                self, self._file, check_patterns(topics), group, start, self._lease_s
-            )
+            consumer = EmbeddedConsumer(self, self._file, patterns, group, start)
             self._consumers.add(consumer)
             return consumer
 
     def topics(self) -> list[str]:
-        with self.mutex:
+        with self.mutex, explained(self.path):
             self.check_open()
-            try:
-                return [topic.name for topic in self.refreshed().topics]
-            except FILE_ERRORS as error:
-                raise bus_error(error, self.path) from error
+            return [topic.name for topic in self.refreshed().topics]
 
     def close(self) -> None:
         with self.mutex:
@@ -231,8 +216,8 @@ class EmbeddedBus(GroupCommit):
                 closing.callback(self._finish)
                 for consumer in self._consumers:
                     closing.callback(consumer.close)
-                self._flush()
-
-    def _finish(self) -> None:
-        self.closed = True
-        self._abandon_waiting()
+                try:
+                    self._flush()
+                except BusError as error:
+                    lost = f"records that are lost with that: {self._batch_records}"
+                    raise type(error)(f"{error}; {lost}") from error

@@ -12,11 +12,11 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from mercury.bus.embedded.lock import WriteLock
+from mercury.bus.embedded.lock import LOCK_TIMEOUT_S, WriteLock
 from mercury.bus.embedded.record_frame import Entry
 from mercury.bus.embedded.topic_log import TopicLog
 from mercury.bus.grouping import Listener, Registry, Topic
@@ -24,11 +24,10 @@ from mercury.model.errors import BusCorruptError, BusError, BusFullError, BusUna
 
 T = TypeVar("T")
 
-FILE_ERRORS = (sqlite3.Error, OSError)  # what using the files may raise; see `bus_error`
+FILE_ERRORS = (sqlite3.Error, OSError)  # what using the files may raise; see `explained`
 
 APPLICATION_ID = 0x4D455243  # "MERC"
 SCHEMA_VERSION = 3
-LOCK_TIMEOUT_S = 2.0
 PAGE_SIZE = 2048
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
@@ -57,7 +56,6 @@ PRAGMA application_id = {APPLICATION_ID};
 
 
 def records_folder(path: Path) -> Path:
-    """Where the records of a bus are."""
     return path.with_name(f"{path.name}-records")
 
 
@@ -81,6 +79,15 @@ def bus_error(error: Exception, path: Path) -> BusError:
     return BusUnavailableError(f"the bus file {path} cannot be used: {error}")
 
 
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Raise what goes wrong with the files in our words."""
+    try:
+        yield
+    except FILE_ERRORS as error:
+        raise bus_error(error, path) from error
+
+
 def _no_space(path: Path) -> bool:
     try:
         there = os.statvfs(path.parent)
@@ -92,56 +99,47 @@ def _no_space(path: Path) -> bool:
 class BusFile:
     """One connection to the bus file; writes are serialised between processes by a file lock."""
 
-    def __init__(self, path: Path, *, lock_timeout_s: float = LOCK_TIMEOUT_S) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
         self._logs: dict[int, TopicLog] = {}  # by topic id
         _check_place(path)
-        try:
-            self.lock = WriteLock(path, lock_timeout_s)
-        except OSError as error:
-            raise bus_error(error, path) from error
-        try:
-            self.connection = self._connect(lock_timeout_s)
-        except BaseException:
-            self.lock.close()
-            raise
-        self.execute = self.connection.execute
-        self.executemany = self.connection.executemany
+        with explained(path), ExitStack() as undo:
+            self.lock = WriteLock(path)
+            undo.callback(self.lock.close)
+            with self.lock.held():
+                self.connection = undo.enter_context(closing(self._connect()))
+                self.execute = self.connection.execute
+                self.executemany = self.connection.executemany
+                _prepare(self.connection, path)
+                self.announce_registry()
+            undo.pop_all()
 
-    def _connect(self, timeout_s: float) -> sqlite3.Connection:
-        connection: sqlite3.Connection | None = None
-        self.lock.acquire()
-        try:
-            connection = sqlite3.connect(
-                self.path,
-                timeout=timeout_s,
-                isolation_level=None,
-                check_same_thread=False,
-                cached_statements=1024,
-            )
-            _prepare(connection, self.path)
-            (version,) = connection.execute("SELECT registry_version FROM meta").fetchone()
-            self.lock.announce(version)
-            return connection
-        except BaseException as error:
-            if connection is not None:
-                connection.close()
-            if isinstance(error, FILE_ERRORS):
-                raise bus_error(error, self.path) from error
-            raise
-        finally:
-            self.lock.release()
+    def _connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(
+            self.path,
+            timeout=LOCK_TIMEOUT_S,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=1024,
+        )
 
     def write(self, work: Callable[[], T]) -> T:
         """Run `work` in a transaction of the SQLite file.
 
         It is durable when this returns, or undone if it raises.
         """
-        with self._locked():
-            self.execute("BEGIN IMMEDIATE")
-            result = work()
-            self.execute("COMMIT")
-            return result
+        with self.lock.held():
+            try:
+                with explained(self.path):
+                    self.execute("BEGIN IMMEDIATE")
+                    result = work()
+                    self.execute("COMMIT")
+                    return result
+            except BaseException:
+                self.rollback()
+                with suppress(*FILE_ERRORS):
+                    self.announce_registry()  # a version that never comes would be waited for
+                raise
 
     def append(self, topic: Topic, entries: Sequence[Entry], spread: Iterator[int]) -> bytes:
         """Append records to a topic, durably; return the frame they became."""
@@ -156,13 +154,10 @@ class BusFile:
             self.lock.release(topic.id)
 
     def log(self, topic: Topic) -> TopicLog:
-        """The records of a topic."""
         log = self._logs.get(topic.id)
         if log is None:
-            try:
+            with explained(self.path):
                 log = self._open_log(topic)
-            except OSError as error:
-                raise bus_error(error, self.path) from error
             if len(self._logs) >= OPEN_LOGS:
                 self._logs.pop(next(iter(self._logs))).close()
             self._logs[topic.id] = log
@@ -170,29 +165,13 @@ class BusFile:
 
     def _open_log(self, topic: Topic) -> TopicLog:
         log = TopicLog(records_folder(self.path) / str(topic.id), topic.name)
-        self.lock.acquire(topic.id)
         try:
-            log.recover()
+            with self.lock.held(topic.id):
+                log.recover()
         except BaseException:
             log.close()
             raise
-        finally:
-            self.lock.release(topic.id)
         return log
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Hold the SQLite file's lock; what fails meanwhile is undone and told in our words."""
-        self.lock.acquire()
-        try:
-            yield
-        except BaseException as error:
-            self.rollback()
-            if isinstance(error, FILE_ERRORS):
-                raise bus_error(error, self.path) from error
-            raise
-        finally:
-            self.lock.release()
 
     def rollback(self) -> None:
         if self.connection.in_transaction:
@@ -257,21 +236,18 @@ class BusFile:
     def create_topics(self, names: Iterable[str], partitions: int) -> None:
         """Make topics that do not exist yet."""
 
-        with self._locked():
+        def create() -> None:
             known = dict(self.execute("SELECT name, id FROM topics"))
             missing = [name for name in names if name not in known]
-            if not missing:
-                return
-            new = list(enumerate(missing, max(known.values(), default=0) + 1))
-            # The place first, so that whoever finds a topic in the catalogue also finds its
-            # records.
-            for topic_id, _ in new:
+            for topic_id, name in enumerate(missing, max(known.values(), default=0) + 1):
+                # The place first, so that whoever finds a topic in the catalogue also finds its
+                # records.
                 TopicLog.create(records_folder(self.path) / str(topic_id))
-            self.execute("BEGIN IMMEDIATE")
-            rows = [(topic_id, name, partitions) for topic_id, name in new]
-            self.executemany("INSERT INTO topics (id, name, partitions) VALUES (?, ?, ?)", rows)
-            self.change_registry()
-            self.execute("COMMIT")
+                self.execute("INSERT INTO topics VALUES (?, ?, ?)", (topic_id, name, partitions))
+            if missing:
+                self.change_registry()
+
+        self.write(create)
 
 
 def _check_place(path: Path) -> None:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from mercury.bus.api import FromTime, Record, Start
-from mercury.bus.embedded.assignment import Assignment, handover_is_over
-from mercury.bus.embedded.catalogue import FILE_ERRORS, BusFile, bus_error
-from mercury.bus.embedded.cursor import ALL_PARTITIONS, TopicCursor
+from mercury.bus.embedded.assignment import (
+    ALL_PARTITIONS,
+    Assignment,
+    TopicCursor,
+    handover_is_over,
+)
+from mercury.bus.embedded.catalogue import FILE_ERRORS, BusFile, bus_error, explained
 from mercury.bus.embedded.record_frame import read_header, records_of
 from mercury.bus.embedded.wake_up import WakeUpSocket
-from mercury.bus.grouping import Registry, Topic, rank_of
+from mercury.bus.grouping import Registry, Topic
 from mercury.bus.waiting import WaitingConsumer
 from mercury.model.errors import BusError
 
@@ -38,7 +42,6 @@ class EmbeddedConsumer(WaitingConsumer):
         patterns: tuple[str, ...],
         group: str | None,
         start: Start,
-        lease_s: float = LEASE_S,
     ) -> None:
         super().__init__()
         self.id = uuid.uuid4().hex
@@ -48,10 +51,9 @@ class EmbeddedConsumer(WaitingConsumer):
         self._bus = bus
         self._file = file
         self._start = start
-        self._lease_us = int(lease_s * 1e6)
+        self._lease_us = int(LEASE_S * 1e6)
         self._seen_us = 0  # when we last renewed the lease
         self._unchecked = True  # look, even if no cursor is dirty: there may be new topics
-        self._assignments: dict[tuple[str, int], int] = {}  # when records were last handed out
         self._safety_timer: asyncio.TimerHandle | None = None
         self.wake_up_socket = WakeUpSocket(self.id)
         try:
@@ -84,30 +86,24 @@ class EmbeddedConsumer(WaitingConsumer):
             if self.assignment.collect_commits():
                 self._bus.enqueue_commit(self)
 
-    def assignments(self) -> Mapping[tuple[str, int], int]:
-        return self._assignments
-
     def lag(self) -> int:
         if self.closed:
             return 0
-        try:
-            with self._bus.mutex:
-                self._take_assignment()
-                return sum(self._count(cursor) for cursor in self.assignment.cursors)
-        except FILE_ERRORS as error:
-            raise bus_error(error, self._file.path) from error
+        with explained(self._file.path), self._bus.mutex:
+            self._take_assignment()
+            return sum(self._count(cursor) for cursor in self.assignment.cursors)
 
     def close(self) -> None:
         with self._bus.mutex:
             if self.closed:
                 return
             self.closed = True
-            self._bus.cancel_commit(self)
             if self._safety_timer is not None:
                 self._safety_timer.cancel()
             self._stop_watching()
             try:
-                self._bus.leave(self)
+                with suppress(BusError):  # then the others take over when our lease ends
+                    self._bus.leave(self)
             finally:
                 self.wake_up_socket.close()
                 self.wake()
@@ -118,7 +114,7 @@ class EmbeddedConsumer(WaitingConsumer):
         """Register; return where to start in each topic if we read for no group."""
         file = self._file
         registry = self._bus.refreshed()
-        topics = [one for one in registry.topics if rank_of(self.patterns, one.name) is not None]
+        topics = registry.matching(self.patterns)
         starts: dict[int, int] = {}
         if self.group is None:
             starts = {topic.id: start_position(file, topic, self._start) for topic in topics}
@@ -210,7 +206,7 @@ class EmbeddedConsumer(WaitingConsumer):
                 and version == self.assignment.version
                 and cursor.can_take(read_header(frame).first)
             ):
-                cursor.take(records_of(cursor.topic.name, frame))
+                cursor.arrived += records_of(cursor.topic.name, frame)
             else:
                 cursor.dirty = True
 

@@ -63,10 +63,6 @@ class GroupCommit(RecordBuffer):
             self._committing.add(consumer)
             self._schedule_later(COMMIT_DELAY_S)
 
-    def cancel_commit(self, consumer: EmbeddedConsumer) -> None:
-        with self.mutex:
-            self._committing.discard(consumer)
-
     def _tick(self) -> None:
         with self.mutex:
             self._scheduled_in = None
@@ -121,8 +117,9 @@ class GroupCommit(RecordBuffer):
             self._committing = set()
             self._commits_due = False
 
-    def _abandon_waiting(self) -> None:
-        """Answer flush() calls that are still open when the bus closes."""
+    def _finish(self) -> None:
+        """Take nothing more, and answer flush() calls that are still open."""
+        self.closed = True
         waiting, self._waiting = self._waiting, []
         failure = BusUnavailableError(f"{self.name} was closed") if self._batch else None
         for one in waiting:

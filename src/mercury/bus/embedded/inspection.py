@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import mmap
 import os
-import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from mercury.bus.api import Record
-from mercury.bus.embedded.catalogue import BusFile, bus_error, records_folder
+from mercury.bus.embedded.catalogue import BusFile, explained, records_folder
 from mercury.bus.embedded.log_files import Frame, LogFiles
 from mercury.bus.embedded.log_page import LogPage, LogState
 from mercury.bus.embedded.record_frame import records_of
+from mercury.bus.embedded.topic_log import PAGE
 from mercury.model.errors import BusCorruptError, BusError, BusUnavailableError
 
 # Check sums are verified from the end backwards, of all topics together about so much.
@@ -44,10 +44,10 @@ def inspect_bus(path: Path, wanted: str) -> Inspection:
     except BusError as error:
         found.problem = error
     try:
-        topics = _topics(path)
-    except (sqlite3.Error, BusError) as error:
-        if not found.problem:
-            found.problem = error if isinstance(error, BusError) else bus_error(error, path)
+        with explained(path):
+            topics = _topics(path)
+    except BusError as error:
+        found.problem = found.problem or error
         return found
     found.topics = len(topics)
     for number, name in topics:
@@ -55,11 +55,12 @@ def inspect_bus(path: Path, wanted: str) -> Inspection:
         if not os.access(folder, os.W_OK) and not found.problem:
             found.problem = BusUnavailableError(f"the bus folder {folder} is read-only or missing")
         try:
-            state = _state(folder)
+            with closing(LogPage(folder / PAGE, mmap.ACCESS_READ)) as page:
+                state = page.state()
             found.newest_us = max(found.newest_us, state.last_us)
             found.size_bytes += sum(file.stat().st_size for file in folder.glob("*.log"))
             budget = TAIL_BYTES if name == wanted else CHECKED_BYTES // len(topics)
-            with closing(_Files(folder)) as files:
+            with closing(LogFiles(folder, os.O_RDONLY)) as files:
                 for frame in _newest(files, state, budget):
                     found.checked_bytes += frame.header.size
                     if name == wanted:
@@ -72,36 +73,19 @@ def inspect_bus(path: Path, wanted: str) -> Inspection:
 
 
 def _topics(path: Path) -> list[tuple[int, str]]:
-    # A folder that cannot be written may hold no shared memory of SQLite: then as it lies there.
-    for mode in ("mode=ro", "immutable=1"):
-        try:
-            with closing(sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True)) as file:
-                (answer,) = file.execute("PRAGMA quick_check(1)").fetchone()
-                if answer != "ok":
-                    raise BusCorruptError(f"the bus file {path} is damaged: {answer}")
-                return file.execute("SELECT id, name FROM topics").fetchall()
-        except sqlite3.OperationalError:
-            if mode == "immutable=1":
-                raise
-    raise AssertionError
+    try:
+        return _topics_by(path, "mode=ro")
+    except sqlite3.OperationalError:
+        # A folder that cannot be written may hold no shared memory of SQLite: as it lies there.
+        return _topics_by(path, "immutable=1")
 
 
-def _state(folder: Path) -> LogState:
-    """How far a topic goes. Of a copy: the page itself is opened to be written."""
-    with TemporaryDirectory() as aside:
-        copy = Path(aside) / "head"
-        shutil.copyfile(folder / "head", copy)
-        with closing(LogPage(copy)) as page:
-            return page.state()
-
-
-class _Files(LogFiles):
-    """The same, opened to be read only."""
-
-    def descriptor(self, segment: int, *, create: bool = False) -> int:
-        if segment not in self._open:
-            self._open[segment] = os.open(self.path(segment), os.O_RDONLY | os.O_CLOEXEC)
-        return self._open[segment]
+def _topics_by(path: Path, mode: str) -> list[tuple[int, str]]:
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True)) as file:
+        (answer,) = file.execute("PRAGMA quick_check(1)").fetchone()
+        if answer != "ok":
+            raise BusCorruptError(f"the bus file {path} is damaged: {answer}")
+        return file.execute("SELECT id, name FROM topics").fetchall()
 
 
 def _newest(files: LogFiles, state: LogState, budget: int) -> Iterator[Frame]:
@@ -110,7 +94,6 @@ def _newest(files: LogFiles, state: LogState, budget: int) -> Iterator[Frame]:
     for segment in reversed([one for one in files.segments() if one <= state.segment]):
         budget -= files.size(segment, state)
         if budget <= 0:
-            marks = files.index(segment, state)["at"]
-            at = int(marks[marks <= -budget].max(initial=0))
+            at = files.noted(segment, state, "at", 1 - budget)
             break
     return files.frames(segment, at, state)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from bisect import bisect_right
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -19,8 +19,6 @@ READ_BYTES = 256 * 1024
 INDEX_EVERY_BYTES = 64 * 1024
 _ENTRY = np.dtype([("offset", "<u8"), ("at", "<u8"), ("time_us", "<u8")])
 
-Index = np.ndarray[tuple[int], np.dtype[np.void]]
-
 
 class Frame(NamedTuple):
     """A frame and where it lies."""
@@ -35,8 +33,9 @@ class Frame(NamedTuple):
 class LogFiles:
     """Finds, reads and writes the files in a topic's folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, access: int = os.O_RDWR) -> None:
         self.folder = folder
+        self._access = access
         self._open: dict[int, int] = {}  # segment -> descriptor
         self._segments: list[int] = []  # as last seen
 
@@ -57,14 +56,6 @@ class LogFiles:
             self._segments = sorted(int(name.removesuffix(".log")) for name in names)
         return self._segments
 
-    def after(self, segment: int, newest: int) -> int | None:
-        """The segment that follows one."""
-        if segment >= newest:
-            return None
-        segments = self.segments(newest)
-        index = bisect_right(segments, segment)
-        return segments[index] if index < len(segments) else None
-
     def forget(self) -> None:
         """Look at the folder again: somebody has removed files."""
         self._segments = []
@@ -80,7 +71,7 @@ class LogFiles:
         if file is None:
             while len(self._open) > 1:  # one to write and one to read
                 self._close_one(next(iter(self._open)))
-            flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+            flags = self._access | os.O_CLOEXEC | (os.O_CREAT if create else 0)
             file = self._open[segment] = os.open(self.path(segment), flags, 0o666)
         return file
 
@@ -95,10 +86,10 @@ class LogFiles:
             return state.size
         return os.fstat(self.descriptor(segment)).st_size
 
-    def first_us(self, segment: int) -> int | None:
-        """Time of a segment's first frame."""
+    def first_us(self, segment: int) -> int:
+        """Time of a segment's first frame; of an empty one it is yet to come."""
         header = os.pread(self.descriptor(segment), HEADER_BYTES, 0)
-        return read_header(header).timestamp_us if len(header) == HEADER_BYTES else None
+        return read_header(header).timestamp_us if len(header) == HEADER_BYTES else sys.maxsize
 
     # Writing.
 
@@ -116,20 +107,24 @@ class LogFiles:
 
     # Reading.
 
-    def index(self, segment: int, state: LogState) -> Index:
+    def noted(self, segment: int, state: LogState, column: str, below: int) -> int:
+        """Where the last frame begins that the index has with less than this in a column."""
         try:
             data = self.index_path(segment).read_bytes()
         except FileNotFoundError:
-            data = b""
+            return 0
         entries = np.frombuffer(data, _ENTRY, len(data) // _ENTRY.itemsize)
-        return entries[entries["at"] < state.size] if segment == state.segment else entries
+        if segment == state.segment:
+            entries = entries[entries["at"] < state.size]
+        return int(entries["at"][entries[column] < below].max(initial=0))
 
     def frames(self, segment: int, at: int, state: LogState) -> Iterator[Frame]:
         """Walk from the beginning of a frame to the end of the log."""
-        following: int | None = segment
-        while following is not None:
-            yield from self._frames_in(following, at, self.size(following, state))
-            following, at = self.after(following, state.segment), 0
+        yield from self._frames_in(segment, at, self.size(segment, state))
+        if segment < state.segment:
+            for later in self.segments(state.segment):
+                if segment < later <= state.segment:
+                    yield from self._frames_in(later, 0, self.size(later, state))
 
     def _frames_in(self, segment: int, at: int, end: int) -> Iterator[Frame]:
         file = self.descriptor(segment)

@@ -47,13 +47,11 @@ def _boot_id() -> bytes:
 
 
 class LogPage:
-    """The page of one topic."""
-
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, access: int = mmap.ACCESS_WRITE) -> None:
         self.path = path
         try:
-            with path.open("rb+") as file:
-                self._memory = mmap.mmap(file.fileno(), _PAGE_BYTES)
+            with path.open("rb" if access == mmap.ACCESS_READ else "rb+") as file:
+                self._memory = mmap.mmap(file.fileno(), _PAGE_BYTES, access=access)
         except (FileNotFoundError, ValueError) as error:
             raise BusCorruptError(f"the bus file {path} is missing or damaged") from error
         self._words = memoryview(self._memory).cast("Q")

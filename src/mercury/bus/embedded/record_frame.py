@@ -49,7 +49,8 @@ def pack_frame(
 ) -> bytes:
     """Number records from `first` on, and make a frame of them.
 
-    The key picks the partition, as in `partition_of`; records without a key are spread.
+    The key picks the partition, the same in every process and on every machine; records without
+    a key are spread.
     """
     pack_row, crc32 = _ROW.pack, zlib.crc32
     parts = [b""]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from mercury.bus.embedded.catalogue import FILE_ERRORS, BusFile, bus_error
+from mercury.bus.embedded.catalogue import BusFile, explained
 from mercury.bus.embedded.record_columns import Columns
-from mercury.bus.grouping import Registry, Topic, rank_of
+from mercury.bus.grouping import Registry, Topic
 
 
 class RecordReader:
@@ -35,12 +35,9 @@ class RecordReader:
         self._file.close()
 
     def _topics(self, patterns: Sequence[str]) -> list[Topic]:
-        wanted = tuple(patterns)
-        return [one for one in self._known().topics if rank_of(wanted, one.name) is not None]
+        return self._known().matching(tuple(patterns))
 
     def _known(self) -> Registry:
-        try:
+        with explained(self._file.path):
             self._registry = self._file.registry(self._registry)
-        except FILE_ERRORS as error:
-            raise bus_error(error, self._file.path) from error
         return self._registry

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -35,15 +34,8 @@ from mercury.bus.embedded.record_frame import (
 from mercury.model.errors import BusCorruptError
 
 SEGMENT_BYTES = 64 * 1024**2
-_PAGE = "head"
-
-
-class _Resume(NamedTuple):
-    """Where the frame with an offset begins."""
-
-    offset: int
-    segment: int
-    at: int
+PAGE = "head"
+_NOWHERE = (-1, -1, -1)
 
 
 class TopicLog:
@@ -52,9 +44,10 @@ class TopicLog:
     def __init__(self, folder: Path, topic: str) -> None:
         self.folder = folder
         self.topic = topic
-        self._page = LogPage(folder / _PAGE)
+        self._page = LogPage(folder / PAGE)
         self._files = LogFiles(folder)
-        self._resume = _Resume(-1, -1, -1)  # where the last reading stopped
+        # Where the last reading stopped: offset, and segment and byte where its frame begins.
+        self._resume = _NOWHERE
         self.state = self._page.state
 
     @staticmethod
@@ -64,7 +57,7 @@ class TopicLog:
             shutil.rmtree(folder)
         folder.mkdir(parents=True)
         LogFiles(folder).path(1).touch()
-        LogPage.create(folder / _PAGE, LogState(oldest=1, next=1, segment=1, size=0, last_us=0))
+        LogPage.create(folder / PAGE, LogState(oldest=1, next=1, segment=1, size=0, last_us=0))
 
     def close(self) -> None:
         self._files.close()
@@ -174,9 +167,9 @@ class TopicLog:
             records += found
             if len(records) > limit:
                 del records[limit:]
-                self._resume = _Resume(records[-1].offset + 1, frame.segment, frame.at)
+                self._resume = records[-1].offset + 1, frame.segment, frame.at
                 break
-            self._resume = _Resume(header.end, frame.segment, frame.at + header.size)
+            self._resume = header.end, frame.segment, frame.at + header.size
             if len(records) == limit:
                 break
         return records
@@ -191,7 +184,7 @@ class TopicLog:
             if frame.header.first >= end:
                 break
             gathered.append(frame)
-            self._resume = _Resume(frame.header.end, frame.segment, frame.at + frame.header.size)
+            self._resume = frame.header.end, frame.segment, frame.at + frame.header.size
         if gathered:
             yield _between(columns_of(gathered), begin, end)
 
@@ -202,9 +195,8 @@ class TopicLog:
             if first >= state.next:
                 return
             try:
-                if self._resume.offset == first:
-                    segment, at = self._resume.segment, self._resume.at
-                else:
+                offset, segment, at = self._resume
+                if offset != first:
                     frame = self._find(first, state)
                     segment, at = frame.segment, frame.at
                 for frame in self._files.frames(segment, at, state):
@@ -213,7 +205,7 @@ class TopicLog:
                 return
             except FileNotFoundError:  # retention has removed it meanwhile
                 self._files.forget()
-                self._resume = _Resume(-1, -1, -1)
+                self._resume = _NOWHERE
         raise BusCorruptError(f"the bus file {self.folder} has lost its records from {first} on")
 
     def _find(self, offset: int, state: LogState) -> Frame:
@@ -223,9 +215,7 @@ class TopicLog:
         if index < 0:
             raise FileNotFoundError(self.folder)
         segment = segments[index]
-        entries = self._files.index(segment, state)
-        known = int(np.searchsorted(entries["offset"], offset, "right")) - 1
-        at = int(entries["at"][known]) if known >= 0 else 0
+        at = self._files.noted(segment, state, "offset", offset + 1)
         for frame in self._files.frames(segment, at, state):
             if frame.header.end > offset:
                 return frame
@@ -237,18 +227,10 @@ class TopicLog:
         if state.last_us < time_us:
             return state.next
         segments = self._files.segments(state.segment)
-        low, high = 0, len(segments) - 1  # the last that begins before that time
-        while low < high:
-            middle = (low + high + 1) // 2
-            first_us = self._files.first_us(segments[middle])
-            if first_us is not None and first_us < time_us:
-                low = middle
-            else:
-                high = middle - 1
-        entries = self._files.index(segments[low], state)
-        known = int(np.searchsorted(entries["time_us"], time_us, "left")) - 1
-        at = int(entries["at"][known]) if known >= 0 else 0
-        for frame in self._files.frames(segments[low], at, state):
+        # The last that begins before that time.
+        segment = segments[max(0, bisect_left(segments, time_us, key=self._files.first_us) - 1)]
+        at = self._files.noted(segment, state, "time_us", time_us)
+        for frame in self._files.frames(segment, at, state):
             if frame.header.timestamp_us >= time_us:
                 return max(frame.header.first, state.oldest)
         return state.next
@@ -291,14 +273,8 @@ class TopicLog:
             return state.next
         segment, begin = self._begin(state)
         target = begin + size
-        following = self._files.after(segment, state.segment)
-        if following is not None and target >= self._files.size(segment, state):
-            first_us = self._files.first_us(following)
-            if first_us is not None and first_us <= time_us:
-                return following
-        entries = self._files.index(segment, state)
-        entries = entries[(entries["at"] <= target) & (entries["time_us"] < time_us)]
-        at = max(int(entries["at"][-1]) if len(entries) else 0, 0)
+        noted = self._files.noted
+        at = min(noted(segment, state, "at", target + 1), noted(segment, state, "time_us", time_us))
         for frame in self._files.frames(segment, at, state):
             header = frame.header
             if header.timestamp_us >= time_us or frame.segment != segment or frame.at >= target:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from mercury.bus.api import Retention
-from mercury.bus.embedded.catalogue import FILE_ERRORS, BusFile, bus_error
+from mercury.bus.embedded.catalogue import FILE_ERRORS, BusFile, explained
 from mercury.bus.grouping import Registry, Topic
 from mercury.model.errors import BusError
 
@@ -26,12 +26,10 @@ SAME_AGE_US = 1_000_000
 
 
 class Upkeep:
-    """Looks after one bus."""
-
-    def __init__(self, path: Path, retention: Retention, lock_timeout_s: float) -> None:
-        self._file = BusFile(path, lock_timeout_s=lock_timeout_s)
+    def __init__(self, path: Path, retention: Retention) -> None:
+        self._file = BusFile(path)
         self._retention = retention
-        self._mutex = threading.Lock()  # one user of the files at a time
+        self._mutex = threading.RLock()  # one user of the files at a time
         self._stop = threading.Event()
         self._registry = Registry(version=-1)
         self._next_retention = time.monotonic() + RETENTION_INTERVAL_S
@@ -50,80 +48,65 @@ class Upkeep:
 
     def step(self, now: float, now_us: int) -> None:
         """Do what is due, by the uptime and by the clock that records are stamped with."""
-        with suppress(BusError, *FILE_ERRORS):
-            self._checkpoint()
-        with suppress(BusError, *FILE_ERRORS):
-            self._sync()
-        if now >= self._next_retention:
-            with suppress(BusError):
-                self.enforce(now_us)
-            self._next_retention = now + RETENTION_INTERVAL_S
+        with self._mutex:
+            with suppress(BusError, *FILE_ERRORS):
+                self._checkpoint()
+            with suppress(BusError, *FILE_ERRORS):
+                for topic in self._topics():
+                    self._file.log(topic).sync()
+            if now >= self._next_retention:
+                with suppress(BusError):
+                    self.enforce(now_us)
+                self._next_retention = now + RETENTION_INTERVAL_S
 
     def _checkpoint(self) -> None:
         if os.stat(f"{self._file.path}-wal").st_size < CHECKPOINT_BYTES:
             return
-        with self._mutex:
-            # Most of it beside the others, and the rest, which must be little, under the lock.
-            self._file.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-            self._file.lock.acquire()
-            try:
-                self._file.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            finally:
-                self._file.lock.release()
-
-    def _sync(self) -> None:
-        for topic in self._topics():
-            with self._mutex:
-                self._file.log(topic).sync()
+        # Most of it beside the others, and the rest, which must be little, under the lock.
+        self._file.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        with self._file.lock.held():
+            self._file.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
     def _topics(self) -> tuple[Topic, ...]:
-        with self._mutex:
-            self._registry = self._file.registry(self._registry)
-            return self._registry.topics
+        self._registry = self._file.registry(self._registry)
+        return self._registry.topics
 
     # Retention.
 
     def enforce(self, now_us: int) -> int:
         """Drop what is past the retention; return how many records went."""
         removed = 0
-        try:
+        with self._mutex, explained(self._file.path):
+            topics = self._topics()
             if self._retention.max_age_s is not None:
                 horizon_us = now_us - int(self._retention.max_age_s * 1e6)
-                for topic in self._topics():
-                    with self._mutex:
-                        removed += self._remove(topic, self._file.log(topic).offset_at(horizon_us))
+                for topic in topics:
+                    removed += self._remove(topic, self._file.log(topic).offset_at(horizon_us))
             if self._retention.max_bytes is not None:
-                removed += self._trim(self._retention.max_bytes)
-        except FILE_ERRORS as error:
-            raise bus_error(error, self._file.path) from error
+                removed += self._trim(topics, self._retention.max_bytes)
         return removed
 
-    def _trim(self, max_bytes: int) -> int:
+    def _trim(self, topics: tuple[Topic, ...], max_bytes: int) -> int:
         """Remove the oldest records, whatever their topic, until the rest is small enough."""
         removed = 0
-        self._topics()
+        log_of = self._file.log
         while True:
-            with self._mutex:
-                log_of, topics = self._file.log, self._registry.topics
-                excess = sum(log_of(topic).kept_bytes() for topic in topics) - max_bytes
-                ages = sorted(
-                    (age_us, topic)
-                    for topic in topics
-                    if (age_us := log_of(topic).oldest_us()) is not None
-                )
-                if excess <= 0 or not ages:
-                    return removed
-                first_us, topic = ages[0]
-                second_us = ages[1][0] if len(ages) > 1 else first_us
-                horizon_us = max(first_us + SAME_AGE_US, second_us) + 1
-                removed += self._remove(topic, log_of(topic).offset_past(excess, horizon_us))
+            excess = sum(log_of(topic).kept_bytes() for topic in topics) - max_bytes
+            ages = sorted(
+                (age_us, topic)
+                for topic in topics
+                if (age_us := log_of(topic).oldest_us()) is not None
+            )
+            if excess <= 0 or not ages:
+                return removed
+            first_us, topic = ages[0]
+            second_us = ages[1][0] if len(ages) > 1 else first_us
+            horizon_us = max(first_us + SAME_AGE_US, second_us) + 1
+            removed += self._remove(topic, log_of(topic).offset_past(excess, horizon_us))
 
     def _remove(self, topic: Topic, before: int) -> int:
         log = self._file.log(topic)
         if before <= log.state().oldest:
             return 0
-        self._file.lock.acquire(topic.id)
-        try:
+        with self._file.lock.held(topic.id):
             return log.remove(before)
-        finally:
-            self._file.lock.release(topic.id)

@@ -7,7 +7,6 @@ because it opens with the listener's id, which only who may read the bus file kn
 
 from __future__ import annotations
 
-import contextlib
 import hmac
 import os
 import secrets
@@ -15,6 +14,7 @@ import socket
 import struct
 import sys
 import tempfile
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,20 +24,14 @@ _ABSTRACT = sys.platform == "linux"
 _KEY_BYTES = 16
 _HEADER = struct.Struct(f"<{_KEY_BYTES}sQI")  # key, version, topic; then the frame
 _FRAME_BYTES = 60_000
-_TARGETS = 1024
 
 
 class Datagram(NamedTuple):
     """What was appended: the frame itself, or without one only where to look."""
 
     version: int  # of the registry the writer saw
-    topic_id: int
-    frame: bytes
-
-
-def registry_changed(version: int) -> Datagram:
-    """Says to look at topics and members again: no topic has this id."""
-    return Datagram(version, 0, b"")
+    topic_id: int = 0  # no topic has this one: look at topics and members again
+    frame: bytes = b""
 
 
 def _queue_length() -> int:
@@ -113,7 +107,6 @@ class Waker:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
         self._here = here()
-        self._targets: dict[str, str] = {}  # address -> socket name
 
     def wake_up(self, listener: Listener, datagram: Datagram) -> bool:
         """Wake a listener, with the records themselves if few and small; False if it is gone."""
@@ -126,7 +119,7 @@ class Waker:
         return self._send(listener, b"")
 
     def _send(self, listener: Listener, data: bytes) -> bool:
-        target = self._target(listener.address)
+        target = _socket_name(listener.address, self._here)
         if target is None:
             return True  # cannot be reached from here; it has its safety check
         try:
@@ -137,23 +130,17 @@ class Waker:
             pass  # its queue is full: it is awake, and will look everywhere
         return True
 
-    def _target(self, address: str) -> str | None:
-        """The socket's name, or None if it has none in this place."""
-        target = self._targets.get(address)
-        if target is None:
-            place, at, name = address.partition("@")
-            if at:
-                target = f"\0{name}"
-            else:
-                place, slash, name = address.partition("/")
-                target = slash + name
-            if place != self._here:
-                return None
-            if len(self._targets) >= _TARGETS:
-                self._targets.clear()
-            self._targets[address] = target
-        return target
-
     def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._socket.close()
+        self._socket.close()
+
+
+@lru_cache(1024)
+def _socket_name(address: str, place: str) -> str | None:
+    """The name of a listener's socket, or None if it has none in this place."""
+    there, at, name = address.partition("@")
+    if at:
+        name = f"\0{name}"
+    else:
+        there, slash, path = address.partition("/")
+        name = slash + path
+    return name if there == place else None

@@ -49,7 +49,7 @@ class KafkaBus:
         self._cluster.ensure(named_topics(patterns))
         consumer = KafkaConsumer(self._cluster, self._outbox, patterns, group, start)
         with self._lock:
-            self._consumers = {one for one in self._consumers if not one.ended} | {consumer}
+            self._consumers = {one for one in self._consumers if one.fetcher.alive} | {consumer}
         return consumer
 
     def topics(self) -> list[str]:
@@ -62,11 +62,9 @@ class KafkaBus:
                 return
             self._outbox.closed = True
         try:
-            self._outbox.flush_now(CLOSE_S)
+            self._outbox.flush_now(self._cluster.patience_s(CLOSE_S))
         except BusUnavailableError as error:
             lost = self._outbox.outstanding
-            if not lost:
-                raise
             raise BusUnavailableError(
                 f"{self._cluster.name} was closed before it acknowledged {lost} records"
             ) from error
@@ -74,5 +72,5 @@ class KafkaBus:
             for consumer in self._consumers:
                 consumer.end()
             for consumer in self._consumers:
-                consumer.join()
+                consumer.fetcher.join()
             self._outbox.close()

@@ -16,12 +16,12 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from mercury.bus.api import Retention
 from mercury.bus.grouping import check_topic, rank_of
-from mercury.bus.kafka.outage import NoConnectionLines, Outage
+from mercury.bus.kafka.outage import Outage, is_not_about_connections
 from mercury.model.errors import BusError, BusUnavailableError
 
 log = logging.getLogger("mercury.bus.kafka")
 _client_log = logging.getLogger("mercury.bus.kafka.client")  # what librdkafka says
-_client_log.addFilter(NoConnectionLines())
+_client_log.addFilter(is_not_about_connections)
 
 Result = TypeVar("Result")
 PartitionId = tuple[str, int]  # topic, without the namespace, and partition
@@ -44,6 +44,7 @@ _UNREACHABLE = {
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._TIMED_OUT,
     KafkaError._RESOLVE,
+    KafkaError._NOENT,  # no leader of a partition
     KafkaError.REQUEST_TIMED_OUT,
 }
 # What is answered while a topic is still being made, or its leader is not the one we knew.
@@ -90,7 +91,7 @@ class KafkaAddress(NamedTuple):
 
 def trouble(error: KafkaError, name: str) -> BusError:
     """An error of the client as ours."""
-    if error.code() in _UNREACHABLE:
+    if error.code() in _UNREACHABLE | _NOT_YET:
         return BusUnavailableError(f"{name} cannot be reached: {error.str()}")
     return BusError(f"{name} refuses: {error.str()} ({error.name()})")
 
@@ -166,12 +167,13 @@ class Cluster:
                 answered = False
             said = self._outage.probed(answered, time.monotonic())
             if said is not None:
-                log.log(said.level, said.text)
+                log.log(*said)
+
+    def patience_s(self, limit_s: float) -> float:
+        """How long to wait still: all who do, together so long for one outage."""
+        return max(0.0, limit_s - self._outage.away_s(time.monotonic()))
 
     # Names
-
-    def group_name(self, group: str) -> str:
-        return self.prefix + group
 
     def partition(self, partition_id: PartitionId, offset: int = -1001) -> TopicPartition:
         """A partition as the client names it."""
@@ -183,7 +185,6 @@ class Cluster:
     # Topics
 
     def topics(self) -> list[str]:
-        """All topics there are now."""
         self.look()
         return sorted(set(self._known) - {_GROUPS_TOPIC})
 
@@ -237,6 +238,7 @@ class Cluster:
 
     def look(self, timeout_s: float = ANSWER_S) -> None:
         """See which topics there are now."""
+        timeout_s = max(METADATA_S, self.patience_s(timeout_s))
         with self._lock:
             self._seen_at = time.monotonic()
             try:
@@ -258,7 +260,6 @@ class Cluster:
 
     @staticmethod
     def partition_ids(topics: Mapping[str, int]) -> list[PartitionId]:
-        """All partitions of topics."""
         return [(topic, part) for topic, count in topics.items() for part in range(count)]
 
     def offsets(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from concurrent.futures import Future
 
 from mercury.bus.api import Record, Start
-from mercury.bus.kafka.cluster import Cluster, Commits
+from mercury.bus.kafka.cluster import ANSWER_S, Cluster, Commits, PartitionId
 from mercury.bus.kafka.fetcher import Fetcher
 from mercury.bus.kafka.outbox import Outbox
 from mercury.bus.waiting import WaitingConsumer
@@ -34,17 +33,16 @@ class KafkaConsumer(WaitingConsumer):
         self._cluster = cluster
         self._outbox = outbox
         self._pending: Commits = {}  # asked to be committed
-        self._assignments: dict[tuple[str, int], int] = {}  # when records were last handed out
-        self._fetcher = Fetcher(
+        self.fetcher = Fetcher(
             cluster, patterns, group, start, news=self.wake, handover=self._hand_over
         )
-        self._changed = self._fetcher.changed
-        self._fetch_buffer = self._fetcher.fetch_buffer
+        self._changed = self.fetcher.changed
+        self._fetch_buffer = self.fetcher.fetch_buffer
         try:
             if group is not None:
-                self._fetcher.settle(SETTLE_S)
+                self.fetcher.settle(SETTLE_S)
         except BaseException:
-            self._fetcher.end()
+            self.fetcher.end()
             raise
 
     # The interface
@@ -68,16 +66,10 @@ class KafkaConsumer(WaitingConsumer):
                 return
         self._outbox.enqueue_commit(self)
 
-    def assignments(self) -> Mapping[tuple[str, int], int]:
-        return self._assignments
-
     def lag(self) -> int:
         if self.closed:
             return 0
-        self._follow_now()
-        with self._changed:
-            partition_ids = self._fetch_buffer.partition_ids()
-        spans = self._cluster.spans(partition_ids)
+        spans = self._spans(ANSWER_S)
         with self._changed:
             return self._fetch_buffer.lag(spans)
 
@@ -85,38 +77,28 @@ class KafkaConsumer(WaitingConsumer):
         if self.closed:
             return
         try:
-            if self.group is not None:
-                self._outbox.flush_now(CLOSE_S)  # commits may also be on their way already
+            if self.group is not None:  # commits may also be on their way already
+                self._outbox.flush_now(self._cluster.patience_s(CLOSE_S))
+        except BusError as error:
+            self._cluster.complain(error)  # closing the bus tells what is lost
         finally:
             self.end()
             if self.group is not None:
-                self.join()  # the others take over when we have left
+                self.fetcher.join()  # the others take over when we have left
 
     # What the bus calls
-
-    @property
-    def ended(self) -> bool:
-        return not self._fetcher.alive
 
     def end(self) -> None:
         """Stop reading and leave the group, soon."""
         self.closed = True
-        self._fetcher.end()
+        self.fetcher.end()
         self.wake()
-
-    def join(self) -> None:
-        """Return when that is done."""
-        self._fetcher.join()
 
     def take_pending(self) -> Commits:
         """What `commit` was called for."""
         with self._changed:
             commits, self._pending = self._pending, {}
             return commits
-
-    def commit_now(self, commits: Commits) -> None:
-        """Commit, and return when it is durable."""
-        self._fetcher.commit(commits)
 
     def enqueue_commit_again(self, commits: Commits) -> None:
         """That failed: have it tried again, later."""
@@ -135,7 +117,7 @@ class KafkaConsumer(WaitingConsumer):
     # Handing out
 
     def _has_news(self) -> bool:
-        return len(self._fetch_buffer) > 0 or self._fetcher.failure is not None
+        return len(self._fetch_buffer) > 0 or self.fetcher.failure is not None
 
     def _take(self, max_records: int) -> list[Record]:
         with self._changed:
@@ -144,17 +126,14 @@ class KafkaConsumer(WaitingConsumer):
             records = self._fetch_buffer.take(max_records)
             if records:
                 self._assignments = self._fetch_buffer.assignments()
-        if not records and self._fetcher.failure is not None:
-            raise self._fetcher.failure
+        if not records and self.fetcher.failure is not None:
+            raise self.fetcher.failure
         return records
 
     def _catch_up(self) -> None:
         """Wait until what stands in our partitions now is fetched, as far as there is room."""
         try:
-            self._follow_now()
-            with self._changed:
-                partition_ids = self._fetch_buffer.partition_ids()
-            spans = self._cluster.spans(partition_ids, POLL_S)
+            spans = self._spans(POLL_S)
         except BusError as error:
             self._cluster.complain(error)
             return  # what we have may still be handed out
@@ -163,7 +142,10 @@ class KafkaConsumer(WaitingConsumer):
                 lambda: self.closed or not self._fetch_buffer.behind(spans), POLL_S
             )
 
-    def _follow_now(self) -> None:
-        self._fetcher.look_if_due()
+    def _spans(self, timeout_s: float) -> dict[PartitionId, tuple[int, int]]:
+        """Where our partitions begin and end now."""
+        self.fetcher.look_if_due()
         with self._changed:
-            self._changed.wait_for(lambda: self.closed or self._fetcher.follows(), POLL_S)
+            self._changed.wait_for(lambda: self.closed or self.fetcher.follows(), POLL_S)
+            partition_ids = list(self._fetch_buffer.assignments())
+        return self._cluster.spans(partition_ids, timeout_s)

@@ -52,12 +52,8 @@ class FetchBuffer:
     def __len__(self) -> int:
         return self._waiting
 
-    def partition_ids(self) -> list[PartitionId]:
-        """The consumer's partitions."""
-        return list(self._tracks)
-
     def assignments(self) -> dict[PartitionId, int]:
-        """The same, each with the assignment epoch it came with."""
+        """The consumer's partitions, each with the assignment epoch it came with."""
         return {partition_id: track.epoch for partition_id, track in self._tracks.items()}
 
     def committable(self) -> set[PartitionId]:

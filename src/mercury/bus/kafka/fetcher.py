@@ -18,6 +18,7 @@ from mercury.bus.kafka.cluster import (
     ANSWER_S,
     EARLIEST,
     LATEST,
+    METADATA_S,
     Cluster,
     Commits,
     PartitionId,
@@ -107,7 +108,7 @@ class Fetcher:
     def _config(self) -> dict[str, Any]:
         return self._cluster.config(
             client_id=self._name,
-            group_id=self._cluster.group_name(self._group or self._name),
+            group_id=self._cluster.prefix + (self._group or self._name),
             enable_auto_commit=False,
             enable_auto_offset_store=False,
             # A topic without a committed offset is younger than its group, and what lies below
@@ -119,7 +120,6 @@ class Fetcher:
             session_timeout_ms=6000,  # the least that brokers allow as they come
             heartbeat_interval_ms=200,
             fetch_wait_max_ms=100,  # partitions that join wait for a request that is under way
-            fetch_min_bytes=1,
             fetch_error_backoff_ms=50,
             queued_min_messages=4096,
             queued_max_messages_kbytes=16 * 1024,
@@ -189,16 +189,17 @@ class Fetcher:
         cluster = self._cluster
         cluster.look()  # a topic that is there before we begin is not new
         topics = cluster.matching(self._patterns)
+        partition_ids = cluster.partition_ids(topics)
         if self._group is None:
             self._followed_version = cluster.version
-            self._assign(self._positions(cluster.partition_ids(topics), start))
+            self._assign(self._positions(partition_ids, start))
             self._following = topics
-        else:
-            birth = cluster.birth_partition()
-            if self._is_new([birth, *cluster.partition_ids(topics)]):
-                # Without a committed offset a topic is read from its beginning.
-                partition_ids = [] if start == "earliest" else cluster.partition_ids(topics)
-                self._give_birth({**self._positions(partition_ids, start), birth: 0})
+            return
+        birth = cluster.birth_partition()
+        if self._is_new([birth, *partition_ids]):
+            # Without a committed offset a topic is read from its beginning.
+            starts = {} if start == "earliest" else self._positions(partition_ids, start)
+            self._give_birth({**starts, birth: 0})
 
     def _is_new(self, partition_ids: Sequence[PartitionId]) -> bool:
         """Whether our group has committed nothing.
@@ -242,15 +243,6 @@ class Fetcher:
         if positions:
             self._client.incremental_assign(self._offsets(positions))
 
-    def _assign_all(self, positions: Mapping[PartitionId, int]) -> None:
-        partitions = self._offsets(positions)
-        with self.changed:
-            self.fetch_buffer.assign(positions)
-            self._assigned = True
-            self.changed.notify_all()
-        self._client.assign(partitions)
-        self._client.resume(partitions)  # the fetch buffer is empty
-
     # The thread
 
     def _run(self) -> None:
@@ -278,7 +270,7 @@ class Fetcher:
             self._news()
 
     def _fail(self, error: BusError) -> None:
-        log.error("%s", error)
+        log.debug("%s", error)  # who reads is told
         with self.changed:
             self.failure = error
             self.changed.notify_all()
@@ -290,6 +282,7 @@ class Fetcher:
             version = self._cluster.version
             if version != self._followed_version:
                 topics = self._cluster.matching(self._patterns)
+                self._check_lost(topics)
                 self._take_topics(topics)
                 with self.changed:
                     self._following = {**self._following, **topics}
@@ -298,12 +291,23 @@ class Fetcher:
         except BusUnavailableError as error:
             self._cluster.complain(error)  # next time then
 
+    def _check_lost(self, topics: Mapping[str, int]) -> None:
+        """Give up when the cluster has come back without its data: a new start makes it anew."""
+        if self._following.keys() <= topics.keys():
+            return
+        time.sleep(METADATA_S)  # one that just starts may not know all of them yet
+        self._cluster.look()
+        if lost := sorted(self._following.keys() - self._cluster.matching(self._patterns).keys()):
+            raise BusError(
+                f"{self._cluster.name} has lost topics that were read here ({', '.join(lost)}); "
+                "start this again to have them made anew, empty"
+            )
+
     def _take_topics(self, topics: Mapping[str, int]) -> None:
         if self._group is None:
             # Nothing of them was there when we began: all of it came after.
-            new = set(self._cluster.partition_ids(topics)).difference(
-                self.fetch_buffer.partition_ids()
-            )
+            ours = self.fetch_buffer.assignments()
+            new = set(self._cluster.partition_ids(topics)).difference(ours)
             self._assign(self._positions(sorted(new), "earliest"))
         elif not topics.keys() <= self._following.keys():
             self._client.subscribe(
@@ -353,15 +357,17 @@ class Fetcher:
                 at: min(max(commits[at], ours.get(at, 0), low), end)
                 for at, (low, end) in spans.items()
             }
-            self._assign_all(positions)
+            partitions = self._offsets(positions)
         except (BusError, KafkaException) as error:
             # The client finds the committed offsets itself, later.
             log.debug("%s: where to go on is not known yet: %s", self._cluster.name, error)
-            with self.changed:
-                self.fetch_buffer.assign(dict.fromkeys(partition_ids, 0))
-                self._assigned = True
-                self.changed.notify_all()
-            client.assign(partitions)
+            positions = dict.fromkeys(partition_ids, 0)
+        with self.changed:
+            self.fetch_buffer.assign(positions)
+            self._assigned = True
+            self.changed.notify_all()
+        client.assign(partitions)
+        client.resume(partitions)  # the fetch buffer is empty
 
     def _on_revoke(self, client: Consumer, partitions: list[TopicPartition]) -> None:
         with self.changed:

@@ -7,19 +7,12 @@ whether it holds is found out by asking the cluster.
 from __future__ import annotations
 
 import logging
-from typing import NamedTuple
 
 PROBE_INTERVAL_S = 0.5
 
-# How librdkafka's lines begin on lost connections, unanswered requests and what it tries again.
-_CONNECTION = ("FAIL ", "REQTMOUT ", "SESSTMOUT ", "GETPID ")
-
-
-class Sentence(NamedTuple):
-    """Something to log."""
-
-    level: int
-    text: str
+# How librdkafka's lines begin on lost connections, unanswered requests, what it tries again, and
+# a cluster that is another or has lost its topics.
+_CONNECTION = ("FAIL ", "REQTMOUT ", "SESSTMOUT ", "GETPID ", "CLUSTERID ", "PARTCNT ")
 
 
 class Outage:
@@ -35,29 +28,29 @@ class Outage:
         """Some client lost its connection or got no answer."""
         self._suspected = True
 
+    def away_s(self, now: float) -> float:
+        """For how long it has been away."""
+        return 0.0 if self._away_since is None else now - self._away_since
+
     def probe_due(self, now: float) -> bool:
         """Whether to ask the cluster now if it is there."""
         return (self._suspected or self._away_since is not None) and now >= self._probe_at
 
-    def probed(self, answered: bool, now: float) -> Sentence | None:
-        """The cluster was asked: return what there is to say."""
+    def probed(self, answered: bool, now: float) -> tuple[int, str] | None:
+        """The cluster was asked: return what there is to log, and at which level."""
         self._suspected = False
         self._probe_at = now + PROBE_INTERVAL_S
         since = self._away_since
         if answered and since is not None:
             self._away_since = None
-            return Sentence(logging.INFO, f"{self._name} is back after {now - since:.0f} s")
+            return logging.WARNING, f"{self._name} is back after {now - since:.0f} s"
         if not answered and since is None:
             self._away_since = now
-            return Sentence(
-                logging.WARNING,
-                f"{self._name} cannot be reached; records wait here until it is back",
-            )
+            text = f"{self._name} cannot be reached; records wait here until it is back"
+            return logging.WARNING, text
         return None
 
 
-class NoConnectionLines(logging.Filter):
+def is_not_about_connections(record: logging.LogRecord) -> bool:
     """Drops the clients' own lines on lost connections: the outage is told once."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        return not record.getMessage().startswith(_CONNECTION)
+    return not record.getMessage().startswith(_CONNECTION)

@@ -12,13 +12,12 @@ import threading
 import time
 from collections import deque
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from mercury.bus.api import Headers
 from mercury.bus.buffering import BUFFER_BYTES, RETRY_S, Batch, RecordBuffer
-from mercury.bus.grouping import check_topic
 from mercury.bus.headers import check_headers
 from mercury.bus.kafka.cluster import Cluster, Commits, log, trouble
 from mercury.model.errors import BusError, BusUnavailableError
@@ -33,25 +32,23 @@ LINGER_MS = 2
 COMMIT_DELAY_S = 0.1  # what a crash may have done again
 
 
+@dataclass(slots=True, eq=False)
 class SentBatch:
     """Records that were appended together, and what is to happen once they are acknowledged."""
 
-    __slots__ = ("commits", "failure", "outstanding", "records", "size", "waiting")
-
-    def __init__(self, records: Batch, count: int, size: int) -> None:
-        self.records = records
-        self.outstanding = count  # records without an answer yet
-        self.size = size
-        self.failure: BusError | None = None
-        self.commits: list[tuple[KafkaConsumer, Commits]] = []
-        self.waiting: Future[None] | None = None
+    records: Batch
+    outstanding: int  # records without an answer yet
+    size: int
+    waiting: Future[None] | None
+    commits: list[tuple[KafkaConsumer, Commits]]
+    failure: BusError | None = None
 
 
 class Outbox(RecordBuffer):
     """Hands records to the producer, in order, and keeps account of what was acknowledged."""
 
     def __init__(self, cluster: Cluster) -> None:
-        super().__init__(cluster.name)
+        super().__init__(cluster.name, cluster.prefix)
         self._cluster = cluster
         self._producer = Producer(
             cluster.config(
@@ -143,11 +140,7 @@ class Outbox(RecordBuffer):
 
     # Batches
 
-    def _pack_headers(self, headers: Headers) -> Headers:
-        return check_headers(headers)
-
-    def _check_topic(self, topic: str) -> None:
-        check_topic(self._cluster.prefix + topic)
+    _pack_headers = staticmethod(check_headers)
 
     def _tick(self) -> None:
         with self.mutex:
@@ -159,13 +152,18 @@ class Outbox(RecordBuffer):
 
     def _post(self, *, commits: bool = False, waiting: Future[None] | None = None) -> None:
         """Close the open batch and send it."""
-        batch = SentBatch(self._batch, self._batch_records, self._batch_bytes)
-        batch.waiting = waiting
-        if commits:
-            batch.commits = [(one, one.take_pending()) for one in self._committing]
-            self._committing.clear()
-        if not (batch.records or batch.commits or waiting):
+        committing = list(self._committing) if commits else []
+        if not (self._batch or committing or waiting):
             return
+        batch = SentBatch(
+            self._batch,
+            self._batch_records,
+            self._batch_bytes,
+            waiting,
+            [(one, one.take_pending()) for one in committing],
+        )
+        if commits:
+            self._committing.clear()
         self._batch, self._batch_records, self._batch_bytes = {}, 0, 0
         self._unacknowledged_bytes += batch.size
         self._sent.append(batch)
@@ -289,7 +287,7 @@ class Outbox(RecordBuffer):
         failure = None
         for consumer, commits in batch.commits:
             try:
-                consumer.commit_now(commits)
+                consumer.fetcher.commit(commits)
             except BusError as error:
                 # No record is lost with it: only who waits hears of it, and it is tried again.
                 self._cluster.complain(error)

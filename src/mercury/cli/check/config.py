@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.table import Table
 
 from mercury.cli.common import command
+from mercury.cli.common.command import option
 from mercury.config import Setting, describe, to_toml
 
 _UNCUT = 10_000  # columns: what is piped is not cut
@@ -16,7 +16,7 @@ _UNCUT = 10_000  # columns: what is piped is not cut
 
 def config(
     config: command.ConfigOption = None,
-    toml: Annotated[bool, typer.Option("--toml", help="As a file to start from")] = False,
+    toml: Annotated[bool, option("As a file to start from", names="--toml")] = False,
     as_json: command.JsonOption = False,
 ) -> None:
     """Show every setting with its value and origin; secrets are masked."""

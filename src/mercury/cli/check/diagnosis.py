@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from mercury.service.status import Status
@@ -15,6 +15,7 @@ Trouble = Literal["", "missing", "full", "corrupt", "unavailable"]
 SILENT_INTERVALS = 2.5  # a part that has missed two reports is silent
 GIVEN_UP_S = 600.0  # who was silent so long, on a machine that cannot be seen, does not run
 STARTING_S = 180.0  # Spark on a busy machine
+RECENT_S = 60.0  # what ended is news so long; who starts then is started again
 CLOCK_S = 2.0
 LATE_S = 5.0  # a report may wait in memory before the bus takes it
 LEAST_FREE = 0.05, 1024**3  # of a disk; the smaller of the two
@@ -53,6 +54,7 @@ class BusFacts:
     newest_us: int = 0
     free_bytes: int = 0
     disk_bytes: int = 0  # 0 if it is not on a disk of this machine
+    missing: Sequence[str] = ()  # topics that there are wherever an adapter runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +104,21 @@ class PartState:
     def lives(self) -> bool:
         return self.state in ("running", "starting", "failing")
 
+    @property
+    def missed_start(self) -> bool:
+        """Whether it ended by itself a while ago, before it served."""
+        served = self.report.at_us - self.report.started_us > self.report.interval_s * 1e6
+        return self.report.state == "stopped" and not served and self.age_s > RECENT_S
+
 
 def diagnose(facts: Facts, now_us: int) -> list[Finding]:
     """What is well and what is wrong, causes before what follows from them."""
     states = part_states(facts, now_us)
-    findings = [_bus(facts.bus, facts.options), *_disk(facts.bus), *_clock(facts, now_us)]
-    if any(one.state in ("hung", "silent") or one.lives for one in states):
+    runs = any(one.lives for one in states)
+    findings = [_bus(facts.bus, facts.options, runs), *_disk(facts.bus), *_clock(facts, now_us)]
+    if runs or any(one.state in ("hung", "silent") for one in states):
         findings += _parts(facts, states)
-        findings += _same_id(facts, now_us)
+        findings += _same_id(facts, now_us - _ahead_us(facts, now_us))
     elif facts.bus_fails and not states:
         findings.append(Finding("parts", "warning", "nothing is known of them without the bus"))
     elif facts.round_trip.connected:
@@ -139,12 +148,31 @@ def age_text(seconds: float) -> str:
 def part_states(facts: Facts, now_us: int) -> list[PartState]:
     """One for each address that has reported: of the instance that lives, or else of the last."""
     found: dict[str, PartState] = {}
+    now_us -= _ahead_us(facts, now_us)
     for part in sorted(facts.parts, key=lambda one: one.report.at_us):
         state = _judge(part, facts, now_us)
         known = found.get(part.report.address)
+        if state.state == "starting" and known is not None and known.state == "died":
+            again_s = (part.report.started_us - known.report.at_us) / 1e6
+            if again_s < RECENT_S:
+                meaning = f"{known.meaning}; {state.meaning}"
+                state = replace(state, state="failing", meaning=meaning)
         if known is None or state.lives or not known.lives:
             found[part.report.address] = state
     return [found[address] for address in sorted(found)]
+
+
+def _ahead_us(facts: Facts, now_us: int) -> int:
+    """How far this machine's clock is ahead: all that lives here works, and looks equally old."""
+    told = [one for one in facts.parts if one.report.state != "stopped" and one.process != "gone"]
+    here = [one.report.at_us for one in told if one.process == "there"]
+    if facts.round_trip.error or facts.bus.trouble or not here:
+        return 0
+    newest_us = max(one.report.at_us for one in told)  # who reports on time elsewhere refutes it
+    interval_us = told[0].report.interval_s * 1e6
+    late = now_us - newest_us > interval_us + CLOCK_S * 1e6
+    alike = newest_us - min(here) <= SILENT_INTERVALS * interval_us
+    return now_us - newest_us if late and alike else 0
 
 
 def _judge(part: PartFacts, facts: Facts, now_us: int) -> PartState:
@@ -207,6 +235,8 @@ def _parts(facts: Facts, states: Sequence[PartState]) -> Iterator[Finding]:
             continue  # on purpose: it counts only if nobody else does its work
         elif one.state == "died" and one.report.part in NEEDED and one.report.part not in there:
             continue  # that is said below
+        elif one.missed_start and one.report.part in {other.report.part for other in living}:
+            yield Finding(name, "warning", one.meaning, one.hint)
         elif one.report.at_us >= oldest_us or one.state != "died":
             yield Finding(name, "failed", one.meaning, one.hint)
             there.add(one.report.part)
@@ -245,7 +275,11 @@ def _same_id(facts: Facts, now_us: int) -> Iterator[Finding]:
 # Bus, disk, clock
 
 
-def _bus(bus: BusFacts, options: str) -> Finding:
+def _bus(bus: BusFacts, options: str, runs: bool) -> Finding:
+    if runs and bus.missing:  # Kafka lost its data: parts name topics when they start
+        found = f"{bus.uri} lacks topics that its parts use ({', '.join(bus.missing)})"
+        hint = f"mercury down{options} && mercury up{options}"
+        return Finding("bus", "failed", f"{found}: start them again", hint)
     if not bus.trouble or bus.trouble == "missing":  # then nothing runs, which is said
         return Finding("bus", "warning" if bus.trouble else "ok", bus.found)
     hints = {
@@ -253,6 +287,9 @@ def _bus(bus: BusFacts, options: str) -> Finding:
         "corrupt": f"mkdir damaged && mv {bus.path}* damaged/ && mercury up{options}",
         "unavailable": f"fuser -v {bus.path}*; ls -ld {bus.path}*; findmnt -T {bus.path}",
     }
+    sentence, _, extra = bus.found.partition(": pip install ")
+    if extra:
+        return Finding("bus", "failed", sentence, f"pip install {extra}")
     hint = hints[bus.trouble]
     if not bus.path:
         server = bus.uri.partition("//")[2].partition("/")[0].partition(",")[0]
@@ -264,7 +301,7 @@ def _bus(bus: BusFacts, options: str) -> Finding:
 def _disk(bus: BusFacts) -> Iterator[Finding]:
     if not bus.disk_bytes:
         return
-    free = f"{bus.free_bytes / 1e6:,.0f} MB free"
+    free = f"{bus.free_bytes / 1e6:,.{0 if bus.free_bytes > 1e7 else 1}f} MB free"
     share, size = LEAST_FREE
     if bus.free_bytes < min(share * bus.disk_bytes, size):
         found = f"the disk of the bus is nearly full: {free} of {bus.disk_bytes / 1e6:,.0f} MB"
@@ -288,7 +325,11 @@ def _clock(facts: Facts, now_us: int) -> Iterator[Finding]:
             found = f"{who} is {age_text(abs(off_s))} {word} that of the bus"
             yield Finding("clock", "failed", found, check)
             return
-    if ahead_s > CLOCK_S:
+    if late_us := _ahead_us(facts, now_us):
+        silent = f"parts that work look silent for {age_text(late_us / 1e6)}"
+        found = f"{silent}: this machine's clock is ahead of that of the bus"
+        yield Finding("clock", "failed", found, check)
+    elif ahead_s > CLOCK_S:
         found = f"what is on the bus is {age_text(ahead_s)} ahead of this machine's clock"
         yield Finding("clock", "failed", found, check)
     elif facts.clock_synchronised is False:
@@ -311,14 +352,14 @@ def _round_trip(facts: Facts, states: Sequence[PartState]) -> Finding:
     listens = sorted(one.report.listens for one in doing if one.lives and one.report.listens)
     why, hint = trip.error, facts.look
     if facts.bus_fails:
-        why, hint = facts.bus.found, _bus(facts.bus, facts.options).hint
+        why, hint = facts.bus.found, _bus(facts.bus, facts.options, runs=True).hint
     elif not any(one.lives for one in states):
         why, hint = "nothing runs", f"mercury up{facts.options}"
     elif not doing:
         why, hint = f"no {kind} runs", f"mercury {kind}{facts.options}"
     elif all(one.state != "running" for one in doing):
         why, hint = f"{doing[0].report.address} {doing[0].meaning}", doing[0].hint
-    elif listens and trip.uri not in {*listens, *map(_from_here, listens)}:
+    elif listens and trip.uri not in {*listens, *map(from_here, listens)}:
         why = f"one listens at {listens[0]}"
         hint = f"MERCURY_CLIENT__ADAPTER={listens[0]} mercury doctor{facts.options}"
     first = f"no adapter answers at {trip.uri}"
@@ -327,7 +368,8 @@ def _round_trip(facts: Facts, states: Sequence[PartState]) -> Finding:
     return Finding("round trip", "failed", f"{first}: {why}", hint)
 
 
-def _from_here(listens: str) -> str:
+def from_here(listens: str) -> str:
+    """How this machine reaches an adapter that listens everywhere."""
     return listens.replace("//0.0.0.0:", "//127.0.0.1:").replace("[::]", "[::1]")
 
 

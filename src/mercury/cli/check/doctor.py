@@ -29,6 +29,8 @@ def doctor(
     """Check the machine, the bus and the running parts; exit code 1 if something fails."""
     settings = command.settings_for(config, bus__uri=bus)
     options = f" --config {config}" if config is not None else ""
+    if settings.bus.uri.startswith("memory:"):  # the bus of one process: nothing can run on it
+        bus = "embedded:mercury.db"
     options += f" --bus {bus}" if bus is not None else ""
     facts = command.run(gather(settings, options))
     now = now_us()

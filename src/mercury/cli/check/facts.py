@@ -8,39 +8,35 @@ import http.client
 import json
 import logging
 import shutil
+import tempfile
 import threading
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import closing, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
 from mercury.bus import FromTime, Record, catch_up
+from mercury.bus.embedded.catalogue import explained
 from mercury.bus.embedded.inspection import inspect_bus
-from mercury.cli.check.diagnosis import BusFacts, Facts, PartFacts, RoundTrip, Trouble
+from mercury.cli.check.diagnosis import BusFacts, Facts, PartFacts, RoundTrip, Trouble, from_here
 from mercury.cli.common import command
 from mercury.client import Client
 from mercury.config import Settings
 from mercury.java.runtime import find_java
 from mercury.model import topics
-from mercury.model.errors import (
-    BusCorruptError,
-    BusError,
-    BusFullError,
-    JavaError,
-    MercuryError,
-)
+from mercury.model.errors import BusCorruptError, BusError, BusFullError, JavaError, MercuryError
 from mercury.service import now_us
 from mercury.service.status import Status, process_state, read_status
 
 BUS_S = 10.0
 LOOKBACK_S = 600.0  # where records cannot be counted from the end
 _ANSWER_S = 1.0
+_NAMED = (*topics.ALERTS, topics.REPLIES, topics.DELIVERIES)  # by every adapter that starts
 _UNSYNCHRONISED = 5  # TIME_ERROR of adjtimex(2)
 _TIMEX_BYTES = 208
 
 
 async def gather(settings: Settings, options: str) -> Facts:
-    """Look at everything."""
     java = asyncio.create_task(asyncio.to_thread(_java))
     bus, records = await asyncio.to_thread(_bus, settings)
     reports = latest(records)
@@ -98,11 +94,14 @@ def _embedded(uri: str, path: Path) -> tuple[BusFacts, list[Record]]:
     found = f"{uri}, {seen.topics} topics, {seen.size_bytes / 1e6:,.1f} MB"
     if seen.checked_bytes < seen.size_bytes:
         found += f" of which the newest {seen.checked_bytes / 1e6:,.1f} were checked"
+    try:
+        with explained(path), tempfile.TemporaryFile(dir=path.parent) as file:
+            file.write(bytes(4096))  # as an append would
+    except BusError as error:
+        seen.problem = seen.problem or error
     trouble: Trouble = ""
     if seen.problem is not None:
         trouble, found = _kind(seen.problem), str(seen.problem)
-    elif disk.free < 1024**2:
-        trouble, found = "full", f"no space is left to append to the bus file {path}"
     facts = BusFacts(uri, trouble, found, str(path), seen.newest_us, disk.free, disk.total)
     return facts, seen.tail
 
@@ -111,19 +110,17 @@ def _remote(settings: Settings) -> tuple[BusFacts, list[Record]]:
     uri = settings.bus.uri
     records: list[Record] = []
     try:
-        bus = command.bus_of(settings)
-        try:
+        with closing(command.bus_of(settings)) as bus:
             names = bus.topics()
             start = FromTime(now_us() - int(LOOKBACK_S * 1e6))
-            consumer = bus.subscribe((topics.STATUS,), start=start)
-            for some in catch_up(consumer):
+            for some in catch_up(bus.subscribe((topics.STATUS,), start=start)):
                 records += some
-        finally:
-            bus.close()
     except BusError as error:
         return BusFacts(uri, _kind(error), str(error)), records
     newest_us = max((record.timestamp_us for record in records), default=0)
-    return BusFacts(uri, found=f"{uri}, {len(names)} topics", newest_us=newest_us), records
+    found = f"{uri}, {len(names)} topics"
+    missing = [name for name in _NAMED if name not in names]
+    return BusFacts(uri, found=found, newest_us=newest_us, missing=missing), records
 
 
 def _kind(error: BusError) -> Trouble:
@@ -166,7 +163,7 @@ def _adapter(settings: Settings, reports: Iterable[Status]) -> str:
     if settings.origin("client.adapter") == "default":
         for report in sorted(reports, key=lambda one: -one.at_us):
             if report.listens and process_state(report) == "there":
-                return report.listens.replace("//0.0.0.0:", "//127.0.0.1:").replace("[::]", "[::1]")
+                return from_here(report.listens)
     return uri
 
 

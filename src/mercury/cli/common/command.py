@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
 from collections.abc import Callable, Coroutine
@@ -14,10 +15,12 @@ import uvloop
 from rich.console import Console
 
 from mercury.bus import Bus, Retention, open_bus
+from mercury.cli.common.reading import numbers
 from mercury.config import Settings, load_settings
 from mercury.model.errors import ConfigurationError
-from mercury.service import Service
+from mercury.service import Service, tie
 from mercury.service.logs import set_up_logs
+from mercury.service.stop_signals import on_stop_signal
 from mercury.session import SessionSettings
 
 Result = TypeVar("Result")
@@ -25,33 +28,29 @@ Result = TypeVar("Result")
 # For people; stdout is for results. Neither [brackets] nor long lines are to be taken apart.
 progress = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
+
+def option(help: str, metavar: str | None = None, *, names: str = "", **more: Any) -> Any:
+    """An option: what it is for, how its value is written, its names if not as the parameter's."""
+    return typer.Option(*names.split(), help=help, metavar=metavar, **more)
+
+
 ConfigOption = Annotated[
-    Path | None,
-    typer.Option("--config", help="TOML file; default $MERCURY_CONFIG or ./mercury.toml"),
+    Path | None, option("TOML file; default $MERCURY_CONFIG or ./mercury.toml")
 ]
 BusOption = Annotated[
-    str | None,
-    typer.Option(
-        "--bus",
-        help="embedded:PATH, kafka://HOST:PORT[,HOST:PORT...]\\[/PREFIX], memory:",
-        metavar="URI",
-    ),
+    str | None, option("embedded:PATH, memory:, kafka://HOST:PORT [,HOST:PORT] \\[/PREFIX]", "URI")
 ]
-IdOption = Annotated[str | None, typer.Option("--id", help="Name, unique on the bus")]
-MetricsPortOption = Annotated[
-    int | None, typer.Option("--metrics-port", help="TCP port of /metrics, /healthz")
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout")]
+IdOption = Annotated[str | None, option("Name, unique on the bus")]
+MetricsPortOption = Annotated[int | None, option("TCP port of /metrics, /healthz")]
+JsonOption = Annotated[bool, option("One JSON object on stdout", names="--json")]
 LinkOption = Annotated[
-    str | None,
-    typer.Option(help="Lossy link of each vehicle, such as cellular,loss=0.1", metavar="SPEC"),
+    str | None, option("Lossy link of each vehicle, such as cellular,loss=0.1", "SPEC")
 ]
 AntennaOption = Annotated[
-    str | None,
-    typer.Option(help="Where the links lead to; default the middle of the plane", metavar="X,Y"),
+    str | None, option("Where the links lead to; default the middle of the plane", "X,Y")
 ]
 ForOption = Annotated[
-    float | None, typer.Option("--for", min=0.0, help="End by itself after so many seconds")
+    float | None, option("End by itself after so many seconds", min=0.0, names="--for")
 ]
 
 
@@ -68,21 +67,14 @@ def antenna_settings(text: str | None) -> dict[str, float]:
     """What `--antenna` overrides, for `settings_for`."""
     if text is None:
         return {}
-    try:
-        x_m, y_m = (float(part) for part in text.split(","))
-    except ValueError:
-        raise ConfigurationError(f"--antenna {text} is not X,Y in metres") from None
+    x_m, y_m = numbers(text, 2, f"--antenna {text} is not X,Y in metres")
     return {"sim__antenna_x_m": x_m, "sim__antenna_y_m": y_m}
 
 
 def bus_of(settings: Settings) -> Bus:
-    """Open the configured bus."""
     bus = settings.bus
-    return open_bus(
-        bus.uri,
-        retention=Retention(bus.retention_age_s, bus.retention_bytes),
-        partitions=bus.partitions,
-    )
+    retention = Retention(bus.retention_age_s, bus.retention_bytes)
+    return open_bus(bus.uri, retention=retention, partitions=bus.partitions)
 
 
 def require_bus(settings: Settings) -> None:
@@ -97,7 +89,6 @@ def require_bus(settings: Settings) -> None:
 
 
 def session_of(settings: Settings) -> SessionSettings:
-    """The configured behaviour of sessions."""
     return SessionSettings(**settings.session.model_dump())
 
 
@@ -113,21 +104,43 @@ def serve(settings: Settings, make: Callable[[Bus], Service]) -> None:
     """Run a service on the configured bus until it is stopped."""
 
     async def work() -> None:
-        bus = bus_of(settings)
-        try:
+        with contextlib.closing(bus_of(settings)) as bus:
             await make(bus).run()
-        finally:
-            bus.close()
 
     run(work())
 
 
+def stop_event() -> asyncio.Event:
+    """Set when this process is asked to end."""
+    stop = asyncio.Event()
+    on_stop_signal(stop.set)
+    return stop
+
+
+async def wait(stop: asyncio.Event, seconds: float | None) -> None:
+    """Wait until it is to stop, or so long."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await stop.wait()
+
+
+async def watch(
+    stop: asyncio.Event, seconds: float | None, every_s: float, show: Callable[[], None]
+) -> None:
+    """Show something at times until it is to stop, or so long."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while not stop.is_set():
+                show()
+                await wait(stop, every_s)
+
+
 def print_json(result: object) -> None:
     """One line on stdout, for programs."""
-    print(json.dumps(result, separators=(",", ":"), sort_keys=False), flush=True)
+    print(json.dumps(result, separators=(",", ":")), flush=True)
 
 
 def fail(sentence: str, code: int = 1) -> NoReturn:
     """Say what is wrong and end."""
-    progress.print(f"mercury: {sentence}", style="bold red", markup=False, soft_wrap=True)
+    progress.print(f"mercury{tie.part and ' '}{tie.part}: {sentence}", style="bold red")
     sys.exit(code)

@@ -11,23 +11,35 @@ from rich.text import Text
 
 from mercury.cli.common import command
 
-_QUIET_S = 2.0
-_TERMINAL_EVERY_S, _LOG_EVERY_S = 0.5, 10.0
+_LOG_EVERY_S = 10.0
 _STEPS_EVERY_S = 1.0  # drawing takes a millisecond, which a measurement may notice
 
 
 @contextmanager
 def waiting(
-    title: str,
-    progress: Callable[[], str] = str,
-    *,
-    quiet_s: float = _QUIET_S,
-    every_s: float = _TERMINAL_EVERY_S,
+    title: str, progress: Callable[[], str] = str, *, quiet_s: float = 2.0, every_s: float = 0.5
 ) -> Iterator[None]:
     """Show the title, `progress()` and the time: in place on a terminal, else a line at times."""
+    begun = monotonic()
     ended = threading.Event()
-    arguments = (title, progress, ended, quiet_s, every_s)
-    thread = threading.Thread(target=_show, args=arguments, daemon=True)
+
+    def text() -> str:
+        detail = progress()
+        return f"{title}{': ' if detail else ''}{detail} ({monotonic() - begun:.0f} s)"
+
+    def show() -> None:
+        if ended.wait(quiet_s):
+            return
+        if not command.progress.is_terminal:
+            command.progress.print(text())
+            while not ended.wait(_LOG_EVERY_S):
+                command.progress.print(text())
+            return
+        with command.progress.status(Text(text()), refresh_per_second=2.0 / every_s) as status:
+            while not ended.wait(every_s):
+                status.update(Text(text()))
+
+    thread = threading.Thread(target=show, daemon=True)
     thread.start()
     try:
         yield
@@ -46,33 +58,8 @@ def steps(title: str) -> Iterator[Callable[[str], None]]:
         nonlocal current
         current = text
         if not terminal:
-            command.progress.print(text, markup=False, soft_wrap=True)
+            command.progress.print(text, markup=False)
 
     shown = waiting(title, lambda: current, quiet_s=0.0, every_s=_STEPS_EVERY_S)
     with shown if terminal else nullcontext():
         yield say
-
-
-def _show(
-    title: str,
-    progress: Callable[[], str],
-    ended: threading.Event,
-    quiet_s: float,
-    every_s: float,
-) -> None:
-    begun = monotonic()
-    if ended.wait(quiet_s):
-        return
-
-    def text() -> str:
-        detail = progress()
-        return f"{title}{': ' if detail else ''}{detail} ({monotonic() - begun:.0f} s)"
-
-    if not command.progress.is_terminal:
-        command.progress.print(text(), markup=False, soft_wrap=True)
-        while not ended.wait(_LOG_EVERY_S):
-            command.progress.print(text(), markup=False, soft_wrap=True)
-        return
-    with command.progress.status(Text(text()), refresh_per_second=2.0 / every_s) as status:
-        while not ended.wait(every_s):
-            status.update(Text(text()))

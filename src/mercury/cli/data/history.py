@@ -9,25 +9,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import Progress
 
-from mercury.cli.common import command, positions, times
-from mercury.cli.data import history_folder
-from mercury.cli.data.history_encounters import encounters
-from mercury.cli.data.history_folder import FolderOption, FromOption, MasterOption, ToOption
-from mercury.cli.data.history_view import counted, rounded, show
+from mercury.cli.common import command, reading
+from mercury.cli.common.command import option
+from mercury.cli.data import stored_tables
+from mercury.cli.data.stored_tables import counted, rounded, show
 from mercury.cli.messages.describe import iso_time
 from mercury.config import Settings
-from mercury.model.area import Area
+from mercury.model.area import Area, Circle, Position
 from mercury.model.errors import ConfigurationError, PipelineError
 from mercury.pipeline.history.days import day_of, days_of
 from mercury.pipeline.history.journal import with_retry
 
 if TYPE_CHECKING:
-    from pyspark.sql import Row
+    from pyspark.sql import DataFrame, Row
 
     from mercury.pipeline.history.files import HistoryFolder
 
 app = typer.Typer(help="Ask what was stored: who was where, what happened.", no_args_is_help=True)
-app.command()(encounters)
 
 # The columns that people see, and where they come from.
 _LEDGER = {
@@ -41,25 +39,25 @@ _LEDGER = {
 @app.command()
 def where(
     vehicle: Annotated[str, typer.Argument(help="Identity of the client")],
-    at: Annotated[str | None, typer.Option(help=times.TIME_HELP, metavar="TIME")] = None,
-    begin: FromOption = None,
-    end: ToOption = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most this many of a track")] = 1000,
+    at: Annotated[str | None, option(reading.TIME_HELP, "TIME")] = None,
+    begin: stored_tables.FromOption = None,
+    end: stored_tables.ToOption = None,
+    limit: Annotated[int, option("At most this many of a track", min=1)] = 1000,
     config: command.ConfigOption = None,
-    folder: FolderOption = None,
-    spark_master: MasterOption = None,
+    folder: stored_tables.FolderOption = None,
+    spark_master: stored_tables.MasterOption = None,
     as_json: command.JsonOption = False,
 ) -> None:
     """Where a vehicle was: last, at a time, or its way between two."""
-    at_us = times.instant(at, "--at")
-    from_us, to_us = times.span(begin, end)
+    at_us = reading.instant(at, "--at")
+    from_us, to_us = reading.span(begin, end)
     if at is not None and (begin is not None or end is not None):
         raise ConfigurationError("--at is one time, --from and --to are two")
-    settings = history_folder.load(config, folder, spark_master)
-    stored = history_folder.opened(settings)
+    settings = stored_tables.load(config, folder, spark_master)
+    stored = stored_tables.opened(settings)
     from mercury.pipeline.history import queries
 
-    with history_folder.session(settings) as spark:
+    with stored_tables.session(settings) as spark:
 
         def way() -> list[Row]:
             rows = stored.read(spark, "reports", *days_of(from_us, to_us))
@@ -85,25 +83,25 @@ def where(
 def area(
     lat: Annotated[float | None, typer.Option()] = None,
     lon: Annotated[float | None, typer.Option()] = None,
-    radius: Annotated[float, typer.Option(min=0.1, help="In metres")] = 500.0,
-    geojson: Annotated[Path | None, typer.Option(help="An area, in a file")] = None,
-    begin: FromOption = None,
-    end: ToOption = None,
-    kind: Annotated[str | None, typer.Option(help="Only this kind of event")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most this many, the oldest first")] = 1000,
+    radius: Annotated[float, option("In metres", min=0.1)] = 500.0,
+    geojson: Annotated[Path | None, option("An area, in a file")] = None,
+    begin: stored_tables.FromOption = None,
+    end: stored_tables.ToOption = None,
+    kind: Annotated[str | None, option("Only this kind of event")] = None,
+    limit: Annotated[int, option("At most this many, the oldest first", min=1)] = 1000,
     config: command.ConfigOption = None,
-    folder: FolderOption = None,
-    spark_master: MasterOption = None,
+    folder: stored_tables.FolderOption = None,
+    spark_master: stored_tables.MasterOption = None,
     as_json: command.JsonOption = False,
 ) -> None:
     """What happened in an area: events, alerts that reached into it, and how much traffic."""
-    from_us, to_us = times.span(begin, end)
+    from_us, to_us = reading.span(begin, end)
     asked = _asked_area(lat, lon, radius, geojson)
-    settings = history_folder.load(config, folder, spark_master)
-    stored = history_folder.opened(settings)
+    settings = stored_tables.load(config, folder, spark_master)
+    stored = stored_tables.opened(settings)
     from mercury.pipeline.history import queries
 
-    with history_folder.session(settings) as spark:
+    with stored_tables.session(settings) as spark:
         days = days_of(from_us, to_us)
 
         def ask() -> tuple[list[Row], Row]:
@@ -129,16 +127,16 @@ def area(
 
 @app.command()
 def busiest(
-    day: Annotated[str | None, typer.Option(help="As 2026-03-01; default the last one")] = None,
+    day: Annotated[str | None, option("As 2026-03-01; default the last one")] = None,
     top: Annotated[int, typer.Option(min=1)] = 10,
     config: command.ConfigOption = None,
-    folder: FolderOption = None,
-    spark_master: MasterOption = None,
+    folder: stored_tables.FolderOption = None,
+    spark_master: stored_tables.MasterOption = None,
     as_json: command.JsonOption = False,
 ) -> None:
     """The tiles with the most reports of a day."""
-    settings = history_folder.load(config, folder, spark_master)
-    stored = history_folder.opened(settings)
+    settings = stored_tables.load(config, folder, spark_master)
+    stored = stored_tables.opened(settings)
     from mercury.pipeline.history import queries
     from mercury.pipeline.history.tiles import tile_centre
 
@@ -147,7 +145,7 @@ def busiest(
         known = f"there are {days[0]} to {days[-1]}" if days else "nothing is stored yet"
         raise ConfigurationError(f"no reports of {day or 'any day'}: {known}")
     chosen = day or days[-1]
-    with history_folder.session(settings) as spark:
+    with stored_tables.session(settings) as spark:
         found = with_retry(
             lambda: queries.busiest(stored.read(spark, "reports", chosen, chosen), top).collect()
         )
@@ -161,17 +159,17 @@ def busiest(
 @app.command()
 def compact(
     config: command.ConfigOption = None,
-    folder: FolderOption = None,
-    spark_master: MasterOption = None,
+    folder: stored_tables.FolderOption = None,
+    spark_master: stored_tables.MasterOption = None,
     as_json: command.JsonOption = False,
 ) -> None:
     """Make few large files of many small ones; others may read and the job may add meanwhile."""
-    settings = history_folder.load(config, folder, spark_master)
-    stored = history_folder.opened(settings, to_write=True)
+    settings = stored_tables.load(config, folder, spark_master)
+    stored = stored_tables.opened(settings, to_write=True)
     from mercury.pipeline.history.compaction import compact as compact_folder
 
     with (
-        history_folder.session(settings) as spark,
+        stored_tables.session(settings) as spark,
         Progress(console=command.progress, transient=True) as bar,
     ):
         task = bar.add_task("days and tiles", total=None)
@@ -191,22 +189,22 @@ def compact(
 
 @app.command()
 def ledger(
-    begin: FromOption = None,
-    end: ToOption = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most this many, the newest")] = 1000,
+    begin: stored_tables.FromOption = None,
+    end: stored_tables.ToOption = None,
+    limit: Annotated[int, option("At most this many, the newest", min=1)] = 1000,
     config: command.ConfigOption = None,
-    folder: FolderOption = None,
-    spark_master: MasterOption = None,
+    folder: stored_tables.FolderOption = None,
+    spark_master: stored_tables.MasterOption = None,
     as_json: command.JsonOption = False,
 ) -> None:
     """Who heard what, message by message; what is over and stored is added up first."""
-    from_us, to_us = times.span(begin, end)
-    settings = history_folder.load(config, folder, spark_master)
-    stored = history_folder.opened(settings, to_write=True)
+    from_us, to_us = reading.span(begin, end)
+    settings = stored_tables.load(config, folder, spark_master)
+    stored = stored_tables.opened(settings, to_write=True)
     waiting = _bring_up(settings, stored)
     from mercury.pipeline.ledger.reading import stored_outcomes
 
-    found = [asdict(one) for one in stored_outcomes(stored.path, from_us, to_us)[-limit:]]
+    found = stored_outcomes(stored.path, from_us, to_us)[-limit:]
     for one in found:  # to a millisecond
         for name in ("late_p50_s", "late_p99_s"):
             one[name] = None if one[name] is None else round(one[name], 3)
@@ -236,7 +234,7 @@ def _bring_up(settings: Settings, stored: HistoryFolder) -> int | None:
         due = job.due(until_us)
         if not due.messages:
             return due.waiting
-        with history_folder.session(settings) as spark:
+        with stored_tables.session(settings) as spark:
             # More may come of what is stored: no line is drawn under it.
             while (entered := job.run(spark, until_us, final=False)).messages:
                 command.progress.print(f"{counted(entered.messages, 'message')} entered the ledger")
@@ -248,11 +246,11 @@ def _bring_up(settings: Settings, stored: HistoryFolder) -> int | None:
 @app.command()
 def tables(
     config: command.ConfigOption = None,
-    folder: FolderOption = None,
+    folder: stored_tables.FolderOption = None,
     as_json: command.JsonOption = False,
 ) -> None:
     """What is stored: rows, days, files and bytes of each table."""
-    stored = history_folder.opened(history_folder.load(config, folder))
+    stored = stored_tables.opened(stored_tables.load(config, folder))
     from mercury.pipeline.history.tables import TABLES
     from mercury.pipeline.history.tally import tally
 
@@ -261,16 +259,105 @@ def tables(
     show({"folder": str(stored.path), "tables": found}, found, as_json, "nothing")
 
 
+@app.command()
+def encounters(
+    radius: Annotated[float, option("How near is an encounter, in metres")] = 50.0,
+    of: Annotated[str | None, option("Whom this client met", "CLIENT")] = None,
+    between: Annotated[tuple[str, str] | None, option("Only these two", "CLIENT CLIENT")] = None,
+    min_duration: Annotated[str, option("Leave out what was shorter", "LENGTH")] = "10s",
+    hysteresis: Annotated[
+        float, option("An encounter ends this many metres outside the radius")
+    ] = 10.0,
+    gap: Annotated[str, option("After this silence a client is nowhere", "LENGTH")] = "60s",
+    begin: stored_tables.FromOption = None,
+    end: stored_tables.ToOption = None,
+    area: Annotated[str | None, option("While both are inside", "LAT,LON,RADIUS|GEOJSON")] = None,
+    limit: Annotated[int, option("List at most this many, oldest first", min=0)] = 1000,
+    out: Annotated[Path | None, option("Write all of them as Parquet, by day", "DIR")] = None,
+    overwrite: Annotated[
+        bool, option("Replace what is in that folder", names="--overwrite")
+    ] = False,
+    positions: Annotated[
+        Path | None, option("Read a table that import wrote, not history", "DIR")
+    ] = None,
+    config: command.ConfigOption = None,
+    folder: stored_tables.FolderOption = None,
+    spark_master: stored_tables.MasterOption = None,
+    as_json: command.JsonOption = False,
+) -> None:
+    """Who met whom: came within a radius, when, for how long and how near."""
+    settings = stored_tables.load(config, folder, spark_master)
+    if positions is not None and folder is not None:
+        raise ConfigurationError("reports are read from --folder or from --positions")
+    from_us, to_us = reading.span(begin, end)
+    place = None if area is None else _area(area)
+    source = stored_tables.opened(settings) if positions is None else positions
+    from mercury.matching.encounters import EncounterRule
+    from mercury.pipeline.encounters import job
+
+    rule = EncounterRule(
+        radius,
+        hysteresis,
+        reading.length_s(min_duration, "--min-duration"),
+        reading.length_s(gap, "--gap"),
+    )
+    asked = job.EncounterQuery(rule, of, between, from_us, to_us, place)
+    if out is not None:
+        read = source if isinstance(source, Path) else source.path
+        job.check_out(out, read, overwrite=overwrite)
+    with stored_tables.session(settings) as spark:
+
+        def reports() -> DataFrame:
+            if isinstance(source, Path):
+                return job.imported_positions(spark, source)
+            return job.stored_reports(spark, source, asked)
+
+        found = job.find(reports, asked, limit=limit, out=out)
+    listed = [_describe(row) for row in found.listed]
+    totals = {"encounters": found.encounters, "pairs": found.pairs, "clients": found.clients}
+    show(
+        {**asdict(rule), **totals, "listed": [rounded(row.asDict()) for row in found.listed]},
+        listed,
+        as_json,
+        "" if found.encounters else "no encounter",
+    )
+    if not as_json and found.encounters:
+        print(
+            f"{counted(found.encounters, 'encounter')} of {counted(found.pairs, 'pair')}"
+            f" among {counted(found.clients, 'client')}"
+            + (f", {len(listed):,} listed" if len(listed) < found.encounters else "")
+        )
+
+
 def _asked_area(lat: float | None, lon: float | None, radius_m: float, file: Path | None) -> Area:
     if file is not None:
         if lat is not None or lon is not None:
             raise ConfigurationError("an area is given by --geojson or by --lat and --lon")
-        return positions.geojson_area(str(file), "--geojson")
+        return reading.geojson_area(str(file), "--geojson")
     if lat is None or lon is None:
         raise ConfigurationError("say where: --lat and --lon, or --geojson")
-    return positions.circle(f"{lat},{lon},{radius_m}")
+    return Area(Circle(Position(lat, lon), radius_m))
 
 
 def _timed(row: Row) -> dict[str, Any]:
     values = rounded(row.asDict())
     return {"time": iso_time(values.pop("time_us")), **values}
+
+
+def _area(text: str) -> Area:
+    if text.count(",") == 2 and "{" not in text:
+        return reading.circle(text)
+    return reading.geojson_area(text, "--area")
+
+
+def _describe(row: Row) -> dict[str, Any]:
+    """What people see of an encounter; its position to a metre."""
+    return {
+        "time": iso_time(row.from_us),
+        "client": row.client,
+        "other": row.other,
+        "duration s": round(row.duration_s, 1),
+        "nearest m": round(row.nearest_m, 1),
+        "lat": round(row.lat, 5),
+        "lon": round(row.lon, 5),
+    }

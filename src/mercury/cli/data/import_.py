@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from mercury.cli.common import command, times
+from mercury.cli.common import command, reading
+from mercury.cli.common.command import option
 from mercury.cli.common.spinner import waiting
-from mercury.cli.data import history_folder
-from mercury.cli.data.history_view import counted
+from mercury.cli.data import stored_tables
+from mercury.cli.data.stored_tables import MasterOption, counted
 from mercury.model.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -22,36 +23,28 @@ if TYPE_CHECKING:
     from mercury.pipeline.traces.inputs import Alike
     from mercury.pipeline.traces.job import Import, Summary
 
-_REJECTS = Path("mercury-import-rejects")
-
 
 def import_(
     paths: Annotated[list[Path], typer.Argument(help="Files, and folders of files")],
     to: Annotated[
-        tuple[str, Path] | None,
-        typer.Option(help="Write a table of positions, by day", metavar="parquet FOLDER"),
+        tuple[str, Path] | None, option("Write a table of positions, by day", "parquet FOLDER")
     ] = None,
-    bus: Annotated[
-        str | None, typer.Option(help="Append to the topic reports of this bus", metavar="URI")
-    ] = None,
-    speed: Annotated[
-        str, typer.Option(help="Pace on the bus: max, or N times the original", metavar="max|N")
-    ] = "max",
+    bus: Annotated[str | None, option("Append to the topic reports of this bus", "URI")] = None,
+    speed: Annotated[str, option("Pace on the bus: max, or N times the original", "max|N")] = "max",
     rejects: Annotated[
-        Path | None, typer.Option(help="Folder for rows that are not good; default beside --to")
+        Path | None, option("Folder for rows that are not good; default beside --to")
     ] = None,
     rejects_format: Annotated[Literal["parquet", "csv"], typer.Option()] = "parquet",
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace what is in the folders")
+        bool, option("Replace what is in the folders", names="--overwrite")
     ] = False,
     file_format: Annotated[
         Literal["auto", "csv", "parquet", "gtfs-realtime", "sumo-fcd"],
-        typer.Option("--format", help="Of the files; auto goes by their ending"),
+        option("auto by ending, csv, parquet, gtfs-realtime, sumo-fcd", "FORMAT", names="--format"),
     ] = "auto",
     vehicle_column: Annotated[str, typer.Option(metavar="NAME")] = "",
     time_column: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Given several times, joined with spaces"),
+        list[str] | None, option("Given several times, joined with spaces", "NAME")
     ] = None,
     lat_column: Annotated[str, typer.Option(metavar="NAME")] = "",
     lon_column: Annotated[str, typer.Option(metavar="NAME")] = "",
@@ -59,31 +52,23 @@ def import_(
     heading_column: Annotated[str, typer.Option(metavar="NAME")] = "",
     time_format: Annotated[
         str,
-        typer.Option(
-            metavar="auto|epoch-s|epoch-ms|epoch-us|iso|PATTERN",
-            help="A pattern as yyyy/MM/dd HH:mm:ss",
-        ),
+        option("auto, epoch-s, epoch-ms, epoch-us, iso or as yyyy/MM/dd HH:mm:ss", "FORMAT"),
     ] = "auto",
     time_zone: Annotated[
-        str, typer.Option(help="Of times that do not say theirs, as America/Chicago")
+        str, option("Of times that do not say theirs, as America/Chicago")
     ] = "UTC",
     time_origin: Annotated[
-        str | None,
-        typer.Option(metavar="ISO", help="When a simulation's clock stood at 0; default 1970"),
+        str | None, option("When a simulation's clock stood at 0; default 1970", "ISO")
     ] = None,
     speed_unit: Annotated[
         Literal["auto", "m/s", "km/h", "mph", "kn"],
-        typer.Option(help="auto goes by the column's name, else takes m/s"),
+        option("auto goes by the column's name, else takes m/s"),
     ] = "auto",
-    separator: Annotated[
-        str, typer.Option(help="Of CSV; default what the header suggests", metavar="CHARACTER")
-    ] = "",
+    separator: Annotated[str, option("Of CSV; default what the header suggests", "CHARACTER")] = "",
     max_speed: Annotated[
-        float, typer.Option(min=0.1, help="A fix that needs more m/s to get there is a jump")
+        float, option("A fix that needs more m/s to get there is a jump", min=0.1)
     ] = 100.0,
-    spark_master: Annotated[
-        str | None, typer.Option(help="local[N], spark://HOST:PORT, yarn, k8s://…", metavar="URL")
-    ] = None,
+    spark_master: MasterOption = None,
     config: command.ConfigOption = None,
     as_json: command.JsonOption = False,
 ) -> None:
@@ -92,36 +77,37 @@ def import_(
     Rows that are not good go to the rejects, with the reason; they do not stop the rest.
     """
     settings = command.settings_for(config, bus__uri=bus, pipeline__spark_master=spark_master)
-    parquet = _folder(to)
+    table, parquet = to or ("parquet", None)
+    if table != "parquet":
+        raise ConfigurationError(f"--to takes parquet FOLDER, not {table!r}")
     if parquet is None and bus is None:
         raise ConfigurationError("say where to: --to parquet FOLDER, --bus URI, or both")
     if bus is not None and bus.startswith("memory:"):
         raise ConfigurationError("a memory: bus ends with this command: use another --bus")
-    pace = history_folder.pace(speed)
-    origin_us = times.instant(time_origin, "--time-origin") or 0
+    pace = reading.pace(speed)
     from mercury.pipeline.traces.columns import Columns, Reading
     from mercury.pipeline.traces.job import Import, columns_taken
 
-    reading = Reading(
+    how = Reading(
         columns=Columns(
             vehicle_column, tuple(time_column or ()), lat_column, lon_column, speed_column,
             heading_column,
         ),
         time_format=time_format,
         time_zone=time_zone,
-        time_origin_us=origin_us,
+        time_origin_us=reading.instant(time_origin, "--time-origin") or 0,
         speed_unit=speed_unit,
         separator="\t" if separator == "\\t" else separator,
     )  # fmt: skip
-    opened = command.bus_of(settings) if bus is not None else None
-    try:
+    steps: dict[str, int] = {}  # begun, and how many reports each appended
+    with nullcontext() if bus is None else closing(command.bus_of(settings)) as opened:
         wanted = Import(
             paths,
-            rejects or (parquet.with_name(f"{parquet.name}-rejects") if parquet else _REJECTS),
+            rejects or Path(f"{parquet or 'mercury-import'}-rejects"),
             parquet=parquet,
             bus=opened,
             speed=pace,
-            reading=reading,
+            reading=how,
             file_format=file_format,
             max_speed_mps=max_speed,
             rejects_format=rejects_format,
@@ -130,61 +116,55 @@ def import_(
         taken = columns_taken(wanted)  # what is wrong is said before Spark is waited for
         if not as_json:
             print(_columns(taken), flush=True)
-        with history_folder.session(settings) as spark:
-            summary = _run(spark, wanted)
-    except KeyboardInterrupt:
-        sys.exit(130)
-    finally:
-        if opened is not None:
-            opened.close()
+        with stored_tables.session(settings, lambda: _interrupted(steps, wanted)) as spark:
+            summary = _run(spark, wanted, steps)
     if as_json:
         outputs = {"parquet": parquet and str(parquet), "bus": bus, "rejects": str(wanted.rejects)}
         columns = [{"files": len(one.paths), **one.reading.describe()} for one in taken]
-        command.print_json({**summary.to_json(), **outputs, "columns": columns})
-    else:
+        command.print_json({**asdict(summary), **outputs, "columns": columns})
+    elif summary.kept:
         print(_sentences(summary, wanted), flush=True)
-    if summary.rows and not summary.kept:
-        command.fail(f"no row was good; {wanted.rejects} says why for each")
+    if not summary.kept:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in summary.rejected.items())
+        why = f" ({reasons}; {wanted.rejects} has more)" if reasons else ": there are no rows"
+        places = " and ".join(str(one) for one in (parquet, bus) if one)
+        command.fail(f"nothing was written to {places}, as no row could be kept{why}")
 
 
-def _run(spark: SparkSession, wanted: Import) -> Summary:
+def _run(spark: SparkSession, wanted: Import, steps: dict[str, int]) -> Summary:
     from mercury.pipeline.traces import job
 
     tracker = spark.sparkContext.statusTracker()
 
     @contextmanager
     def stage(title: str) -> Iterator[Callable[[int], None]]:
-        appended = 0
-
-        def note(count: int) -> None:
-            nonlocal appended
-            appended = count
+        steps[title] = 0
 
         def progress() -> str:
-            if appended:
-                return f"{appended:,} reports"
+            if steps[title]:
+                return f"{steps[title]:,} reports"
             stages = [tracker.getStageInfo(one) for one in tracker.getActiveStageIds()]
             done = sum(one.numCompletedTasks for one in stages if one)
             total = sum(one.numTasks for one in stages if one)
             return f"{done} of {total} tasks" if total else ""
 
         with waiting(title, progress):
-            yield note
+            yield lambda count: steps.update({title: count})
 
     return job.run(spark, wanted, stage)
 
 
-def _folder(to: tuple[str, Path] | None) -> Path | None:
-    if to is None:
-        return None
-    table, folder = to
-    if table != "parquet":
-        raise ConfigurationError(f"--to takes parquet FOLDER, not {table!r}")
-    return folder
+def _interrupted(steps: dict[str, int], wanted: Import) -> str:
+    if len(steps) < 2:  # only reading
+        return "interrupted; nothing was written"
+    title, appended = [*steps.items()][-1]
+    if "bus" in title:
+        return f"interrupted while {title}: {counted(appended, 'report')} went there"
+    folders = " and ".join(str(one) for one in (wanted.rejects, wanted.parquet) if one)
+    return f"interrupted while {title}: {folders} may not be whole, replace them with --overwrite"
 
 
 def _columns(taken: list[Alike]) -> str:
-    """Which columns were taken, in which units."""
     lines = []
     for one in taken:
         others = len(one.paths) - 1
@@ -198,9 +178,9 @@ def _sentences(summary: Summary, wanted: Import) -> str:
     lines = [
         f"{counted(summary.rows, 'row')} of {counted(summary.files, 'file')}"
         f" in {summary.seconds:,.1f} s"
-        f" ({summary.rows_per_s:,} rows/s)",
+        + (f" ({summary.rows_per_s:,} rows/s)" if summary.rows_per_s else ""),
         f"  kept       {summary.kept:>12,}  of {counted(summary.vehicles, 'vehicle')}"
-        + (f", {summary.first} to {summary.last}" if summary.kept else ""),
+        f", {summary.first} to {summary.last}",
         f"  rejected   {rejected:>12,}" + (f"  in {wanted.rejects}" if rejected else ""),
         *(f"    {reason:<15} {count:>6,}" for reason, count in summary.rejected.items()),
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +20,7 @@ from mercury.bench import fanout as fanout_bench
 from mercury.bench import ingest as ingest_bench
 from mercury.bench import processes, record
 from mercury.cli.common import command
+from mercury.cli.common.command import option
 from mercury.cli.common.spinner import steps
 from mercury.cli.lab.dev import running_kafka
 from mercury.dev import KafkaBroker
@@ -29,12 +30,9 @@ from mercury.model.errors import ConfigurationError, PipelineError
 app = typer.Typer(help="Measure Mercury on this machine.", no_args_is_help=True)
 
 BusOption = Annotated[
-    str | None,
-    typer.Option(
-        help="Default an embedded bus; kafka alone starts a broker for the run", metavar="URI"
-    ),
+    str | None, option("Default an embedded bus; kafka alone starts a broker for the run", "URI")
 ]
-LogOption = Annotated[Path, typer.Option("--log", help="JSON lines file that results are added to")]
+LogOption = Annotated[Path, option("JSON lines file that results are added to")]
 DEFAULT_LOG = Path("mercury-bench.jsonl")
 
 _PAPER_BASELINE_S = 60.0  # Mercury §7.3: one message a second for a minute, the others 10 s
@@ -50,14 +48,13 @@ _PIPE_WIDTH = 10_000
 
 @app.command()
 def echo(
-    rates: Annotated[str, typer.Option(help="Messages a second")] = "1,10,100,500,1000,5000,10000",
+    rates: Annotated[str, option("Messages a second")] = "1,10,100,500,1000,5000,10000",
     seconds: Annotated[
-        float | None,
-        typer.Option(min=0.5, help="For each rate; default 10, and 60 at one a second"),
+        float | None, option("For each rate; default 10, and 60 at one a second", min=0.5)
     ] = None,
     clients: Annotated[int, typer.Option(min=1, max=1000)] = echo_bench.CLIENTS,
-    search: Annotated[bool, typer.Option(help="Also find the highest rate without loss")] = True,
-    plot: Annotated[Path | None, typer.Option(help="Draw the paper's figure 5 there")] = None,
+    search: Annotated[bool, option("Also find the highest rate without loss")] = True,
+    plot: Annotated[Path | None, option("Draw the paper's figure 5 there")] = None,
     bus: BusOption = None,
     log: LogOption = DEFAULT_LOG,
     as_json: command.JsonOption = False,
@@ -66,21 +63,17 @@ def echo(
     wanted = [float(rate) for rate in _numbers(rates)]
     runs, floors = [], []
     max_lossless = 0.0
-    with steps("bench echo") as say:
-        floor_load = echo_bench.FloorLoad()
-        try:
-            for rate in wanted:
-                say(f"floor: bare asyncio echo at {rate:,g}/s")
-                floors.append(floor_load.run(rate, min(seconds or 3.0, 3.0) if rate > 1 else 5.0))
-        finally:
-            floor_load.close()
+    with steps("bench echo") as say, closing(echo_bench.FloorLoad()) as floor:
+        for rate in wanted:
+            say(f"floor: bare asyncio echo at {rate:,g}/s")
+            floors.append(floor.run(rate, min(seconds or 3.0, 3.0) if rate > 1 else 5.0))
     with (
         _bus_for(bus) as uri,
         steps("bench echo") as say,
         processes.adapter(uri) as (port, _),
         processes.broker(uri),
+        closing(echo_bench.EchoLoad(port, clients)) as load,
     ):
-        load = echo_bench.EchoLoad(port, clients)
         warm_up_s = _WARM_UP_S if bus != "kafka" else _NEW_KAFKA_WARM_UP_S
         say(f"echo: warm-up of {warm_up_s:g} s, not counted")
         load.run(1000.0, warm_up_s)
@@ -92,22 +85,19 @@ def echo(
                 max_lossless = max(max_lossless, rate)
         if search:
             max_lossless = max(max_lossless, _search(load, say))
-        load.close()
     floor_at = min(range(len(wanted)), key=lambda at: abs(wanted[at] - _FLOOR_RATE))
     result: dict[str, Any] = {
         "bench": "echo",
         "bus": _bus_name(bus),
         "rows": [
-            {**run.row(), "floor_p50_ms": floor.row()["p50_ms"]}
-            for run, floor in zip(runs, floors, strict=True)
+            {**run.row(), "floor_p50_ms": bare.row()["p50_ms"]}
+            for run, bare in zip(runs, floors, strict=True)
         ],
         "floor_p50_ms": floors[floor_at].row()["p50_ms"],
         "max_lossless_rate": max_lossless,
     }
     if plot is not None:
-        from mercury.bench.echo_plot import draw
-
-        draw(runs, floors, plot)
+        echo_bench.draw(runs, floors, plot)
         command.progress.print(f"drawn to {plot}")
     parameters = {"rates": wanted, "seconds": seconds, "clients": clients}
     columns = "rate sent received p50_ms p99_ms max_ms floor_p50_ms"
@@ -117,10 +107,10 @@ def echo(
 
 @app.command("match")
 def match_(
-    entities: Annotated[int, typer.Option(min=1000, help="Half publish, half subscribe")] = 200_000,
-    seconds: Annotated[float, typer.Option(min=1.0, help="For each rate")] = 10.0,
-    tenfold: Annotated[bool, typer.Option(help="The kernel also with ten times as many")] = True,
-    redis: Annotated[bool, typer.Option(help="Redis beside it, if it is installed")] = True,
+    entities: Annotated[int, option("Half publish, half subscribe", min=1000)] = 200_000,
+    seconds: Annotated[float, option("For each rate", min=1.0)] = 10.0,
+    tenfold: Annotated[bool, option("The kernel also with ten times as many")] = True,
+    redis: Annotated[bool, option("Redis beside it, if it is installed")] = True,
     log: LogOption = DEFAULT_LOG,
     as_json: command.JsonOption = False,
 ) -> None:
@@ -153,13 +143,12 @@ def match_(
 
 @app.command()
 def pipeline(
-    events: Annotated[int, typer.Option(min=20, help="Events to time")] = 200,
-    rate: Annotated[int, typer.Option(min=1000, help="Reports a second")] = 50_000,
-    seconds: Annotated[float, typer.Option(min=10.0, help="How long these are offered")] = 60.0,
-    rows: Annotated[int, typer.Option(min=1000, help="Reports of the batch")] = 10_000_000,
+    events: Annotated[int, option("Events to time", min=20)] = 200,
+    rate: Annotated[int, option("Reports a second", min=1000)] = 50_000,
+    seconds: Annotated[float, option("How long these are offered", min=10.0)] = 60.0,
+    rows: Annotated[int, option("Reports of the batch", min=1000)] = 10_000_000,
     bus: Annotated[
-        str | None,
-        typer.Option(help="kafka alone times events over a broker of its own", metavar="kafka"),
+        str | None, option("kafka alone times events over a broker of its own", "kafka")
     ] = None,
     log: LogOption = DEFAULT_LOG,
     as_json: command.JsonOption = False,
@@ -177,15 +166,14 @@ def pipeline(
         ) from None
 
     with steps("bench pipeline") as say:
-        found = np.array(pipeline_bench.latency("", events, say))
+        found = pipeline_bench.latency("", events, say)
         taken = pipeline_bench.sustained(rate, seconds, say)
         with tempfile.TemporaryDirectory(prefix="mercury-bench-") as folder:
             batch_s = compare(rows, Path(folder), say)
     kept_up = taken["lag_growth_per_s"] < 0.01 * rate
     result: dict[str, Any] = {
         "bench": "pipeline",
-        "latency_p50_ms": round(float(np.percentile(found, 50)), 1),
-        "latency_p99_ms": round(float(np.percentile(found, 99)), 1),
+        **_percentiles("latency", found),
         "sustained_reports_per_s": taken["offered_per_s"] if kept_up else None,
         "sustained": taken,
         "batch_s": batch_s,
@@ -201,19 +189,19 @@ def pipeline(
 def _pipeline_over_kafka(bus: str, events: int, log: Path, as_json: bool) -> None:
     """The way from event to alert, in small batches and in real-time mode."""
     from mercury.bench import pipeline as pipeline_bench
-    from mercury.bench import pipeline_realtime
 
     if bus != "kafka":
         raise ConfigurationError(f"--bus takes kafka here, not {bus!r}")
     with running_kafka(KafkaBroker()) as kafka, steps("bench pipeline") as say:
         batches = pipeline_bench.latency(processes.fresh_bus(kafka.uri, ""), events, say)
-        real_time = pipeline_realtime.latency(processes.fresh_bus(kafka.uri, ""), events, say)
-    result: dict[str, Any] = {"bench": "pipeline", "bus": "kafka"}
-    for name, found in (("latency", batches), ("realtime", real_time)):
-        for share in (50, 99):
-            result[f"{name}_p{share}_ms"] = round(float(np.percentile(found, share)), 1)
-    columns = " ".join(key for key in result if key.endswith("_ms"))
-    _finish(result, {"events": events}, log, as_json, {columns: [result]})
+        real_time = pipeline_bench.realtime_latency(processes.fresh_bus(kafka.uri, ""), events, say)
+    times = {**_percentiles("latency", batches), **_percentiles("realtime", real_time)}
+    result = {"bench": "pipeline", "bus": "kafka", **times}
+    _finish(result, {"events": events}, log, as_json, {" ".join(times): [times]})
+
+
+def _percentiles(name: str, times_ms: list[float]) -> dict[str, float]:
+    return {f"{name}_p{at}_ms": round(float(np.percentile(times_ms, at)), 1) for at in (50, 99)}
 
 
 def _search(load: echo_bench.EchoLoad, say: Callable[[str], None]) -> float:
@@ -229,10 +217,8 @@ def _search(load: echo_bench.EchoLoad, say: Callable[[str], None]) -> float:
 
 @app.command()
 def fanout(
-    clients: Annotated[str, typer.Option(help="How many, several with commas")] = (
-        "1000,10000,100000"
-    ),
-    rounds: Annotated[int, typer.Option(min=1, help="Alerts for each")] = fanout_bench.ROUNDS,
+    clients: Annotated[str, option("How many, several with commas")] = "1000,10000,100000",
+    rounds: Annotated[int, option("Alerts for each", min=1)] = fanout_bench.ROUNDS,
     log: LogOption = DEFAULT_LOG,
     as_json: command.JsonOption = False,
 ) -> None:
@@ -247,12 +233,10 @@ def fanout(
 
 @app.command()
 def delivery(
-    loss: Annotated[str, typer.Option(help="Shares lost, each way")] = "0,0.1,0.3,0.5",
+    loss: Annotated[str, option("Shares lost, each way")] = "0,0.1,0.3,0.5",
     clients: Annotated[int, typer.Option(min=1, max=20_000)] = 1000,
-    policies: Annotated[
-        str, typer.Option(help="Which policies")
-    ] = "fire-and-forget,repeat,critical",
-    seed: Annotated[int, typer.Option(min=0, help="Same seed, same losses")] = 1,
+    policies: Annotated[str, option("Which policies")] = "fire-and-forget,repeat,critical",
+    seed: Annotated[int, option("Same seed, same losses", min=0)] = 1,
     log: LogOption = DEFAULT_LOG,
     as_json: command.JsonOption = False,
 ) -> None:
@@ -275,8 +259,8 @@ def delivery(
 
 @app.command()
 def ingest(
-    rates: Annotated[str, typer.Option(help="Reports a second")] = "20000,40000,60000,80000,100000",
-    seconds: Annotated[float, typer.Option(min=0.5, help="For each rate")] = 5.0,
+    rates: Annotated[str, option("Reports a second")] = "20000,40000,60000,80000,100000",
+    seconds: Annotated[float, option("For each rate", min=0.5)] = 5.0,
     log: LogOption = DEFAULT_LOG,
     as_json: command.JsonOption = False,
 ) -> None:
@@ -292,9 +276,9 @@ def ingest(
 
 @app.command()
 def brokers(
-    messages: Annotated[int, typer.Option(min=100, help="Content messages of a round")] = 4000,
-    interests: Annotated[int, typer.Option(min=1, help="Each message is held against")] = 1000,
-    rounds: Annotated[int, typer.Option(min=1, help="Of one broker, then two")] = 5,
+    messages: Annotated[int, option("Content messages of a round", min=100)] = 4000,
+    interests: Annotated[int, option("Each message is held against", min=1)] = 1000,
+    rounds: Annotated[int, option("Of one broker, then two", min=1)] = 5,
     bus: BusOption = None,
     log: LogOption = DEFAULT_LOG,
     as_json: command.JsonOption = False,

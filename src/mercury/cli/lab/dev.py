@@ -6,7 +6,7 @@ import contextlib
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -14,8 +14,10 @@ import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from mercury.cli.common import command
+from mercury.cli.common.command import option
 from mercury.cli.common.spinner import waiting
 from mercury.dev.kafka import KafkaBroker, kafka_version
+from mercury.dev.processes import Component
 from mercury.dev.spark import SparkCluster
 from mercury.java.archives import MAVEN_URL, MAVEN_VARIABLE
 from mercury.model.errors import DevError
@@ -25,20 +27,14 @@ app = typer.Typer(help="Run real components for development.", no_args_is_help=T
 _CHECK_S = 0.2
 
 
-@app.callback()
-def _group() -> None:
-    """Run real components for development."""
-
-
 @app.command()
 def kafka(
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one")] = 9092,
+    port: Annotated[int, option("0 takes a free one", min=0, max=65535)] = 9092,
     data: Annotated[
-        Path | None, typer.Option(help="Folder that outlives the broker; default temporary")
+        Path | None, option("Folder that outlives the broker; default temporary")
     ] = None,
     maven: Annotated[
-        str | None,
-        typer.Option(help=f"Maven repository; default ${MAVEN_VARIABLE} or {MAVEN_URL}"),
+        str | None, option(f"Maven repository; default ${MAVEN_VARIABLE} or {MAVEN_URL}")
     ] = None,
     seconds: command.ForOption = None,
     as_json: command.JsonOption = False,
@@ -46,8 +42,7 @@ def kafka(
     """Run one Apache Kafka broker on loopback until Ctrl-C; prints its URI when it is ready."""
     stop = _stop_on_signal()
     with running_kafka(KafkaBroker(data, port=port, maven_url=maven), stop) as broker:
-        if stop.is_set():
-            sys.exit(130)
+        _leave_if(stop)
         if as_json:
             command.print_json(
                 {"uri": broker.uri, "version": kafka_version(), "pid": broker.pid,
@@ -55,18 +50,15 @@ def kafka(
             )  # fmt: skip
         else:
             print(broker.uri, flush=True)
-        command.progress.print(
-            f"Kafka {kafka_version()} is up, its log is {broker.log_file}"
-            + ("" if seconds else " – Ctrl-C stops it")
-        )
-        _wait(stop, seconds, broker.running, f"Kafka ended by itself, see {broker.log_file}")
+        up = f"Kafka {kafka_version()} is up, its log is {broker.log_file}"
+        _wait(broker, stop, seconds, up, broker.log_file)
 
 
 @app.command()
 def spark(
     workers: Annotated[int, typer.Option(min=1, max=64)] = 2,
-    cores: Annotated[int, typer.Option(min=1, help="Of each worker")] = 1,
-    memory: Annotated[str, typer.Option(help="Of each worker", metavar="SIZE")] = "1g",
+    cores: Annotated[int, option("Of each worker", min=1)] = 1,
+    memory: Annotated[str, option("Of each worker", "SIZE")] = "1g",
     seconds: command.ForOption = None,
     as_json: command.JsonOption = False,
 ) -> None:
@@ -80,11 +72,8 @@ def spark(
             command.print_json({"master": cluster.master, "workers": workers})
         else:
             print(cluster.master, flush=True)
-        command.progress.print(
-            f"Spark is up with {workers} workers, logs are in {cluster.folder}"
-            + ("" if seconds else " – Ctrl-C stops it")
-        )
-        _wait(stop, seconds, cluster.running, f"Spark ended by itself, see {cluster.folder}")
+        up = f"Spark is up with {workers} workers, logs are in {cluster.folder}"
+        _wait(cluster, stop, seconds, up, cluster.folder)
 
 
 def _stop_on_signal() -> threading.Event:
@@ -95,14 +84,15 @@ def _stop_on_signal() -> threading.Event:
 
 
 def _wait(
-    stop: threading.Event, seconds: float | None, running: Callable[[], bool], otherwise: str
+    component: Component, stop: threading.Event, seconds: float | None, up: str, logs: Path
 ) -> None:
-    """Return when it is time to stop; what does not run any more is an error."""
+    """Say that it is up, and return when it is time to stop; what ends by itself is an error."""
+    command.progress.print(up + ("" if seconds else " – Ctrl-C stops it"))
     waited = 0.0
     while not stop.wait(_CHECK_S) and (seconds is None or waited < seconds):
         waited += _CHECK_S
-        if not running():
-            raise DevError(otherwise)
+        if not component.running():
+            raise DevError(f"{component.title} ended by itself, see {logs}")
     command.progress.print("stopping …")
 
 
@@ -111,7 +101,7 @@ def running_kafka(
     broker: KafkaBroker, stop: threading.Event | None = None
 ) -> Iterator[KafkaBroker]:
     """Fetch and start a broker, saying what is being waited for; stop it in the end."""
-    try:
+    with contextlib.closing(broker):
         columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
         with Progress(*columns, TimeRemainingColumn(), console=command.progress) as bar:
             fetching = bar.add_task(f"fetching Kafka {kafka_version()}", visible=False)
@@ -124,16 +114,8 @@ def running_kafka(
         command.progress.print("starting Kafka …")
         broker.start(lambda: _leave_if(stop))
         yield broker
-    except _StoppedError:
-        sys.exit(130)
-    finally:
-        broker.close()
-
-
-class _StoppedError(Exception):
-    """Ctrl-C while the broker was coming up."""
 
 
 def _leave_if(stop: threading.Event | None) -> None:
     if stop is not None and stop.is_set():
-        raise _StoppedError
+        sys.exit(130)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-import signal
 from typing import Annotated, Any
 
-import typer
-
-from mercury.cli.common import command, positions
+from mercury.cli.common import command, reading
+from mercury.cli.common.command import option
 from mercury.cli.common.spinner import waiting
-from mercury.load.drivers import open_driver
+from mercury.load.drivers.api import open_driver
 from mercury.load.generator import LATE_MS, Generator, Outcome
 from mercury.load.workload import Workload, WorkloadSettings
 from mercury.model.errors import ConfigurationError
 from mercury.roads.network import CITY, CITY_ORIGIN, CITY_SIZE_M, open_roads
 from mercury.roads.trips import TripSettings
+from mercury.service.stop_signals import on_stop_signal
 
 _UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _SHOW_EVERY_S = 1.0
@@ -26,58 +24,46 @@ _CITY_SIZE = f"{CITY_SIZE_M[0] / 1000:g}x{CITY_SIZE_M[1] / 1000:g}"
 def load(
     to: Annotated[
         str,
-        typer.Option(
-            help="ws://HOST:PORT, ws+json://HOST:PORT, udp://HOST:PORT, redis://HOST:PORT,"
+        option(
+            "ws://HOST:PORT, ws+json://HOST:PORT, udp://HOST:PORT, redis://HOST:PORT,"
             " null: or file:PATH.csv.gz",
-            metavar="URI",
+            "URI",
         ),
     ] = "ws://127.0.0.1:7480",
     roads: Annotated[
-        str, typer.Option(help="city, or a file .osm.pbf, .osm, .osm.gz, .net.xml, .net.xml.gz")
+        str, option("city, or a file .osm.pbf, .osm, .osm.gz, .net.xml, .net.xml.gz")
     ] = CITY,
-    entities: Annotated[int, typer.Option(min=1, help="How many move")] = 100_000,
+    entities: Annotated[int, option("How many move", min=1)] = 100_000,
     publications: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="Share that publishes; the others subscribe")
+        float, option("Share that publishes; the others subscribe", min=0.0, max=1.0)
     ] = 0.5,
-    rate: Annotated[float, typer.Option(help="Updates of each entity a second")] = 1.0,
-    radius: Annotated[
-        str, typer.Option(help="Of subscriptions, in metres", metavar="M..M")
-    ] = "50..500",
-    topics: Annotated[int, typer.Option(min=1, help="Different ones")] = 32,
+    rate: Annotated[float, option("Updates of each entity a second")] = 1.0,
+    radius: Annotated[str, option("Of subscriptions, in metres", "M..M")] = "50..500",
+    topics: Annotated[int, option("Different ones", min=1)] = 32,
     where: Annotated[
-        float,
-        typer.Option(help="Share of publications that passes a filter on average; 1: no filters"),
+        float, option("Share of publications that passes a filter on average; 1: no filters")
     ] = 0.55,
     inside: Annotated[
-        bool,
-        typer.Option("--inside", help="Notify subscriptions at every update while inside"),
+        bool, option("Notify subscriptions at every update while inside", names="--inside")
     ] = False,
-    seconds: Annotated[
-        str, typer.Option("--for", help="How long, such as 30s or 5m", metavar="TIME")
-    ] = "30s",
-    warm_up: Annotated[
-        str, typer.Option(help="Before that: sent, and its events not counted", metavar="TIME")
-    ] = "2s",
+    seconds: Annotated[str, option("How long, such as 30s or 5m", "TIME", names="--for")] = "30s",
+    warm_up: Annotated[str, option("Before that: sent, and its events not counted", "TIME")] = "2s",
     route_places: Annotated[
-        int, typer.Option("--places", help="Of a round trip, home included")
+        int, option("Of a round trip, home included", names="--places")
     ] = TripSettings().places,
     reach: Annotated[
-        float, typer.Option("--range", help="Places are within so many metres of home")
+        float, option("Places are within so many metres of home", names="--range")
     ] = TripSettings().range_m,
     noise: Annotated[
-        float, typer.Option(help="Standard deviation of positions, in metres")
+        float, option("Standard deviation of positions, in metres")
     ] = WorkloadSettings().noise_m,
-    connections: Annotated[int, typer.Option(min=1, help="Of ws:// and ws+json://")] = 1,
-    size: Annotated[
-        str, typer.Option(help="Of the city, in kilometres", metavar="KMxKM")
-    ] = _CITY_SIZE,
+    connections: Annotated[int, option("Of ws:// and ws+json://", min=1)] = 1,
+    size: Annotated[str, option("Of the city, in kilometres; 4 is 4x4", "KMxKM")] = _CITY_SIZE,
     origin: Annotated[
-        str, typer.Option(help="The city's middle", metavar="LAT,LON")
+        str, option("The city's middle", "LAT,LON")
     ] = f"{CITY_ORIGIN.lat},{CITY_ORIGIN.lon}",
-    name: Annotated[
-        str, typer.Option(help="Ids begin with it; several generators need several")
-    ] = "load",
-    seed: Annotated[int, typer.Option(min=0, help="Same seed, same load")] = 1,
+    name: Annotated[str, option("Ids begin with it; several generators need several")] = "load",
+    seed: Annotated[int, option("Same seed, same load", min=0)] = 1,
     json: command.JsonOption = False,
 ) -> None:
     """Let entities move on roads and say so, open loop; count what comes of it, and how late."""
@@ -85,7 +71,7 @@ def load(
         entities=entities,
         publications=publications,
         rate_hz=rate,
-        radius_m=_radii(radius),
+        radius_m=_pair(radius, "..", "--radius takes metres such as 50..500"),
         topics=topics,
         selectivity=where,
         inside=inside,
@@ -94,13 +80,13 @@ def load(
         name=name,
         seed=seed,
     )
+    width_km, height_km = _pair(size.lower(), "x", "--size takes kilometres such as 40x40")
+    size_m = (width_km * 1000.0, height_km * 1000.0)
     for_s, warm_up_s = _seconds(seconds, "--for"), _seconds(warm_up, "--warm-up")
     driver = open_driver(to, connections=connections)
     shown = ["roads"]
     with waiting("load", lambda: shown[0], quiet_s=0.5, every_s=_SHOW_EVERY_S):
-        network = open_roads(
-            roads, seed=seed, size_m=_size(size), origin=positions.position(origin)
-        )
+        network = open_roads(roads, seed=seed, size_m=size_m, origin=reading.position(origin))
         shown[0] = f"trips on {network.nodes:,} crossings and {network.edges:,} streets"
         workload = Workload(network, settings)
         generator = Generator(
@@ -118,15 +104,11 @@ def load(
 
 
 async def _run(generator: Generator) -> Outcome:
-    """Ctrl-C ends the load; what was counted until then is printed."""
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, generator.stop)
+    on_stop_signal(generator.stop)  # what was counted until then is printed
     return await generator.run()
 
 
 def summary(to: str, outcome: Outcome) -> str:
-    """For people."""
     found = outcome.to_json()
     total_s = outcome.seconds + outcome.warm_up_s
     lines = [
@@ -181,17 +163,10 @@ def _seconds(text: str, option: str) -> float:
     return float(found[1]) * _UNITS[found[2]]
 
 
-def _radii(text: str) -> tuple[float, float]:
-    low, _, high = text.partition("..")
+def _pair(text: str, between: str, expected: str) -> tuple[float, float]:
+    """Two numbers, or one that stands for both."""
+    low, found, high = text.partition(between)
     try:
-        return float(low), float(high or low)
+        return float(low), float(high if found else low)
     except ValueError:
-        raise ConfigurationError(f"--radius takes metres such as 50..500, not {text!r}") from None
-
-
-def _size(text: str) -> tuple[float, float]:
-    width, cross, height = text.lower().partition("x")
-    try:
-        return float(width) * 1000.0, float(height if cross else width) * 1000.0
-    except ValueError:
-        raise ConfigurationError(f"--size takes kilometres such as 40x40, not {text!r}") from None
+        raise ConfigurationError(f"{expected}, not {text!r}") from None

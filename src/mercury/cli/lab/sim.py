@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic, process_time
 from typing import Annotated, Any
@@ -14,18 +13,18 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from mercury.cli.common import command
+from mercury.cli.common import command, reading
+from mercury.cli.common.command import option
 from mercury.config import Settings
 from mercury.model.area import Position
 from mercury.model.errors import ConfigurationError
 from mercury.model.topics import events_topic
-from mercury.roads.plane import Plane
-from mercury.roads.plane_frame import PlaneFrame
+from mercury.roads.plane import Plane, PlaneFrame
 from mercury.service.stop_signals import on_stop_signal
 from mercury.sim.figure import draw
 from mercury.sim.fleet import Fleet
 from mercury.sim.incident import Incident
-from mercury.sim.paper import Experiment, run_experiment
+from mercury.sim.paper import PAPER, run_experiment, seeded
 
 app = typer.Typer(
     help="Simulate vehicles.", invoke_without_command=True, pretty_exceptions_enable=False
@@ -41,26 +40,24 @@ Circle = tuple[float, float, float]  # x, y, radius in metres of the plane
 def sim(
     context: typer.Context,
     config: command.ConfigOption = None,
-    vehicles: Annotated[int | None, typer.Option(help="How many drive")] = None,
-    adapter: Annotated[str | None, typer.Option(help="Whom to report to", metavar="URI")] = None,
+    vehicles: Annotated[int | None, option("How many drive")] = None,
+    adapter: Annotated[str | None, option("Whom to report to", "URI")] = None,
     seconds: command.ForOption = None,
-    seed: Annotated[int | None, typer.Option(help="Same seed, same traffic")] = None,
+    seed: Annotated[int | None, option("Same seed, same traffic")] = None,
     report_interval: Annotated[
-        float | None, typer.Option(help="Seconds between reports; the adapter may want more often")
+        float | None, option("Seconds between reports; the adapter may want more often")
     ] = None,
     event: Annotated[
-        list[str] | None,
-        typer.Option(help="Something to sense, in metres of the plane", metavar="X,Y,R"),
+        list[str] | None, option("Something to sense, in metres of the plane", "X,Y,R")
     ] = None,
     event_after: Annotated[
-        float, typer.Option(min=0.0, help="Seconds until the first event, and between events")
+        float, option("Seconds until the first event, and between events", min=0.0)
     ] = 2.0,
-    event_kind: Annotated[str, typer.Option(help="What is sensed")] = "emergency",
+    event_kind: Annotated[str, option("What is sensed")] = "emergency",
     jam: Annotated[
-        str | None,
-        typer.Option(help="Where traffic comes to a stand, unreported", metavar="X,Y,R"),
+        str | None, option("Where traffic comes to a stand, unreported", "X,Y,R")
     ] = None,
-    jam_after: Annotated[float, typer.Option(min=0.0, help="Seconds until it does")] = 2.0,
+    jam_after: Annotated[float, option("Seconds until it does", min=0.0)] = 2.0,
     link: command.LinkOption = None,
     antenna: command.AntennaOption = None,
     json: command.JsonOption = False,
@@ -77,14 +74,14 @@ def sim(
         **command.antenna_settings(antenna),
         client__adapter=adapter,
     )
-    events = [_circle(text, settings) for text in event or []]
+    events = [circle_of(text, settings) for text in event or []]
     events_topic(event_kind)  # an impossible name is said now, not at the event
     if seconds is not None and len(events) * event_after > seconds:
         raise ConfigurationError(
             f"the last event comes after {len(events) * event_after:g} s, but --for ends the run"
             f" after {seconds:g} s"
         )
-    stand = None if jam is None else (_circle(jam, settings, "--jam"), jam_after)
+    stand = None if jam is None else (circle_of(jam, settings, "--jam"), jam_after)
     run = _Run(settings, events, event_after, event_kind, stand, seconds)
     command.run(run.run())
     if json:
@@ -95,15 +92,14 @@ def sim(
 
 @app.command()
 def figure(
-    out: Annotated[Path, typer.Option(help="Picture to write")] = Path("figure.png"),
+    out: Annotated[Path, option("Picture to write")] = Path("figure.png"),
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Where the vehicles are; not given, as in the paper")
+        int | None, option("Where the vehicles are; not given, as in the paper", min=0)
     ] = None,
     json: command.JsonOption = False,
 ) -> None:
     """Do the area-of-interest experiment of the Mercury paper (§7.2) and draw it."""
-    experiment = Experiment() if seed is None else Experiment.seeded(seed)
-    outcome = command.run(run_experiment(experiment))
+    outcome = command.run(run_experiment(PAPER if seed is None else seeded(seed)))
     draw(outcome, out)
     if json:
         command.print_json({"figure": str(out), **outcome.to_json()})
@@ -116,7 +112,6 @@ def figure(
 def fleet_of(
     settings: Settings, adapter: str, on_connected: Callable[[int], None] | None = None
 ) -> Fleet:
-    """The vehicles of the configured city."""
     sim = settings.sim
     rng = np.random.default_rng(sim.seed)
     return Fleet(
@@ -132,86 +127,80 @@ def fleet_of(
     )
 
 
+@dataclass(slots=True)
 class _Run:
     """One run of a fleet, from the first session to the summary."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        events: list[Circle],
-        event_after_s: float,
-        event_kind: str,
-        jam: tuple[Circle, float] | None,
-        seconds: float | None,
-    ) -> None:
-        self._sim = settings.sim
-        self._events = events
-        self._event_after_s = event_after_s
-        self._event_kind = event_kind
-        self._jam = jam
-        self._seconds = seconds
-        self._fleet = fleet_of(settings, settings.client.adapter, self._show_connected)
-        self._shown = 0.0
-        self._connected = 0  # when the run ended
-        self._lasted_s = 0.0  # since all were connected
-        self._cpu_s = 0.0
+    settings: Settings
+    events: list[Circle]
+    event_after_s: float
+    event_kind: str
+    jam: tuple[Circle, float] | None
+    seconds: float | None
+    fleet: Fleet = field(init=False)
+    jamming: asyncio.Future[Incident] | None = None
+    shown: float = 0.0
+    connected: int = 0  # when the run ended
+    lasted_s: float = 0.0  # since all were connected
+    cpu_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.fleet = fleet_of(self.settings, self.settings.client.adapter, self._show_connected)
 
     async def run(self) -> None:
         """Drive until the time is over or a signal comes."""
         work = asyncio.create_task(self._drive())
         on_stop_signal(work.cancel)
         await asyncio.wait([work])
-        await self._fleet.stop()
+        await self.fleet.stop()
         if not work.cancelled():
             work.result()
 
     async def _drive(self) -> None:
-        await self._fleet.start()
-        if self._fleet.connected < len(self._fleet.clients):  # over lossy links
-            self._show_connected(self._fleet.connected, last=True)
+        await self.fleet.start()
+        if self.fleet.connected < len(self.fleet.clients):  # over lossy links
+            self._show_connected(self.fleet.connected, last=True)
         begun, cpu_begun = monotonic(), process_time()
         try:
             await self._let_happen(begun)
         finally:
-            self._lasted_s = monotonic() - begun
-            self._cpu_s = process_time() - cpu_begun
-            self._connected = self._fleet.connected
+            self.lasted_s = monotonic() - begun
+            self.cpu_s = process_time() - cpu_begun
+            self.connected = self.fleet.connected
 
     async def _let_happen(self, begun: float) -> None:
-        if self._jam is not None:
-            asyncio.get_running_loop().call_later(self._jam[1], self._begin_jam)
-        for event in self._events:
-            await asyncio.sleep(self._event_after_s)
-            incident = await self._fleet.simulate_event(*event, kind=self._event_kind)
-            asyncio.get_running_loop().call_later(_WATCH_S, partial(_show, incident))
-        if self._seconds is None:
+        if self.jam is not None:
+            circle, after_s = self.jam
+            asyncio.get_running_loop().call_later(after_s, self._begin_jam, circle)
+        for event in self.events:
+            await asyncio.sleep(self.event_after_s)
+            incident = await self.fleet.simulate_event(*event, kind=self.event_kind)
+            asyncio.get_running_loop().call_later(_WATCH_S, _show, incident)
+        if self.seconds is None:
             await asyncio.Event().wait()
         else:
-            await asyncio.sleep(begun + self._seconds - monotonic())
+            await asyncio.sleep(begun + self.seconds - monotonic())
 
-    def _begin_jam(self) -> None:
-        assert self._jam is not None
-        circle, _ = self._jam
+    def _begin_jam(self, circle: Circle) -> None:
         command.progress.print(f"traffic comes to a stand at {circle[0]:g}, {circle[1]:g}")
-        self._jamming = asyncio.ensure_future(self._fleet.simulate_jam(*circle))
+        self.jamming = asyncio.ensure_future(self.fleet.simulate_jam(*circle))
 
     def _show_connected(self, count: int, *, last: bool = False) -> None:
-        total = len(self._fleet.clients)
-        if last or count == total or monotonic() - self._shown > _SHOW_EVERY_S:
-            self._shown = monotonic()
+        total = len(self.fleet.clients)
+        if last or count == total or monotonic() - self.shown > _SHOW_EVERY_S:
+            self.shown = monotonic()
             rest = ", the others go on trying" if last else ""
             command.progress.print(f"{count} of {total} vehicles connected{rest}")
 
     def to_json(self) -> dict[str, Any]:
-        """For programs."""
-        fleet = self._fleet
+        fleet = self.fleet
         return {
             "vehicles": len(fleet.clients),
-            "connected": self._connected,
-            "seed": self._sim.seed,
-            "report_interval_s": self._sim.report_interval_s,
-            "seconds": round(self._lasted_s, 3),
-            "cpu_share": round(self._cpu_s / self._lasted_s, 4) if self._lasted_s else None,
+            "connected": self.connected,
+            "seed": self.settings.sim.seed,
+            "report_interval_s": self.settings.sim.report_interval_s,
+            "seconds": round(self.lasted_s, 3),
+            "cpu_share": round(self.cpu_s / self.lasted_s, 4) if self.lasted_s else None,
             "sessions_lost": fleet.sessions_lost,
             "unrelated_alerts": fleet.unrelated_alerts,
             "dropped": dict(fleet.dropped()),
@@ -220,33 +209,32 @@ class _Run:
         }
 
     def summary(self) -> str:
-        """For people."""
-        if not self._lasted_s:
+        if not self.lasted_s:
             return "Stopped before all vehicles were connected."
-        fleet = self._fleet
+        fleet = self.fleet
         first = (
-            f"{len(fleet.clients)} vehicles drove for {self._lasted_s:.1f} s on"
-            f" {100 * self._cpu_s / self._lasted_s:.0f} % of one core;"
+            f"{len(fleet.clients)} vehicles drove for {self.lasted_s:.1f} s on"
+            f" {100 * self.cpu_s / self.lasted_s:.0f} % of one core;"
             f" {fleet.sessions_lost or 'no'} sessions were lost."
         )
         lines = [first, *(incident.sentences() for incident in fleet.incidents)]
-        if self._sim.link is not None:
+        if self.settings.sim.link is not None:
             lines.append(self._link_sentence())
         return "\n".join(lines)
 
     def _link_to_json(self) -> dict[str, Any] | None:
-        if self._sim.link is None:
+        if self.settings.sim.link is None:
             return None
-        by_direction = self._fleet.link_statistics()
+        by_direction = self.fleet.link_statistics()
         return {
-            "spec": self._sim.link,
-            "antenna_m": list(self._fleet.antenna),
+            "spec": self.settings.sim.link,
+            "antenna_m": list(self.fleet.antenna),
             **{direction: found.to_json() for direction, found in by_direction.items()},
             "summary": self._link_sentence(),
         }
 
     def _link_sentence(self) -> str:
-        found = self._fleet.link_statistics()
+        found = self.fleet.link_statistics()
         return f"The links lost {found['up'].phrase()} up and {found['down'].phrase()} down."
 
 
@@ -255,11 +243,8 @@ def _show(incident: Incident) -> None:
     command.progress.print(text)
 
 
-def _circle(text: str, settings: Settings, option: str = "--event") -> Circle:
-    try:
-        x_m, y_m, radius_m = (float(part) for part in text.split(","))
-    except ValueError:
-        raise ConfigurationError(f"{option} {text} is not X,Y,R in metres") from None
+def circle_of(text: str, settings: Settings, option: str = "--event") -> Circle:
+    x_m, y_m, radius_m = reading.numbers(text, 3, f"{option} {text} is not X,Y,R in metres")
     sim = settings.sim
     if not (0.0 <= x_m <= sim.width_m and 0.0 <= y_m <= sim.height_m):
         raise ConfigurationError(

@@ -17,12 +17,10 @@ from mercury.service.clock import clock_time, seconds_of
 
 
 def iso_time(time_us: int) -> str:
-    """A time for programs."""
     return datetime.fromtimestamp(seconds_of(time_us), UTC).isoformat(timespec="microseconds")
 
 
 def message_line(message: Message) -> str:
-    """A message in a line."""
     payload = message.payload
     said = ""
     if isinstance(payload, Telemetry):
@@ -49,7 +47,6 @@ def message_line(message: Message) -> str:
 
 
 def message_json(message: Message) -> dict[str, Any]:
-    """A message as plain values."""
     return {
         "id": str(message.id),
         "kind": message.kind.name.lower(),

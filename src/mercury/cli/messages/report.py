@@ -2,41 +2,62 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import signal
 import sys
-from collections.abc import Callable
-from typing import Annotated
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
-from mercury.cli.common import command, times
-from mercury.cli.messages.live_ledger import LedgerReader
-from mercury.cli.messages.report_view import report_view
-from mercury.config import Settings
+from mercury.bus import Bus, FromTime, catch_up
+from mercury.cli.common import command, reading
+from mercury.cli.common.command import option
 from mercury.mediator import Report
-from mercury.mediator.ledger_report import report_of
+from mercury.mediator.report import TopicRow, report_of
 from mercury.model.errors import ConfigurationError
+from mercury.model.topics import REPORTS
 from mercury.service import Statistics, now_us
 from mercury.service.clock import clock_time
+from mercury.service.message_trail import LedgerReader
 from mercury.service.metrics import MetricsServer
-from mercury.service.report_metrics import report_metrics
 
 _REFRESH_S = 1.0
 _PIPED_WIDTH = 240
+_ID_DIGITS = 36
+_WORDS = {"peer", "topic", "to", "from", "message", "time", "ended as"}  # to the left
+
+_SENT = {"sent": "messages sent the first time", "resent": "messages sent again"}
+# Rows of the report, what tells them apart, how their metrics begin, and what each counts.
+_COUNTERS = (
+    ("mates", "mate", "", {
+        **_SENT,
+        "acknowledged": "messages that were acknowledged",
+        "dropped": "messages that expired or were given up",
+    }),
+    ("topics", "topic", "topic_", _SENT),
+    ("acks", "mate", "", {"acks_sent": "receipts sent", "acks_resent": "receipts sent again"}),
+    ("heard", "source", "heard_", {
+        "messages": "messages addressed to the client",
+        "acknowledged": "of which it acknowledged",
+        "refused": "of which it refused",
+        "dropped": "of which expired or were given up",
+    }),
+)  # fmt: skip
 
 
 def report(
     client: Annotated[str, typer.Argument(help="Identity of the client")],
     config: command.ConfigOption = None,
     bus: command.BusOption = None,
-    since: Annotated[str, typer.Option(help=times.TIME_HELP, metavar="TIME")] = "1h",
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep showing it")] = False,
+    since: Annotated[str, option(reading.TIME_HELP, "TIME")] = "1h",
+    watch: Annotated[bool, option("Keep showing it", names="--watch -w")] = False,
     metrics_port: Annotated[
-        int | None, typer.Option(help="With --watch: TCP port of /metrics; 0 takes a free one")
+        int | None, option("With --watch: TCP port of /metrics; 0 takes a free one")
     ] = None,
     seconds: command.ForOption = None,
     as_json: command.JsonOption = False,
@@ -44,80 +65,148 @@ def report(
     """Show who told a client what, and it others: sent, repeated, acknowledged, lost."""
     if metrics_port is not None and not watch:
         raise ConfigurationError("--metrics-port goes with --watch")
+    client = client.removeprefix("client:")  # as senders are named
     settings = command.settings_for(config, bus__uri=bus)
-    since_us = times.instant(since, "--since") or 0
-    command.run(_run(settings, client, since_us, watch, metrics_port, seconds, as_json))
-
-
-async def _run(
-    settings: Settings,
-    client: str,
-    since_us: int,
-    watch: bool,
-    metrics_port: int | None,
-    seconds: float | None,
-    as_json: bool,
-) -> None:
+    since_us = reading.instant(since, "--since") or 0
     command.require_bus(settings)
-    bus = command.bus_of(settings)
-    reader = LedgerReader(bus, since_us)
 
-    def current() -> Report:
-        return report_of(client, reader.catch_up(), now_us())
+    async def work() -> None:
+        with (
+            contextlib.closing(command.bus_of(settings)) as opened,
+            contextlib.closing(LedgerReader(opened, since_us)) as reader,
+        ):
 
-    try:
-        if watch:
-            await _watch(client, current, metrics_port, seconds, as_json)
-        else:
-            _show(current(), as_json)
-    finally:
-        reader.close()
-        bus.close()
+            def current() -> Report:
+                return report_of(client, reader.catch_up(), now_us())
+
+            if watch:
+                await _watch(current, metrics_port, seconds, as_json)
+                return
+            found = current()
+            if not (found.mates or found.heard or _reported(opened, client, since_us)):
+                who = "`mercury tail reports` shows who is there"
+                raise ConfigurationError(f"nothing is known of {client} (--since {since}): {who}")
+            if as_json:
+                command.print_json(found.as_dict())
+            else:
+                # What is piped on is as wide as it needs to be.
+                width = None if sys.stdout.isatty() else _PIPED_WIDTH
+                Console(highlight=False, width=width).print(_view(found))
+
+    command.run(work())
 
 
-def _show(found: Report, as_json: bool) -> None:
-    if as_json:
-        command.print_json(found.as_dict())
-    else:
-        # What is piped on is as wide as it needs to be.
-        width = None if sys.stdout.isatty() else _PIPED_WIDTH
-        Console(highlight=False, width=width).print(report_view(found, _clock))
+def _reported(bus: Bus, client: str, since_us: int) -> bool:
+    with contextlib.closing(bus.subscribe((REPORTS,), start=FromTime(since_us))) as consumer:
+        return any(one.key == client.encode() for records in catch_up(consumer) for one in records)
 
 
 async def _watch(
-    client: str,
-    current: Callable[[], Report],
-    metrics_port: int | None,
-    seconds: float | None,
-    as_json: bool,
+    current: Callable[[], Report], metrics_port: int | None, seconds: float | None, as_json: bool
 ) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+    stop = command.stop_event()
     server = None
     if metrics_port is not None:
-        server = MetricsServer("report", Statistics, lambda: report_metrics(current()))
-        await server.start("127.0.0.1", metrics_port)
+        at = ("127.0.0.1", metrics_port)
+        server = MetricsServer("report", at, Statistics, lambda: _metrics(current()))
+        await server.start()
         command.progress.print(f"metrics at http://127.0.0.1:{server.port}/metrics")
-    console = Console(highlight=False)
-    deadline = None if seconds is None else loop.time() + seconds
-    with contextlib.ExitStack() as stack:
-        view = None
-        if not as_json:
-            view = stack.enter_context(Live(console=console, auto_refresh=False))
-        while not stop.is_set() and (deadline is None or loop.time() < deadline):
-            if view is None:
-                command.print_json(current().as_dict())
-            else:
-                view.update(report_view(current(), _clock), refresh=True)
-            left = _REFRESH_S if deadline is None else max(0.0, deadline - loop.time())
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(_REFRESH_S, left)):
-                    await stop.wait()
+    live = Live(console=Console(highlight=False), auto_refresh=False)
+
+    def show() -> None:
+        if as_json:
+            command.print_json(current().as_dict())
+        else:
+            live.update(_view(current()), refresh=True)
+
+    with contextlib.nullcontext() if as_json else live:
+        await command.watch(stop, seconds, _REFRESH_S, show)
     if server is not None:
         await server.stop()
 
 
-def _clock(time_s: float) -> str:
-    return clock_time(int(time_s * 1e6))
+def _metrics(report: Report) -> Iterable[Metric]:
+    """The report for Prometheus, by client and mate, topic or sender."""
+    for rows, label, prefix, fields in _COUNTERS:
+        for field, text in fields.items():
+            name = f"mercury_mediator_{prefix}{field}"
+            family = CounterMetricFamily(name, text, labels=["client", label])
+            for row in getattr(report, rows):
+                family.add_metric([report.name, getattr(row, label)], getattr(row, field))
+            yield family
+    first = GaugeMetricFamily(
+        "mercury_mediator_first_try_seconds",
+        "mean time to the answer where the first try was enough",
+        labels=["client", "mate"],
+    )
+    for mate in report.mates:
+        if mate.first_try_s is not None:
+            first.add_metric([report.name, mate.mate], mate.first_try_s)
+    yield first
+
+
+def _view(report: Report) -> RenderableType:
+    """The report as tables, as pMediator shows it (§8)."""
+    parts: list[RenderableType] = [
+        Text(
+            f"{report.name}: {report.sent:,} sent, {report.resent:,} sent again, "
+            f"{report.acknowledged:,} acknowledged; {report.received:,} received, "
+            f"{report.repeated:,} repeated"
+        ),
+        *_table(
+            "Sent to others", "peer, sent, again, again/msg, first try, heard, lost, open",
+            ((one.mate, one.sent, one.resent, one.resent_per_message, _seconds(one.first_try_s),
+              one.acknowledged, one.dropped, one.waiting) for one in report.mates),
+        ),
+        *_table(
+            "By topic", "topic, sent, again, per min, to",
+            # pMediator marks what is not repeated because nobody answers it.
+            ((one.topic, one.sent, f"{one.resent:,}{'' if one.acknowledge else '*'}",
+              f"{one.per_minute:.2f}", _peers(one)) for one in report.topics),
+        ),
+        *_table(
+            "Sent to this client", "from, sent, copies, heard, mean, refused, lost, open",
+            ((one.source, one.messages, one.copies, one.acknowledged, _seconds(one.mean_s),
+              one.refused, one.dropped, one.waiting) for one in report.heard),
+        ),
+        *_table(
+            "Receipts it sent", "to, messages, sent, again, again/msg",
+            ((one.mate, one.received, one.acks_sent, one.acks_resent, one.resent_per_ack)
+             for one in report.acks),
+        ),
+        *_table(
+            "Most recent", "time, message, peer, ended as, after",
+            ((clock_time(int(one.time_s * 1e6)), one.id, one.mate, one.state,
+              _seconds(one.elapsed_s)) for one in report.events),
+        ),
+    ]  # fmt: skip
+    if len(parts) == 1:
+        parts.append(Text("Nothing was sent to it or by it in this time."))
+    return Group(*parts)
+
+
+def _table(title: str, columns: str, rows: Iterable[tuple[Any, ...]]) -> list[Table]:
+    """A table, if it has rows."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for column in columns.split(", "):
+        justify: Literal["left", "right"] = "left" if column in _WORDS else "right"
+        width = _ID_DIGITS if column == "message" else None  # an id that is cut is of no use
+        table.add_column(column, justify=justify, no_wrap=True, min_width=width)
+    for row in rows:
+        table.add_row(*map(_cell, row))
+    return [table] if table.row_count else []
+
+
+def _cell(value: object) -> Text:
+    if isinstance(value, float):
+        return Text(f"{value:.3f}")
+    return Text(f"{value:,}" if isinstance(value, int) else str(value))
+
+
+def _peers(topic: TopicRow) -> str:
+    shown = ", ".join(topic.mates[:5])
+    return shown if len(topic.mates) <= 5 else f"{shown}, …"
+
+
+def _seconds(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f} s"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from mercury.bus import FromTime
-from mercury.cli.common import command
-from mercury.cli.common.positions import circle as read_circle
-from mercury.cli.common.positions import geojson_area, numbers
+from mercury.cli.common import command, reading
+from mercury.cli.common.command import option
 from mercury.client import ServiceEndpoint
 from mercury.client.arguments import LONGEST_S
 from mercury.config import Settings
@@ -27,38 +27,31 @@ def send(
     text: Annotated[str, typer.Argument(help="What to tell")],
     config: command.ConfigOption = None,
     bus: command.BusOption = None,
-    circle: Annotated[
-        str | None, typer.Option(help="To everyone in a circle", metavar="LAT,LON,RADIUS_M")
-    ] = None,
-    area: Annotated[
-        str | None, typer.Option(help="To everyone in an area", metavar="GEOJSON")
-    ] = None,
+    circle: Annotated[str | None, option("To everyone in a circle", "LAT,LON,RADIUS_M")] = None,
+    area: Annotated[str | None, option("To everyone in an area", "GEOJSON")] = None,
     heading: Annotated[
-        str | None,
-        typer.Option(help="Only who travels in this direction", metavar="DEGREES,HALF_WIDTH"),
+        str | None, option("Only who travels in this direction", "DEGREES,HALF_WIDTH")
     ] = None,
-    everyone: Annotated[bool, typer.Option("--everyone", help="To all clients")] = False,
-    to: Annotated[str | None, typer.Option(help="To one client", metavar="IDENTITY")] = None,
-    group: Annotated[
-        str | None, typer.Option(help="To all who are in a group", metavar="NAME")
-    ] = None,
-    kind: Annotated[str, typer.Option(help="Kind of the event")] = "notice",
+    everyone: Annotated[bool, option("To all clients", names="--everyone")] = False,
+    to: Annotated[str | None, option("To one client", "IDENTITY")] = None,
+    group: Annotated[str | None, option("To all who are in a group", "NAME")] = None,
+    kind: Annotated[str, option("Kind of the event")] = "notice",
     priority: Annotated[int, typer.Option(min=0, max=9)] = int(Priority.WARNING),
     validity: Annotated[
         float,
-        typer.Option(
-            min=0.001, max=LONGEST_S, help="Seconds; who enters the area until then is told, too"
-        ),
+        option("Seconds; who enters the area until then is told, too", min=0.001, max=LONGEST_S),
     ] = 60.0,
     as_json: command.JsonOption = False,
 ) -> None:
     """Send an alert to an area, to everyone, to a group or to one client."""
     settings = command.settings_for(config, bus__uri=bus)
+    if not text:
+        raise ConfigurationError('the text is empty: say what to tell, such as "Road flooded"')
     destinations: list[Area | Address] = []
     if circle is not None:
-        destinations.append(read_circle(circle))
+        destinations.append(reading.circle(circle))
     if area is not None:
-        destinations.append(geojson_area(area, "--area"))
+        destinations.append(reading.geojson_area(area, "--area"))
     if everyone:
         destinations.append(Address.everyone())
     if to is not None:
@@ -71,17 +64,16 @@ def send(
     if heading is not None:
         if not isinstance(destination, Area):
             raise ConfigurationError("--heading goes with --circle or --area")
-        sector = HeadingSector(*numbers(heading, "degrees,half_width"))
-        destination = Area(
-            destination.shape, sector, destination.valid_from_us, destination.valid_until_us
-        )
+        expected = f"expected degrees,half_width, not {heading!r}"
+        sector = HeadingSector(*reading.numbers(heading, 2, expected))
+        destination = replace(destination, heading=sector)
     message, heard = command.run(_send(settings, destination, text, kind, priority, validity))
     if as_json:
         command.print_json({"id": str(message.id), "sent_us": message.sent_us,
                           "expires_us": message.expires_us})  # fmt: skip
     else:
         to_whom = address_text(message.destination)
-        command.progress.print(f"sent to {to_whom}, valid for {validity:g} s", markup=False)
+        command.progress.print(f"sent to {to_whom}, valid for {validity:g} s")
         if not heard:
             command.progress.print("no adapter reports on this bus: nobody hears it until one runs")
         print(message.id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,9 +11,10 @@ from uuid import UUID
 import typer
 
 from mercury.cli.common import command
+from mercury.cli.common.command import option
 from mercury.cli.common.spinner import waiting
-from mercury.cli.data import history_folder
-from mercury.cli.data.history_folder import FolderOption
+from mercury.cli.data import stored_tables
+from mercury.cli.data.stored_tables import FolderOption
 from mercury.cli.messages.describe import iso_time
 from mercury.config import Settings
 from mercury.mediator.explain import about_all, about_message, about_one
@@ -25,8 +27,6 @@ from mercury.service.message_trail import LIVE_US, TrailReader, id_digits, time_
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is known of one message."""
-
     id: UUID
     sent: str  # who told whom, when and until when
     said: str  # what became of it
@@ -39,9 +39,9 @@ def why(
         str | None, typer.Argument(help="Its id, or the first digits", show_default=False)
     ] = None,
     last: Annotated[
-        bool, typer.Option("--last", help="The last message that was addressed to somebody")
+        bool, option("The last message that was addressed to somebody", names="--last")
     ] = False,
-    client: Annotated[str | None, typer.Option(help="What became of it for this one")] = None,
+    client: Annotated[str | None, option("What became of it for this one")] = None,
     config: command.ConfigOption = None,
     bus: command.BusOption = None,
     folder: FolderOption = None,
@@ -50,17 +50,16 @@ def why(
     """Say what became of a message, for one recipient or for all."""
     if (message is None) != last:
         raise ConfigurationError("say which message: either its id or --last")
-    settings = command.settings_for(config, bus__uri=bus, pipeline__history_folder=folder)
+    settings = stored_tables.load(config, folder, bus=bus)
     digits = id_digits(message) if message is not None else ""
     id = UUID(digits) if len(digits) == 32 else None
     answer = None
     if _has_bus(settings) and (id is None or now_us() - time_of(id) < LIVE_US):
-        answer = command.run(_from_bus(settings, digits, client))
-    if message is None and answer is None:
-        raise ConfigurationError("nothing was sent to anybody over the bus in the last hour")
-    if message is not None and answer is None:
+        answer = command.run(answer_from_bus(settings, digits, client))
+    if answer is None:
+        if message is None:
+            raise ConfigurationError("nothing was sent to anybody over the bus in the last hour")
         answer = _from_history(settings, message, id, client)
-    assert answer is not None
     if as_json:
         command.print_json(_as_dict(answer, client))
         return
@@ -68,29 +67,20 @@ def why(
     print(answer.said)
 
 
-async def sentence_for(settings: Settings, message: str, client: str) -> str:
-    """What became of a message for one client, by what the bus holds; empty if it holds nothing."""
-    answer = await _from_bus(settings, id_digits(message), client)
-    return "" if answer is None else answer.said
-
-
 def _has_bus(settings: Settings) -> bool:
     uri = settings.bus.uri
     return not uri.startswith("embedded:") or Path(uri.removeprefix("embedded:")).exists()
 
 
-async def _from_bus(settings: Settings, digits: str, client: str | None) -> Answer | None:
-    bus = command.bus_of(settings)
-    try:
+async def answer_from_bus(settings: Settings, id: str, client: str | None) -> Answer | None:
+    """What the bus knows of a message, or of the last one if `id` is empty; None if nothing."""
+    with contextlib.closing(command.bus_of(settings)) as bus, waiting("looking for the message"):
         reader = TrailReader(bus)
-        with waiting("looking for the message"):
-            message = await (reader.find(digits) if digits else reader.last())
-            if message is None:
-                return None
-            trail, said = await reader.why(message, client, clock_time)
-        return Answer(message.id, about_message(message, clock_time), said, trail.entry, "bus")
-    finally:
-        bus.close()
+        message = await (reader.find(id) if id else reader.last())
+        if message is None:
+            return None
+        entry, said = await reader.why(message, client, clock_time)
+    return Answer(message.id, about_message(message, clock_time), said, entry, "bus")
 
 
 def _from_history(settings: Settings, text: str, id: UUID | None, client: str | None) -> Answer:
@@ -105,33 +95,33 @@ def _from_history(settings: Settings, text: str, id: UUID | None, client: str | 
         raise ConfigurationError(
             f"no message {text!r}… on the bus in the last hour; the history needs the whole id"
         )
-    folder = history_folder.folder_of(settings)
+    folder = stored_tables.folder_of(settings)
     message = stored_message(folder, id.hex) if folder.is_dir() else None
     if message is None:
         raise ConfigurationError(
             f"no message {text!r} on the bus in the last hour, and none in {folder}"
         )
     rows = {
-        row.client: Delivery(
-            row.client,
-            DeliveryState[row.state.upper()],
-            row.reason or "",
-            row.tries,
-            row.addressed_us or row.inside_us or 0,
-            row.first_sent_us or 0,
-            row.settled_us or 0,
+        row["client"]: Delivery(
+            row["client"],
+            DeliveryState[row["state"].upper()],
+            row["reason"] or "",
+            row["tries"],
+            row["addressed_us"] or row["inside_us"] or 0,
+            row["first_sent_us"] or 0,
+            row["settled_us"] or 0,
         )
         for row in stored_ledger(folder, id.hex)
     }
-    source = message.source or "unknown"
-    entry = Entry(Deliveries(id, source, (), message.subject or ""), rows)
-    said = f" {message.text!r}" if message.text else ""
-    until = f", valid until {iso_time(message.ends_us)}" if message.ends_us else ""
+    source = message["source"] or "unknown"
+    entry = Entry(Deliveries(id, source, (), message["subject"] or ""), rows)
+    said = f" {message['text']!r}" if message["text"] else ""
+    ends_us = message["ends_us"] or 0
+    until = f", valid until {iso_time(ends_us)}" if ends_us else ""
     sent = (
-        f"{id}: {message.kind or message.message_kind}{said} from {source} at "
-        f"{iso_time(message.sent_us or message.time_us)} to {message.destination}{until}."
+        f"{id}: {message['kind'] or message['message_kind']}{said} from {source} at "
+        f"{iso_time(message['sent_us'] or message['time_us'])} to {message['destination']}{until}."
     )
-    ends_us = message.ends_us or 0
     if not rows:
         answer = "The ledger has no row of it: nobody was to hear it, or it is too new."
     elif client is None:
@@ -145,15 +135,14 @@ def _from_history(settings: Settings, text: str, id: UUID | None, client: str | 
 
 
 def _as_dict(answer: Answer, client: str | None) -> dict[str, Any]:
-    rows = answer.entry.rows
-    chosen = rows if client is None else {client: rows[client]} if client in rows else {}
+    rows = answer.entry.rows.values()
     return {
         "id": str(answer.id),
         "sent": answer.sent,
         "from": answer.origin,
         "summary": Ledger().summary([answer.entry]).as_dict(),
         "answer": answer.said,
-        "recipients": [_row(row) for row in chosen.values()],
+        "recipients": [_row(row) for row in rows if client in (None, row.client)],
     }
 
 

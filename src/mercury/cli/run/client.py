@@ -3,51 +3,44 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import math
 import os
 import stat
 import sys
-from functools import partial
-from typing import Annotated
+from collections.abc import AsyncIterable, Callable
+from typing import Annotated, Any, TypeVar
 from uuid import uuid4
 
-import typer
+from mercury.cli.common import command, reading
+from mercury.cli.common.command import option
+from mercury.cli.messages.describe import message_json, message_line, plain
+from mercury.client import Client, MatchStream
+from mercury.model.errors import AreaError, ConfigurationError
+from mercury.model.filter import Value
+from mercury.model.matching import Match, NearSubscription, Publication
+from mercury.service.clock import clock_time
 
-from mercury.cli.common import command
-from mercury.cli.common.positions import position as read_position
-from mercury.cli.messages.describe import message_json, message_line
-from mercury.cli.run.near import Moving, NearOption, begin, listen, read_moving, read_near
-from mercury.client import Client
-from mercury.config import Settings
-from mercury.model.area import Position
-from mercury.model.errors import AreaError
-from mercury.service.stop_signals import on_stop_signal
+Heard = TypeVar("Heard")
+
+_WORDS: dict[str, Value] = {"true": True, "false": False}
 
 
 def client(
-    position: Annotated[str, typer.Option(help="Where it is", metavar="LAT,LON")],
+    position: Annotated[str, option("Where it is", "LAT,LON")],
     config: command.ConfigOption = None,
-    adapter: Annotated[str | None, typer.Option(help="udp://HOST:PORT", metavar="URI")] = None,
-    identity: Annotated[str | None, typer.Option(help="Name, unique among clients")] = None,
+    adapter: Annotated[str | None, option("udp://HOST:PORT", "URI")] = None,
+    identity: Annotated[str | None, option("Name, unique among clients")] = None,
     relay_port: Annotated[
-        int | None, typer.Option(help="Loopback port for local applications; 0 takes a free one")
+        int | None, option("Loopback port for local applications; 0 takes a free one")
     ] = None,
-    group: Annotated[
-        list[str] | None, typer.Option(help="A group it is in; several times", metavar="NAME")
-    ] = None,
+    group: Annotated[list[str] | None, option("A group it is in; several times", "NAME")] = None,
     near: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Show what comes near and leaves; several times",
-            metavar="TOPIC:RADIUS[:WHERE]",
-        ),
+        option("Show what comes near and leaves; several times", "TOPIC:RADIUS[:WHERE]"),
     ] = None,
     moving: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Publish what it is, for others near it; several times",
-            metavar="TOPIC:KEY=VALUE,...",
-        ),
+        option("Publish what it is, for others near it; several times", "TOPIC:KEY=VALUE,..."),
     ] = None,
     seconds: command.ForOption = None,
     as_json: command.JsonOption = False,
@@ -62,69 +55,63 @@ def client(
         client__identity=identity,
         client__relay_port=relay_port,
     )
-    near_options = [read_near(text) for text in near or ()]
+    name = settings.client.identity or f"client-{uuid4().hex[:8]}"
+    subscriptions = [read_near(text) for text in near or ()]
     publications = [read_moving(text) for text in moving or ()]
-    place = read_position(position)
-    command.run(_run(settings, place, group or [], near_options, publications, seconds, as_json))
-
-
-async def _run(
-    settings: Settings,
-    position: Position,
-    groups: list[str],
-    near_options: list[NearOption],
-    publications: list[Moving],
-    seconds: float | None,
-    as_json: bool,
-) -> None:
-    identity = settings.client.identity or f"client-{uuid4().hex[:8]}"
     endpoint = Client(
         settings.client.adapter,
-        identity=identity,
-        position=position,
+        identity=name,
+        position=reading.position(position),
         settings=command.session_of(settings),
         relay_port=settings.client.relay_port,
         mediator=settings.mediator,
-        groups=groups,
+        groups=group or [],
     )
-    stop = asyncio.Event()
-    on_stop_signal(stop.set)
-    async with endpoint:
-        command.progress.print(f"{identity} is connected to {settings.client.adapter}")
-        if endpoint.relay is not None:
-            command.progress.print(f"applications connect to udp://127.0.0.1:{endpoint.relay.port}")
-        streams = await begin(endpoint, near_options, publications)
-        for stream in streams:
-            wanted = stream.what
-            command.progress.print(f"listening for {wanted.topic} within {wanted.radius_m:g} m")
-        tasks = [
-            asyncio.create_task(_listen(endpoint, as_json)),
-            asyncio.create_task(_follow_input(endpoint)),
-            *(asyncio.create_task(listen(stream, as_json)) for stream in streams),
-        ]
-        for task in tasks:
-            task.add_done_callback(partial(_stop_if_failed, stop))
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await stop.wait()
-        for task in tasks:
-            task.cancel()
-        for ended in await asyncio.gather(*tasks, return_exceptions=True):
-            if isinstance(ended, Exception):  # such as that nobody reads what is printed
-                raise ended
+
+    async def work() -> None:
+        stop = command.stop_event()
+        async with endpoint:
+            command.progress.print(f"{name} is connected to {settings.client.adapter}")
+            if endpoint.relay is not None:
+                at = f"udp://127.0.0.1:{endpoint.relay.port}"
+                command.progress.print(f"applications connect to {at}")
+            streams = await _declare(endpoint, subscriptions, publications)
+            tasks = [
+                asyncio.create_task(_show(endpoint, as_json, message_json, message_line)),
+                asyncio.create_task(_follow_input(endpoint)),
+                *(
+                    asyncio.create_task(_show(stream, as_json, _match_json, _match_line))
+                    for stream in streams
+                ),
+            ]
+
+            def stop_if_failed(task: asyncio.Task[None]) -> None:
+                if not task.cancelled() and task.exception() is not None:
+                    stop.set()
+
+            for task in tasks:
+                task.add_done_callback(stop_if_failed)
+            await command.wait(stop, seconds)
+            for task in tasks:
+                task.cancel()
+            for ended in await asyncio.gather(*tasks, return_exceptions=True):
+                if isinstance(ended, Exception):  # such as that nobody reads what is printed
+                    raise ended
+
+    command.run(work())
 
 
-def _stop_if_failed(stop: asyncio.Event, task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        stop.set()
-
-
-async def _listen(endpoint: Client, as_json: bool) -> None:
-    async for message in endpoint:
+async def _show(
+    heard: AsyncIterable[Heard],
+    as_json: bool,
+    to_json: Callable[[Heard], object],
+    to_line: Callable[[Heard], str],
+) -> None:
+    async for one in heard:
         if as_json:
-            command.print_json(message_json(message))
+            command.print_json(to_json(one))
         else:
-            print(message_line(message), flush=True)
+            print(to_line(one), flush=True)
 
 
 async def _follow_input(endpoint: Client) -> None:
@@ -140,4 +127,80 @@ async def _follow_input(endpoint: Client) -> None:
             heading, speed = (*motion, None, None)[:2]
             endpoint.move(lat, lon, heading_deg=heading, speed_mps=speed)
         except (ValueError, AreaError) as error:
-            command.progress.print(f"not a position, ignored: {error}", markup=False)
+            command.progress.print(f"not a position, ignored: {error}")
+
+
+def read_near(text: str) -> NearSubscription:
+    """Read `TOPIC:RADIUS[:WHERE]`; a filter may hold colons itself."""
+    topic, _, rest = text.partition(":")
+    radius, _, where = rest.partition(":")
+    try:
+        radius_m = float(radius)
+    except ValueError:
+        raise ConfigurationError(f"--near {text} is not TOPIC:RADIUS[:WHERE]") from None
+    return NearSubscription("near", topic, radius_m, where=where)
+
+
+def read_moving(text: str) -> Publication:
+    """Read `TOPIC:key=value,…`; what looks like a number is one."""
+    topic, _, rest = text.partition(":")
+    values: dict[str, Value] = {}
+    for item in rest.split(",") if rest else ():
+        key, equals, value = item.partition("=")
+        if not key or not equals:
+            raise ConfigurationError(f"--moving {text} is not TOPIC:key=value,...")
+        values[key.strip()] = _value(value.strip())
+    return Publication("moving", topic, values)
+
+
+async def _declare(
+    endpoint: Client, subscriptions: list[NearSubscription], publications: list[Publication]
+) -> list[MatchStream]:
+    """Declare it all; returns what is to be listened to."""
+    for one in publications:
+        await endpoint.publish(one.topic, one.values, moving=True)
+    streams = [
+        endpoint.near(wanted.topic, radius_m=wanted.radius_m, where=wanted.where)
+        for wanted in subscriptions
+    ]
+    for stream in streams:
+        await stream.declared()
+        wanted = stream.what
+        command.progress.print(f"listening for {wanted.topic} within {wanted.radius_m:g} m")
+    return streams
+
+
+def _match_line(match: Match) -> str:
+    values = "".join(f" {key}={value!r}" for key, value in match.values.items())
+    return (
+        f"{clock_time(match.time_us)} {match.event_type.name:<6}"
+        f" {match.publication} [{match.topic}]"
+        f" {match.distance_m:.0f} m away at {match.lat:.5f},{match.lon:.5f}{values}"
+    )
+
+
+def _match_json(match: Match) -> dict[str, Any]:
+    """A match as plain values, named as the gateway names them."""
+    return {
+        "event": match.event_type.name.lower(),
+        "reason": match.reason.name.lower(),
+        "subscription": match.subscription,
+        "publication": match.publication,
+        "topic": match.topic,
+        "values": plain(dict(match.values)),
+        "lat": match.lat,
+        "lon": match.lon,
+        "distance_m": round(match.distance_m, 3) if math.isfinite(match.distance_m) else None,
+        "time_us": match.time_us,
+    }
+
+
+def _value(text: str) -> Value:
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text.strip("\"'")

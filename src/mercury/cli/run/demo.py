@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 
 from mercury.cli.common import command
+from mercury.cli.common.command import option
 from mercury.cli.common.spinner import waiting
 from mercury.cli.lab.sim import fleet_of
-from mercury.cli.run.machine import Machine, running
-from mercury.cli.run.parts import Parts, adapter_uri, claimed_parts
+from mercury.cli.run.machine import Machine, Parts, adapter_uri, claimed_parts, running
 from mercury.cli.run.summary import ledger_sentence, why_missed
 from mercury.config import Settings
 from mercury.model.message import EventKind
+from mercury.roads.plane import Plane
 from mercury.sim.fleet import Fleet
 from mercury.sim.incident import Incident
 
@@ -41,6 +41,7 @@ _QUICK_JAMS = {
 # Shares of the city's width and height, so that the three keep apart.
 _EMERGENCY, _COLLISION, _JAM = (0.5, 0.5), (0.8, 0.2), (0.25, 0.75)
 _WITNESSES = 4
+_LOOKED_AT = 200  # vehicles
 _JAM_RADIUS_M = 600.0
 _FOUND_S = {EventKind.EMERGENCY: 10.0, EventKind.COLLISION: 30.0, EventKind.CONGESTION: 90.0}
 _ALL_NOTIFIED_S = 1.0  # after the first
@@ -49,14 +50,11 @@ _LOOK_EVERY_S = 0.02
 
 def demo(
     config: command.ConfigOption = None,
-    bus: Annotated[
-        str | None,
-        typer.Option("--bus", help="Where it is kept; default a new folder", metavar="URI"),
-    ] = None,
-    port: Annotated[int | None, typer.Option(help="UDP port of the adapter")] = None,
-    vehicles: Annotated[int, typer.Option(min=100, help="How many drive")] = 1500,
-    seed: Annotated[int | None, typer.Option(min=0, help="Same seed, same city")] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the parts' logs")] = False,
+    bus: Annotated[str | None, option("Where it is kept; default a new folder", "URI")] = None,
+    port: Annotated[int | None, option("UDP port of the adapter")] = None,
+    vehicles: Annotated[int, option("How many drive", min=800)] = 1500,
+    seed: Annotated[int | None, option("Same seed, same city", min=0)] = None,
+    verbose: Annotated[bool, option("Show the parts' logs", names="--verbose -v")] = False,
 ) -> None:
     """Show in a minute what Mercury does: in a simulated city, with all its parts."""
     settings = command.settings_for(
@@ -84,8 +82,6 @@ def demo(
 
 @dataclass(slots=True)
 class _Story:
-    """What has happened so far."""
-
     begun: float = field(default_factory=time.monotonic)
     incidents: list[Incident] = field(default_factory=list)
     not_found: list[str] = field(default_factory=list)
@@ -129,7 +125,7 @@ async def _tell(story: _Story, machine: Machine, fleet: Fleet) -> None:
         f"{'' if pipeline is None else ' Spark is starting meanwhile.'}"
     )
     _say("")
-    emergency = await _witnessed(fleet, EventKind.EMERGENCY, _EMERGENCY)
+    emergency = await _witnessed(fleet, EventKind.EMERGENCY, *_at(plane, _EMERGENCY))
     story.incidents.append(emergency)
     if await _found(story, emergency):
         first_ms = min(emergency.notified_ms.values())
@@ -145,9 +141,8 @@ async def _tell(story: _Story, machine: Machine, fleet: Fleet) -> None:
             return
     begun = time.monotonic()
     _say(f"Spark is up after {begun - story.begun:.0f} s; from here on times count from now.")
-    collision = await _witnessed(fleet, EventKind.COLLISION, _COLLISION)
-    x_m, y_m = _JAM[0] * plane.width_m, _JAM[1] * plane.height_m
-    jam = await fleet.simulate_jam(x_m, y_m, _JAM_RADIUS_M)
+    collision = await _witnessed(fleet, EventKind.COLLISION, *_crowded(plane, _COLLISION))
+    jam = await fleet.simulate_jam(*_at(plane, _JAM), _JAM_RADIUS_M)
     story.incidents += [collision, jam]
     _say(
         f"  A collision: {len(collision.sensed)} vehicles sense it."
@@ -166,12 +161,26 @@ async def _tell(story: _Story, machine: Machine, fleet: Fleet) -> None:
         await asyncio.gather(tell_of(collision, "collision"), tell_of(jam, "jam"))
 
 
-async def _witnessed(fleet: Fleet, kind: str, share: tuple[float, float]) -> Incident:
+async def _witnessed(fleet: Fleet, kind: str, x_m: float, y_m: float) -> Incident:
     """Let something happen so that a few vehicles sense it."""
-    plane = fleet.plane
-    x_m, y_m = share[0] * plane.width_m, share[1] * plane.height_m
-    distances_m = np.sort(np.hypot(plane.x_m - x_m, plane.y_m - y_m))
-    return await fleet.simulate_event(x_m, y_m, float(distances_m[_WITNESSES - 1]), kind)
+    return await fleet.simulate_event(x_m, y_m, _reach_m(fleet.plane, x_m, y_m), kind)
+
+
+def _reach_m(plane: Plane, x_m: float, y_m: float) -> float:
+    """How far the farthest witness is from a place."""
+    distances_m = np.hypot(plane.x_m - x_m, plane.y_m - y_m)
+    return float(np.partition(distances_m, _WITNESSES - 1)[_WITNESSES - 1])
+
+
+def _at(plane: Plane, share: tuple[float, float]) -> tuple[float, float]:
+    return share[0] * plane.width_m, share[1] * plane.height_m
+
+
+def _crowded(plane: Plane, share: tuple[float, float]) -> tuple[float, float]:
+    """Where about there the witnesses are closest together: so they speak of one collision."""
+    near = plane.inside_circle(*_at(plane, share), plane.width_m / 4)[:_LOOKED_AT]
+    places = [(round(plane.x_m[vehicle]), round(plane.y_m[vehicle])) for vehicle in near]
+    return min(places, key=lambda place: _reach_m(plane, *place), default=_at(plane, share))
 
 
 async def _found(story: _Story, incident: Incident) -> bool:

@@ -2,72 +2,61 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
-import typer
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
-from mercury.cli.common import command
-from mercury.cli.common.positions import position as read_position
-from mercury.cli.messages.moos_report import report_json, report_view
+from mercury.cli.common import command, reading
+from mercury.cli.common.command import option
+from mercury.mediator.report import EventRow
 from mercury.moos import MoosGateway, bridge_settings, read_moos_file
-from mercury.moos.settings import route
-from mercury.service.stop_signals import on_stop_signal
+from mercury.moos.settings import ANY, route
 
 _REFRESH_S = 0.5
+_SHOWN = 20  # rows of a table that people can take in
+_TEXTS = ("Mate", "Var", "Dest(s)")
+_ENDS = {"acknowledged": "Completed", "unreachable": "Gave up", "expired": "Gave up"}
 
 
 def moos(
     config: command.ConfigOption = None,
     moos_file: Annotated[
-        Path | None, typer.Option(help="Take the block of pMediator in this .moos file")
+        Path | None, option("Take the block of pMediator in this .moos file")
     ] = None,
-    name: Annotated[str | None, typer.Option(help="Name of this vehicle")] = None,
+    name: Annotated[str | None, option("Name of this vehicle")] = None,
     listen: Annotated[
-        str | None,
-        typer.Option(help="Port for the own pShare and the mates", metavar="[HOST:]PORT"),
+        str | None, option("Port for the own pShare and the mates", "[HOST:]PORT")
     ] = None,
-    local: Annotated[
-        str | None, typer.Option(help="Where the own pShare listens", metavar="HOST:PORT")
-    ] = None,
+    local: Annotated[str | None, option("Where the own pShare listens", "HOST:PORT")] = None,
     to: Annotated[
-        list[str] | None,
-        typer.Option(help="Way to a mate; * is for all others", metavar="MATE=HOST:PORT"),
+        list[str] | None, option("Way to a mate; * is for all others", "MATE=HOST:PORT")
     ] = None,
-    group: Annotated[str | None, typer.Option(help="Group of this vehicle")] = None,
-    mates: Annotated[str | None, typer.Option(help="Vehicles of the group", metavar="A,B")] = None,
-    no_ack_vars: Annotated[
-        str | None, typer.Option(help="Variables that are sent once", metavar="A,B")
-    ] = None,
-    max_tries: Annotated[int | None, typer.Option(help="Send again so often")] = None,
-    resend_thresh: Annotated[float | None, typer.Option(help="After so many seconds")] = None,
-    adapter: Annotated[
-        str | None, typer.Option(help="Connect to Mercury: udp://HOST:PORT", metavar="URI")
-    ] = None,
+    group: Annotated[str | None, option("Group of this vehicle")] = None,
+    mates: Annotated[str | None, option("Vehicles of the group", "A,B")] = None,
+    no_ack_vars: Annotated[str | None, option("Variables that are sent once", "A,B")] = None,
+    max_tries: Annotated[int | None, option("Send again so often")] = None,
+    resend_thresh: Annotated[float | None, option("After so many seconds")] = None,
+    adapter: Annotated[str | None, option("Connect to Mercury: udp://HOST:PORT", "URI")] = None,
     position: Annotated[
-        str | None,
-        typer.Option(help="Where it is until it reports itself", metavar="LAT,LON"),
+        str | None, option("Where it is until it reports itself", "LAT,LON")
     ] = None,
     seconds: command.ForOption = None,
     every_s: Annotated[
-        float, typer.Option("--every", min=0.1, help="Seconds between reports of --json")
+        float, option("Seconds between reports of --json", min=0.1, names="--every")
     ] = 5.0,
     as_json: Annotated[
-        bool, typer.Option("--json", help="A report as a line of JSON at times, and at the end")
+        bool, option("A report as a line of JSON at times, and at the end", names="--json")
     ] = False,
 ) -> None:
     """Bridge a MOOS community to its mates, and to Mercury.
 
     Acknowledges, sends again and removes doubles as pMediator does, over the datagrams of pShare.
     """
-    given: dict[str, object] = {}
-    if moos_file is not None:
-        given = {f"moos__{key}": value for key, value in read_moos_file(moos_file).items()}
+    given: dict[str, object] = {} if moos_file is None else {**read_moos_file(moos_file)}
     flags = {
         "vname": name,
         "listen": listen,
@@ -80,60 +69,177 @@ def moos(
         "resend_thresh": resend_thresh,
         "adapter": adapter,
     }
-    given |= {f"moos__{key}": value for key, value in flags.items() if value is not None}
-    settings = command.settings_for(config, **given)
+    given |= {key: value for key, value in flags.items() if value is not None}
+    settings = command.settings_for(
+        config, **{f"moos__{key}": value for key, value in given.items()}
+    )
     gateway = MoosGateway(
         bridge_settings(settings.moos),
         adapter=settings.moos.adapter,
-        position=None if position is None else read_position(position),
+        position=None if position is None else reading.position(position),
         session=command.session_of(settings),
     )
     command.run(_run(gateway, seconds, every_s if as_json else None))
 
 
 async def _run(gateway: MoosGateway, seconds: float | None, json_every_s: float | None) -> None:
-    stop = asyncio.Event()
-    on_stop_signal(stop.set)
+    stop = command.stop_event()
     await gateway.open()
     host = gateway.settings.listen.host
     command.progress.print(
         f"{gateway.settings.name} listens on {host}:{gateway.port}"
-        f" and posts to {gateway.settings.local}",
-        markup=False,
-        soft_wrap=True,
+        f" and posts to {gateway.settings.local}"
     )
     try:
         if json_every_s is not None:
-            await _wait(stop, seconds, json_every_s, lambda: _print_json(gateway))
+            await command.watch(stop, seconds, json_every_s, lambda: _print_json(gateway))
         elif command.progress.is_terminal:
             with Live(console=command.progress, transient=True, auto_refresh=False) as live:
-                await _wait(
-                    stop,
-                    seconds,
-                    _REFRESH_S,
-                    lambda: live.update(report_view(gateway), refresh=True),
-                )
+
+                def show() -> None:
+                    live.update(_report_view(gateway), refresh=True)
+
+                await command.watch(stop, seconds, _REFRESH_S, show)
         else:
-            await _wait(stop, seconds, None, lambda: None)
+            await command.wait(stop, seconds)
     finally:
         await gateway.close()
     if json_every_s is not None:
         _print_json(gateway, final=True)
     else:
-        Console(highlight=False).print(report_view(gateway))
-
-
-async def _wait(
-    stop: asyncio.Event, seconds: float | None, every_s: float | None, show: Callable[[], None]
-) -> None:
-    """Show something at times until it is time to end."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            while not stop.is_set():
-                show()
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(stop.wait(), every_s)
+        Console(highlight=False).print(_report_view(gateway))
 
 
 def _print_json(gateway: MoosGateway, *, final: bool = False) -> None:
-    command.print_json({**report_json(gateway), "final": final})
+    command.print_json({**_report_json(gateway), "final": final})
+
+
+def _report_json(gateway: MoosGateway) -> dict[str, Any]:
+    settings, bridge, uplink = gateway.settings, gateway.bridge, gateway.uplink
+    numbers = gateway.report().as_dict()
+    counts = ("sent", "resent", "acknowledged", "received", "repeated")
+    return {
+        "name": settings.name,
+        "uptime_s": round(gateway.time_s, 3),
+        "config": {
+            "resend_thresh": settings.resend_thresh_s,
+            "max_tries": settings.max_tries,
+            "group": settings.group,
+            "named_mates": list(settings.mates),
+            "mates": bridge.mates,
+            "no_ack_vars": sorted(settings.no_ack_vars),
+            "listen": str(settings.listen),
+            "local": str(settings.local),
+            "routes": {mate: str(where) for mate, where in sorted(settings.routes.items())},
+        },
+        **{name: numbers[name] for name in counts},
+        "posted": bridge.posted,
+        "bad": bridge.bad,
+        "dropped": bridge.dropped,
+        "mates": numbers["mates"],
+        "variables": numbers["topics"],
+        "acks": numbers["acks"],
+        "events": numbers["events"],
+        "uplink": None
+        if uplink is None
+        else {"adapter": uplink.uri, "connected": uplink.connected, **uplink.counters},
+    }
+
+
+def _report_view(gateway: MoosGateway) -> RenderableType:
+    """The same for a terminal, as pMediator shows it (§8, Listing 8.3)."""
+    settings, bridge, report = gateway.settings, gateway.bridge, gateway.report()
+    bad = sum(bridge.bad.values())
+    parts: list[RenderableType] = [
+        Text(f"mercury moos {settings.name}   {gateway.time_s:.0f} s", style="bold"),
+        _pairs(
+            "Config:",
+            {
+                "ReSend thresh": f"{settings.resend_thresh_s:g}",
+                "Max Tries": str(settings.max_tries),
+                "Group": settings.group or "",
+                "Named mates": ", ".join(settings.mates),
+                "mates": ", ".join(bridge.mates) + (" ..." if ANY in settings.routes else ""),
+                "No_ack_vars": ", ".join(sorted(settings.no_ack_vars)),
+            },
+        ),
+        _pairs(
+            "Stats (outgoing):",
+            {
+                "Out Msg Count": str(report.sent),
+                "Ack Msg Count": str(report.acknowledged),
+            },
+        ),
+        _pairs(
+            "Stats (incoming):",
+            {
+                "Rcv Msg Count": str(report.received),
+                "Bad Msg Count": f"{bad}{_reasons(bridge.bad)}",
+                "Passed over": f"{sum(bridge.dropped.values())}{_reasons(bridge.dropped)}",
+            },
+        ),
+        *_table(
+            "Outgoing stats:",
+            "Mate, Msgs Sent, Msgs Re-Sent, Avg Msgs Re-Sent, Avg First Interval, Msgs Dropped,"
+            " Waiting",
+            [(row.mate, row.sent, row.resent, row.resent_per_message, row.first_try_s, row.dropped,
+              row.waiting) for row in report.mates],
+        ),
+        *_table(
+            "Outgoing stats: (Per Variable)", "Snds, ReSnds, Freq, Var, Dest(s)",
+            [(row.sent, f"{row.resent}{'' if row.acknowledge else '*'}", f"{row.per_minute:.2f}",
+              row.topic, ", ".join(row.mates)) for row in report.topics],
+        ),
+        *_table(
+            "Incoming stats:", "Mate, Acks Sent, Acks Re-sent, Avg Acks Re-sent",
+            [(row.mate, row.acks_sent, row.acks_resent, row.resent_per_ack)
+             for row in report.acks],
+        ),
+        *_events(report.events),
+    ]  # fmt: skip
+    if gateway.uplink is not None:
+        state = "connected to" if gateway.uplink.connected else "seeks"
+        counts = ", ".join(f"{name} {count}" for name, count in gateway.uplink.counters.items())
+        parts.insert(2, Text(f"Mercury: {state} {gateway.uplink.uri}   {counts}\n"))
+    return Group(*parts)
+
+
+def _pairs(title: str, pairs: dict[str, str]) -> Text:
+    width = max(map(len, pairs))
+    lines = [f"  {name:>{width}}: {value}".rstrip() for name, value in pairs.items()]
+    return Text("\n".join([title, *lines, ""]))
+
+
+def _reasons(counts: dict[str, int]) -> str:
+    if not counts:
+        return ""
+    return " (" + ", ".join(f"{reason} {count}" for reason, count in sorted(counts.items())) + ")"
+
+
+def _table(title: str, columns: str, rows: list[tuple[object, ...]]) -> list[RenderableType]:
+    """A table of as many rows as people can take in, if it has any."""
+    table = Table(title=title, title_justify="left", title_style="", box=None, pad_edge=False)
+    for column in columns.split(", "):
+        justify: Literal["left", "right"] = "left" if column in _TEXTS else "right"
+        table.add_column(column, justify=justify, overflow="fold")
+    for row in rows[:_SHOWN]:
+        table.add_row(*map(_cell, row))
+    more = [Text(f"and {len(rows) - _SHOWN} more")] if len(rows) > _SHOWN else []
+    return [table, *more, Text("")] if rows else []
+
+
+def _cell(value: object) -> Text:
+    if value is None:
+        return Text("")
+    return Text(f"{value:.3f}" if isinstance(value, float) else str(value))
+
+
+def _events(rows: list[EventRow]) -> list[RenderableType]:
+    if not rows:
+        return []
+    lines = [
+        f"[{row.time_s:.2f}]: {_ENDS.get(row.state, row.state)} msg id: [{row.id}] to {row.mate},"
+        f" elapsed={row.elapsed_s:.3f}"
+        for row in rows
+    ]
+    return [Text("\n".join([f"Most Recent Events ({len(rows)}):", *lines]))]

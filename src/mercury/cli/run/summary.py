@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mercury.cli.messages.why import sentence_for
+from mercury.cli.messages.why import answer_from_bus
 from mercury.config import Settings
 
 _ENDS = {
@@ -21,15 +21,16 @@ async def why_missed(settings: Settings, alert: str | None, vehicles: Sequence[s
     """Why vehicles were not notified, by what stands on the bus."""
     if alert is None:
         return []
-    found = [await sentence_for(settings, alert, vehicle) for vehicle in vehicles[:_EXPLAINED]]
-    return [sentence for sentence in found if sentence]
+    found = [await answer_from_bus(settings, alert, vehicle) for vehicle in vehicles[:_EXPLAINED]]
+    return [answer.said for answer in found if answer is not None]
 
 
 def ledger_sentence(ledger: dict[str, float | None]) -> str:
-    """The ledger in a sentence."""
     count = ledger["messages"]
     messages = "1 message" if count == 1 else f"{count:,} messages"
-    if not ledger["recipients"]:
+    if not count:
+        return "Ledger: no message was addressed to clients."
+    if not (told := ledger["recipients"]):
         return f"Ledger: {messages}, addressed to nobody who was there."
     took = ""
     if ledger["p50_s"] is not None and ledger["p99_s"] is not None:
@@ -40,13 +41,14 @@ def ledger_sentence(ledger: dict[str, float | None]) -> str:
         if ledger[state] or state == "unreachable"
     )
     return (
-        f"Ledger: {messages} to {ledger['recipients']:,} recipients: "
+        f"Ledger: {messages} to {told:,} recipient{'s' if told != 1 else ''}: "
         f"{ledger['acknowledged']:,} acknowledged{took}, {others}."
     )
 
 
 def sentences(result: dict[str, Any]) -> list[str]:
-    """All of it, a line each."""
+    if "problem" in result:
+        return [f"Mercury ran for {result['seconds']:g} s."]
     parts = result["parts"]
     adapters = {name: values for name, values in parts.items() if name.startswith("adapter")}
     brokers = {name: values for name, values in parts.items() if name.startswith("broker")}
@@ -85,7 +87,9 @@ def sentences(result: dict[str, Any]) -> list[str]:
     lines.append(f"  Dropped: {text or 'nothing'}.")
     for name, count in result["restarts"].items():
         times = "once" if count == 1 else f"{count} times"
-        lines.append(f"  {name} crashed and was restarted {times}.")
+        lines.append(
+            f"  {name} ended too early and was started again {times}; its numbers count from then."
+        )
     return lines
 
 

@@ -1,53 +1,55 @@
-"""`mercury up`: all parts on one machine, supervised."""
+"""`mercury up` and `mercury down`: all parts on one machine, supervised."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
+import signal
 import time
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from mercury.cli.common import command
+from mercury.cli.common.command import option
 from mercury.cli.common.spinner import waiting
 from mercury.cli.run import summary
-from mercury.cli.run.machine import Machine, running, say
-from mercury.cli.run.parts import Parts, adapter_uri, claimed_parts
+from mercury.cli.run.machine import Machine, Parts, adapter_uri, claimed_parts, running, say
 from mercury.config import Settings
 from mercury.model.errors import ConfigurationError
+from mercury.service.claim import holder_of
 from mercury.service.supervisor import Part
+
+_STOP_S = 60.0  # each part may take a while to finish
+_LOOK_EVERY_S = 0.1
 
 
 def up(
     config: command.ConfigOption = None,
     bus: command.BusOption = None,
     port: Annotated[
-        int | None,
-        typer.Option(help="UDP port of the adapter; the gateway's is then 80 above it"),
+        int | None, option("UDP port of the adapter; the gateway's is then 80 above it")
     ] = None,
-    brokers: Annotated[int, typer.Option(min=1, max=64, help="Brokers that share the work")] = 1,
-    vehicles: Annotated[
-        int, typer.Option(min=0, help="Also simulate a city with so many vehicles")
-    ] = 0,
+    brokers: Annotated[int, option("Brokers that share the work", min=1, max=64)] = 1,
+    vehicles: Annotated[int, option("Also simulate a city with so many vehicles", min=0)] = 0,
     event: Annotated[
-        str | None, typer.Option(help="Something to sense in that city, in metres", metavar="X,Y,R")
+        str | None, option("Something to sense in that city, in metres", "X,Y,R")
     ] = None,
-    event_after: Annotated[float, typer.Option(min=0.0, help="Seconds until it happens")] = 10.0,
+    event_after: Annotated[float, option("Seconds until it happens", min=0.0)] = 10.0,
     link: command.LinkOption = None,
     antenna: command.AntennaOption = None,
     with_pipeline: Annotated[
         bool | None,
-        typer.Option("--pipeline/--no-pipeline", help="Run Spark, too; default if it is there"),
+        option("Run Spark, too; default if it is there", names="--pipeline/--no-pipeline"),
     ] = None,
     with_matcher: Annotated[
-        bool, typer.Option("--matcher/--no-matcher", help="Run matching of what moves, too")
+        bool, option("Run matching of what moves, too", names="--matcher/--no-matcher")
     ] = True,
-    seed: Annotated[int | None, typer.Option(min=0, help="Same seed, same city")] = None,
+    seed: Annotated[int | None, option("Same seed, same city", min=0)] = None,
     seconds: command.ForOption = None,
     as_json: command.JsonOption = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the parts' logs")] = False,
+    verbose: Annotated[bool, option("Show the parts' logs", names="--verbose -v")] = False,
 ) -> None:
     """Run all parts on this machine until Ctrl-C or `mercury down`, or for a time, and sum up."""
     settings = command.settings_for(
@@ -66,6 +68,9 @@ def up(
     if vehicles:
         arguments = _sim_arguments(settings, config, vehicles)
         if event is not None:
+            from mercury.cli.lab.sim import circle_of
+
+            circle_of(event, settings)  # what is wrong is said before anything starts
             arguments += ["--event", event, "--event-after", str(event_after)]
         sim = Part("sim", arguments, restart=False, keep_output=True)
     environment = {} if verbose else {"MERCURY_LOG__LEVEL": "warning"}
@@ -77,6 +82,28 @@ def up(
     else:
         for line in summary.sentences(result):
             print(line)
+    if "problem" in result:
+        command.fail(f"what the parts did cannot be read: {result['problem']}")
+
+
+def down(config: command.ConfigOption = None, bus: command.BusOption = None) -> None:
+    """End the `mercury up` of a bus and all its parts; exit code 1 if none runs."""
+    uri = command.settings_for(config, bus__uri=bus).bus.uri
+    holder = holder_of(uri)
+    if holder is None:
+        command.fail(f"no mercury up runs on {uri} here; --bus names another bus")
+    parts = ", ".join(holder.parts) or "no parts yet"
+    how = "ended"
+    with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
+        os.kill(holder.process, signal.SIGTERM)
+    deadline = time.monotonic() + _STOP_S
+    with waiting(f"ending process {holder.process}"):
+        while (one := holder_of(uri)) is not None and one.process == holder.process:
+            if time.monotonic() > deadline and how == "ended":
+                how = "killed"
+                os.kill(holder.process, signal.SIGKILL)  # its parts notice, and end
+            time.sleep(_LOOK_EVERY_S)
+    print(f"{how} mercury up, process {holder.process}, on {uri} ({parts})")
 
 
 async def _run(
@@ -101,20 +128,20 @@ async def _run(
             asyncio.create_task(_tell_of_gateway(machine)),
             asyncio.create_task(_tell_of_pipeline(machine, begun)),
         ]
-        await machine.wait(seconds)
+        await command.wait(machine.stop, seconds)
         for task in telling:
             task.cancel()
         await asyncio.gather(*telling, return_exceptions=True)
         say("stopping …")
     simulation = _output(sim)
-    for incident in [] if simulation is None else simulation["incidents"]:
+    unread = simulation is None or "problem" in machine.last
+    for incident in [] if unread else simulation["incidents"]:
         missed = incident["missed"]
         incident["why_missed"] = await summary.why_missed(settings, incident["alert"], missed)
     return {**machine.last, "simulation": simulation}
 
 
 async def _tell_of_gateway(machine: Machine) -> None:
-    """Say where the gateway is, once it is open."""
     matcher, address = machine.parts.matcher, machine.parts.gateway
     if matcher is not None and address is not None and await machine.ready(matcher):
         say(f"the gateway is open at {address}, see /openapi.json")
@@ -141,9 +168,6 @@ def _sim_arguments(settings: Settings, config: Path | None, vehicles: int) -> li
 
 
 def _output(sim: Part | None) -> Any:
-    if sim is None:
-        return None
-    try:
-        return json.loads(b"".join(sim.output).splitlines()[-1])
-    except (ValueError, IndexError):
-        return None
+    with contextlib.suppress(ValueError, IndexError):
+        return json.loads(b"".join(sim.output).splitlines()[-1]) if sim is not None else None
+    return None

@@ -1,6 +1,1 @@
-"""Where load goes to, chosen by URI: one small Protocol, one file for each."""
-
-from mercury.load.drivers.api import Batch, Driver
-from mercury.load.drivers.registry import open_driver
-
-__all__ = ["Batch", "Driver", "open_driver"]
+"""Where load goes to, chosen by URI: one small Protocol, and a file for each way there."""

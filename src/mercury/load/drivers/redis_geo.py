@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from collections import deque
 from collections.abc import Callable
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from redis.retry import Retry
 from mercury.load.drivers.api import BACKLOG_ROWS, Batch, Clock, Say
 from mercury.load.tally import Tally
 from mercury.load.workload import Workload
-from mercury.matching.rules import MatchingRules
+from mercury.matching import MatchingRules
 from mercury.model.errors import LoadError
 from mercury.model.matching import EventReason, EventType
 
@@ -47,9 +47,7 @@ class RedisDriver:
         self._connection = make(host=host, port=port, db=database)
         self._on_its_way: Rows = []
         self._clock: Clock = lambda: 0
-        self._waiting: deque[Batch] = deque()
-        self._waiting_rows = 0
-        self._changed = threading.Condition()
+        self._waiting: SimpleQueue[Batch | None] = SimpleQueue()  # None wakes the thread to end
         self._thread: threading.Thread | None = None
         self._ending = False
         self._pairs: list[set[int]] = []
@@ -67,13 +65,12 @@ class RedisDriver:
         self._farthest_m = max(self._reach_m)
         self._publishes: list[bool] = workload.publishes.tolist()
         self._price: list[int] = workload.price.tolist()
-        no_filter = workload.settings.selectivity >= 1.0
         self._highest: list[float] = (
-            [math.inf] * len(workload) if no_filter else workload.highest_price.tolist()
+            workload.highest_price.tolist() if workload.has_filters else [math.inf] * len(workload)
         )
         prefix = f"mercury-{workload.settings.name}"
         self._keys = [
-            (f"{prefix}:subscriptions:{topic}", f"{prefix}:publications:{topic}")
+            (f"{prefix}:subscriptions:{topic}".encode(), f"{prefix}:publications:{topic}".encode())
             for topic in range(workload.settings.topics)
         ]
         self._topic: list[int] = workload.topic.tolist()
@@ -90,18 +87,15 @@ class RedisDriver:
 
     def send(self, batch: Batch) -> None:
         """Let updates wait for the thread."""
-        with self._changed:
-            if self._ending or self._waiting_rows + len(batch) > BACKLOG_ROWS:
-                self.tally.unsent += len(batch)
-                if not self._ending:
-                    self.tally.note(
-                        f"{BACKLOG_ROWS:,} updates waited for Redis; what came then was not sent"
-                    )
-                return
-            self.tally.sent += len(batch)
-            self._waiting.append(batch)
-            self._waiting_rows += len(batch)
-            self._changed.notify()
+        if self._ending or self._waiting_rows + len(batch) > BACKLOG_ROWS:
+            self.tally.unsent += len(batch)
+            if not self._ending:
+                self.tally.note(
+                    f"{BACKLOG_ROWS:,} updates waited for Redis; what came then was not sent"
+                )
+            return
+        self.tally.sent += len(batch)
+        self._waiting.put(batch)
 
     async def settle(self, timeout_s: float) -> None:
         """Until nothing waits any more."""
@@ -113,9 +107,8 @@ class RedisDriver:
     async def close(self) -> None:
         """Remove the indexes."""
         if self._thread is not None:
-            with self._changed:
-                self._ending = True
-                self._changed.notify()
+            self._ending = True
+            self._waiting.put(None)
             await asyncio.to_thread(self._thread.join)
             try:
                 worked_s = await asyncio.to_thread(self._cpu_s) - self._cpu_begun_s
@@ -127,6 +120,11 @@ class RedisDriver:
             except redis.RedisError as error:
                 self.tally.note(f"the indexes are left in Redis: {error}")
         self._redis.close()
+
+    @property
+    def _waiting_rows(self) -> int:
+        """How many updates have no answer yet."""
+        return self.tally.sent - (self.tally.taken or 0) - (self.tally.dropped or 0)
 
     def _cpu_s(self) -> float:
         """How long the server has worked since it started."""
@@ -154,17 +152,10 @@ class RedisDriver:
 
     def _next(self) -> Batch | None:
         """What waits; None at the end."""
-        with self._changed:
-            while not self._waiting and not self._ending:
-                if self._on_its_way:
-                    break
-                self._changed.wait()
-            if self._ending:
-                return None
-            if self._waiting:
-                return self._waiting.popleft()
-        self._finish()  # nothing follows it, so its answers are waited for
-        return self._next()
+        if self._waiting.empty():
+            self._finish()  # nothing follows what is on its way, so its answers are waited for
+        batch = self._waiting.get()
+        return None if self._ending else batch
 
     def _pack_ahead(self, entities: int) -> None:
         """The parts of commands that stay the same."""
@@ -174,23 +165,16 @@ class RedisDriver:
             publishes = self._publishes[entity]
             keys = self._keys[self._topic[entity]]
             reach_m = self._farthest_m if publishes else self._reach_m[entity]
-            self._add.append(b"*5\r\n" + _bulk(b"GEOADD") + _bulk(keys[publishes].encode()))
-            self._search.append(
-                b"*9\r\n"
-                + _bulk(b"GEOSEARCH")
-                + _bulk(keys[not publishes].encode())
-                + _bulk(b"FROMLONLAT")
-            )
-            self._end.append(
-                _bulk(b"BYRADIUS") + _bulk(b"%.1f" % reach_m) + _bulk(b"m") + _bulk(b"WITHDIST")
-            )
+            self._add.append(b"*5\r\n" + _bulk(b"GEOADD", keys[publishes]))
+            self._search.append(b"*9\r\n" + _bulk(b"GEOSEARCH", keys[not publishes], b"FROMLONLAT"))
+            self._end.append(_bulk(b"BYRADIUS", b"%.1f" % reach_m, b"m", b"WITHDIST"))
 
     def _update(self, batch: Batch) -> None:
         """Send a pipeline, then look at the answers of the one before."""
         rows = list(zip(*(column.tolist() for column in batch[:4]), strict=True))
         parts: list[bytes] = []
         for entity, lat, lon, _ in rows:
-            place = _bulk(b"%.7f" % lon) + _bulk(b"%.7f" % lat)
+            place = _bulk(b"%.7f" % lon, b"%.7f" % lat)
             parts += (self._add[entity], place, self._name[entity])
             parts += (self._search[entity], place, self._end[entity])
         self._connection.send_packed_command([b"".join(parts)])
@@ -217,10 +201,8 @@ class RedisDriver:
                 continue
             taken += 1
             self._judge(entity, found, time_us, events)
-        with self._changed:
-            self._waiting_rows -= len(rows)
-            self.tally.taken = (self.tally.taken or 0) + taken
-            self.tally.dropped = (self.tally.dropped or 0) + dropped
+        self.tally.taken = (self.tally.taken or 0) + taken
+        self.tally.dropped = (self.tally.dropped or 0) + dropped
         if events:
             event_types, times_us = np.array(events, np.int64).T
             reasons = np.full(len(events), EventReason.MOVED, np.uint8)
@@ -252,6 +234,6 @@ class RedisDriver:
         self._pairs[entity] = after
 
 
-def _bulk(text: bytes) -> bytes:
-    """A part of a command, as the protocol of Redis has it."""
-    return b"$%d\r\n%b\r\n" % (len(text), text)
+def _bulk(*texts: bytes) -> bytes:
+    """Parts of a command, as the protocol of Redis has them."""
+    return b"".join([b"$%d\r\n%b\r\n" % (len(text), text) for text in texts])

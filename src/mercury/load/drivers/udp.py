@@ -6,12 +6,12 @@ It declares its entity, its reports move that, and it acknowledges what comes, a
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 
 import numpy as np
 
 from mercury.load.drivers.api import Batch, Clock, Say
-from mercury.load.drivers.udp_declaring import Declaring
-from mercury.load.drivers.udp_hearing import Hearing
+from mercury.load.drivers.udp_exchange import Declaring, Hearing
 from mercury.load.drivers.udp_recent import RecentUpdates
 from mercury.load.sessions import LoadClients
 from mercury.load.tally import Tally
@@ -21,7 +21,7 @@ from mercury.model.errors import LoadError, MercuryError
 from mercury.model.message import Kind, Telemetry
 from mercury.net.batch import available
 from mercury.service.clock import now
-from mercury.session import ClientEvent, Delivered, Established, Lost, SessionState
+from mercury.session import ClientEvent, Delivered, Established, Lost
 
 SOCKETS = 16  # each is a system call of a tick
 _CONNECT_S, _CONNECTED_PER_S = 30.0, 500.0
@@ -40,21 +40,32 @@ class UdpDriver:
         self.tally = Tally()
         self._uri = f"udp://{host}:{port}"
         self._host, self._port = host, port
-        self._clock: Clock = lambda: 0
-        self._sessions: _Sessions | None = None
+        self._report_interval_s = self._heartbeat_interval_s = np.inf
+        self._lost = self._without_session = 0
+        self._opened = AsyncExitStack()
 
     async def open(self, workload: Workload, clock: Clock, say: Say) -> None:
-        """Open all sessions, and declare everybody."""
-        self._clock = clock
+        self._workload, self._clock = workload, clock
         say(f"opening {len(workload):,} sessions")
-        self._sessions = sessions = _Sessions(self._host, self._port, workload, clock, self.tally)
+        lats, lons = workload.movement.positions(np.arange(len(workload)), 0.0)
+        places = [Position(lat, lon) for lat, lon in zip(lats.tolist(), lons.tolist(), strict=True)]
+        workload.movement.motions([0], 0.0)  # machine code is made now
+        name = workload.settings.name
+        self._clients = clients = LoadClients(
+            self._port, len(workload), SOCKETS, places, host=self._host, name=name
+        )
+        self._opened.callback(clients.close)
+        clients.heard = self._heard
+        self._recent = RecentUpdates(lats, lons, workload.settings.rate_hz)
+        self._declaring = declaring = Declaring(workload, clients)
+        self._hearing = Hearing(workload, clients, self._recent, clock, self.tally)
         timeout_s = _CONNECT_S + len(workload) / _CONNECTED_PER_S
         try:
-            await asyncio.to_thread(sessions.clients.connect, timeout_s)
+            await asyncio.to_thread(clients.connect, timeout_s)
         except MercuryError as error:
             raise LoadError(f"{self._uri}: {error}") from None
-        sessions.begin()
-        declaring, deadline = sessions.declaring, now() + timeout_s
+        self._begin()
+        deadline = now() + timeout_s
         while not declaring.is_done:
             if declaring.refusals:
                 sentence = next(iter(declaring.refusals.values()))
@@ -69,64 +80,7 @@ class UdpDriver:
 
     def send(self, batch: Batch) -> None:
         """A report of each session, by a few system calls."""
-        assert self._sessions is not None
-        self._sessions.report(batch)
-
-    async def settle(self, timeout_s: float) -> None:
-        """Until no event comes any more; datagrams are there soon or never."""
-        assert self._sessions is not None
-        settled_us, hearing = self._clock(), self._sessions.hearing
-        while (quiet_us := self._clock()) < settled_us + timeout_s * 1e6:
-            if quiet_us - max(settled_us, hearing.news_us) > _QUIET_S * 1e6:
-                break
-            await asyncio.sleep(_WORK_S)
-        self._sessions.sum_up()
-
-    async def close(self) -> None:
-        """Say goodbye for everybody, which withdraws what they declared."""
-        if self._sessions is not None:
-            await self._sessions.close()
-
-
-class _Sessions:
-    """The sessions of a run on the event loop: what they send, and what they hear."""
-
-    def __init__(
-        self, host: str, port: int, workload: Workload, clock: Clock, tally: Tally
-    ) -> None:
-        lats, lons = workload.movement.positions(np.arange(len(workload)), 0.0)
-        places = [Position(lat, lon) for lat, lon in zip(lats.tolist(), lons.tolist(), strict=True)]
-        workload.movement.motions([0], 0.0)  # machine code is made now
-        name = workload.settings.name
-        self.clients = LoadClients(port, len(workload), SOCKETS, places, host=host, name=name)
-        self.clients.heard = self._heard
-        self._recent = RecentUpdates(lats, lons, workload.settings.rate_hz)
-        self.declaring = Declaring(workload, self.clients)
-        self.hearing = Hearing(workload, self.clients, self._recent, clock, tally)
-        self._workload = workload
-        self._tally = tally
-        self._reported_at = np.full(len(workload), np.inf)
-        self._report_interval_s = self._heartbeat_interval_s = np.inf
-        self._lost = self._without_session = 0
-        self._work: asyncio.Task[None] | None = None
-
-    def begin(self) -> None:
-        """Hear and work by itself from now on; all sessions are open."""
-        loop = asyncio.get_running_loop()
-        for sock in self.clients.sockets:
-            loop.add_reader(sock.fileno(), self.clients.receive_from, sock.fileno())
-        # Spread out, so that while they declare they do not all report at once.
-        self._reported_at = now() - np.linspace(0.0, self._silent_s, len(self._workload))
-        if self._workload.settings.rate_hz * self._silent_s < 1.0:
-            self._tally.note(
-                f"the adapter wants a report every {self._report_interval_s:g} s: between their"
-                " updates, entities say again where they were"
-            )
-        self._work = loop.create_task(self._work_on())
-
-    def report(self, batch: Batch) -> None:
-        """Send updates."""
-        clients, accuracy_m = self.clients, self._workload.accuracy_m
+        clients, accuracy_m = self._clients, self._workload.accuracy_m
         self._recent.add(batch.entities, batch.lats, batch.lons, batch.times_us)
         self._reported_at[batch.entities] = now()
         motion = self._workload.movement.motions(batch.entities, batch.times_s)
@@ -136,45 +90,64 @@ class _Sessions:
             motion.speed_mps.tolist(),
             strict=True,
         )
-        reporting = []
+        reporting: list[int] = []
+        seeking: list[int] = []
         for entity, lat, lon, time_us, heading_deg, speed_mps in rows:
-            telemetry = Telemetry(
+            clients.sessions[entity].telemetry = Telemetry(
                 Position(lat, lon), heading_deg, speed_mps, accuracy_m, time_us=time_us
             )
-            if clients.report(entity, telemetry):
+            if clients.report(entity):
                 reporting.append(entity)
+            else:
+                seeking.append(entity)
         sent, unsent = clients.send_all(reporting)
-        without_session = len(batch) - len(reporting)
-        self._without_session += without_session
-        self._tally.sent += sent
-        self._tally.unsent += unsent + without_session
+        clients.send_all(seeking)
+        self._without_session += len(seeking)
+        self.tally.sent += sent
+        self.tally.unsent += unsent + len(seeking)
         if unsent:
-            self._tally.note("the system did not take all packets")
+            self.tally.note("the system did not take all packets")
 
-    def sum_up(self) -> None:
-        """Count the rest, and say what was not as it should be."""
-        self.hearing.count()
-        self.hearing.note()
+    async def settle(self, timeout_s: float) -> None:
+        """Until no event comes any more; datagrams are there soon or never."""
+        settled_us = self._clock()
+        while (quiet_us := self._clock()) < settled_us + timeout_s * 1e6:
+            if quiet_us - max(settled_us, self._hearing.news_us) > _QUIET_S * 1e6:
+                break
+            await asyncio.sleep(_WORK_S)
+        self._hearing.count()
+        self._hearing.note()
         if self._lost:
-            self._tally.note(
+            self.tally.note(
                 f"{self._lost:,} sessions were lost and had to be opened again;"
                 f" {self._without_session:,} reports found none"
             )
-        if self.declaring.refusals:
-            refused = list(self.declaring.refusals.values())
-            self._tally.note(f"{len(refused):,} entities were refused later: {refused[0]}")
+        if self._declaring.refusals:
+            refused = list(self._declaring.refusals.values())
+            self.tally.note(f"{len(refused):,} entities were refused later: {refused[0]}")
 
     async def close(self) -> None:
-        """Say goodbye."""
-        if self._work is not None:
-            loop = asyncio.get_running_loop()
-            for sock in self.clients.sockets:
-                loop.remove_reader(sock.fileno())
-            self._work.cancel()
-            await asyncio.gather(self._work, return_exceptions=True)
-        self.clients.close()
+        """Say goodbye for everybody, which withdraws what they declared."""
+        await self._opened.aclose()
 
     # Inside
+
+    def _begin(self) -> None:
+        """Hear and work by itself from now on; all sessions are open."""
+        loop = asyncio.get_running_loop()
+        for sock in self._clients.sockets:
+            loop.add_reader(sock.fileno(), self._clients.receive_from, sock.fileno())
+            self._opened.callback(loop.remove_reader, sock.fileno())
+        # Spread out, so that while they declare they do not all report at once.
+        self._reported_at = now() - np.linspace(0.0, self._silent_s, len(self._workload))
+        if self._workload.settings.rate_hz * self._silent_s < 1.0:
+            self.tally.note(
+                f"the adapter wants a report every {self._report_interval_s:g} s: between their"
+                " updates, entities say again where they were"
+            )
+        work = loop.create_task(self._work_on())
+        self._opened.push_async_callback(asyncio.wait, [work])
+        self._opened.callback(work.cancel)
 
     @property
     def _silent_s(self) -> float:
@@ -184,37 +157,33 @@ class _Sessions:
         time = now()
         match event:
             case Delivered():
-                if not self.hearing.is_new(entity, event, time):
+                if not self._hearing.is_new(entity, event, time):
                     return
                 if event.message.kind is Kind.REPLY:
-                    self.declaring.replied(entity, event.message, time)
+                    self._declaring.replied(entity, event.message, time)
                 else:
-                    self.hearing.take(entity, event.message)
+                    self._hearing.take(entity, event.message)
             case Established(grant):
                 self._report_interval_s = grant.report_interval_s
                 self._heartbeat_interval_s = grant.heartbeat_interval_s
-                self.declaring.connected(entity)
+                self._declaring.connected(entity)
             case Lost():
                 self._lost += 1
 
     async def _work_on(self) -> None:
         while True:
             time = now()
-            said = {*self._keep_alive(time), *self.declaring.work(time), *self.hearing.work(time)}
-            self.clients.send_all(said)
-            self.hearing.count()
+            said = {*self._keep_alive(time), *self._declaring.work(time), *self._hearing.work(time)}
+            self._clients.send_all(said)
+            self._hearing.count()
             await asyncio.sleep(_WORK_S)
 
     def _keep_alive(self, time: float) -> list[int]:
         """Who has not reported for long does, and who has no session seeks one."""
-        if time - self.clients.heard_at > _SILENT_HEARTBEATS * self._heartbeat_interval_s:
-            self._tally.note("the adapter fell silent")
+        if time - self._clients.heard_at > _SILENT_HEARTBEATS * self._heartbeat_interval_s:
+            self.tally.note("the adapter fell silent")
         silent: list[int] = np.flatnonzero(self._reported_at < time - self._silent_s).tolist()
         self._reported_at[silent] = time
         for entity in silent:
-            session = self.clients.sessions[entity]
-            if session.state is SessionState.ESTABLISHED:
-                session.report(time)
-            else:
-                session.handle_timer(time)
+            self._clients.report(entity)
         return silent

@@ -103,12 +103,10 @@ class RecentUpdates:
         due_us = np.maximum(
             self._due_us[publications, published], self._due_us[subscriptions, subscribed]
         )
-        publication = np.where(
-            published == _NOWHERE, UNKNOWN, self._number[publications, published]
-        )
-        subscription = np.where(
-            subscribed == _NOWHERE, UNKNOWN, self._number[subscriptions, subscribed]
-        )
+        publication = self._number[publications, published]
+        publication[published == _NOWHERE] = UNKNOWN
+        subscription = self._number[subscriptions, subscribed]
+        subscription[subscribed == _NOWHERE] = UNKNOWN
         due_us[(publication == UNKNOWN) | (subscription == UNKNOWN)] = UNKNOWN
         return Met(publication, subscription, due_us)
 

@@ -1,11 +1,10 @@
-"""What the binary and the JSON driver share: connections to the matcher's websocket gateway."""
+"""`ws://HOST:PORT` and `ws+json://HOST:PORT`: the matcher's gateway, in bytes or by JSON alone."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from abc import ABC, abstractmethod
-from collections import deque
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,16 +16,19 @@ from websockets.typing import Subprotocol
 from mercury.load.drivers.api import BACKLOG_ROWS, Batch, Clock, Say
 from mercury.load.tally import Tally
 from mercury.load.workload import Workload
-from mercury.model.errors import LoadError
-from mercury.model.matching import Publication
+from mercury.model.errors import LoadError, PacketError
+from mercury.model.matching import EventReason, EventType, Publication
+from mercury.wire.gateway_frames import MOVE_ROW, FrameType, pack_moves, read_server_frame
+from mercury.wire.match_frames import to_e7
 
 PATH = "/v1/match"
 MAX_HANDLES = 1 << 20  # of one connection
 _DECLARED_AT_ONCE = 500
-_UNANSWERED = 4  # lists of declarations, so that neither side waits for the other
 _REPLY_TIMEOUT_S = 30.0
 _SETTLE_STEP_S = 0.02
 _QUIET_S = 0.3  # timeout: without an event, none is on its way
+_EVENT_TYPES = {what.name.lower(): int(what) for what in EventType}
+_REASONS = {reason.name.lower(): int(reason) for reason in EventReason}
 
 
 class Link:
@@ -34,33 +36,29 @@ class Link:
 
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket
-        self.waiting: deque[tuple[bytes | str, int]] = deque()  # frames, and the rows of each
         self.waiting_rows = 0
         self.taken = self.dropped = 0
         self.broken = ""
-        self._more = asyncio.Event()
+        # Frames, and the rows of each.
+        self._waiting: asyncio.Queue[tuple[bytes | str, int]] = asyncio.Queue()
 
     def put(self, frame: bytes | str, rows: int) -> bool:
         """Let a frame wait for its turn; False if there is no room."""
         if self.broken or self.waiting_rows + rows > BACKLOG_ROWS:
             return False
-        self.waiting.append((frame, rows))
+        self._waiting.put_nowait((frame, rows))
         self.waiting_rows += rows
-        self._more.set()
         return True
 
     async def write(self) -> None:
         """Send what waits, until cancelled or broken."""
         while True:
-            while self.waiting:
-                frame, rows = self.waiting.popleft()
-                self.waiting_rows -= rows
-                try:
-                    await self.socket.send(frame)
-                except ConnectionClosed:
-                    return  # whoever reads says why
-            self._more.clear()
-            await self._more.wait()
+            frame, rows = await self._waiting.get()
+            self.waiting_rows -= rows
+            try:
+                await self.socket.send(frame)
+            except ConnectionClosed:
+                return  # whoever reads says why
 
 
 class WebSocketDriver(ABC):
@@ -88,7 +86,6 @@ class WebSocketDriver(ABC):
         """Look at what the server sent."""
 
     async def open(self, workload: Workload, clock: Clock, say: Say) -> None:
-        """Connect, and declare everybody."""
         if len(workload) > MAX_HANDLES * self._connections:
             raise LoadError(
                 f"a connection carries {MAX_HANDLES:,} entities:"
@@ -100,10 +97,7 @@ class WebSocketDriver(ABC):
         for number, link in enumerate(self._links):
             await self._declare(link, number, workload, say)
         for link in self._links:
-            self._tasks += [
-                asyncio.create_task(self._read(link)),
-                asyncio.create_task(link.write()),
-            ]
+            self._tasks += map(asyncio.create_task, (self._read(link), link.write()))
 
     def send(self, batch: Batch) -> None:
         """Put frames on the connections of the entities."""
@@ -150,7 +144,6 @@ class WebSocketDriver(ABC):
         reasons: NDArray[np.uint8],
         times_us: NDArray[np.int64],
     ) -> None:
-        """Count events."""
         self._events_at_us = self._clock()
         self.tally.tell(event_types, reasons, times_us, self._events_at_us)
 
@@ -177,7 +170,6 @@ class WebSocketDriver(ABC):
 
     async def _declare(self, link: Link, number: int, workload: Workload, say: Say) -> None:
         declared = range(number, len(workload), self._connections)
-        unanswered = 0
         try:
             await link.socket.send(json.dumps({"op": "hello", "names": False, "n": "hello"}))
             await self._reply(link)
@@ -187,28 +179,20 @@ class WebSocketDriver(ABC):
                     _declaration(workload, entity, entity // self._connections) for entity in some
                 ]
                 await link.socket.send(json.dumps(batch, separators=(",", ":")))
-                unanswered += 1
-                if unanswered == _UNANSWERED:
-                    await self._accepted(link)
-                    unanswered -= 1
+                for reply in await self._reply(link):
+                    if "error" in reply:
+                        raise LoadError(f"the server refuses the load: {reply['error']}")
                 say(f"{some[-1] + 1:,} of {len(workload):,} entities declared")
-            for _ in range(unanswered):
-                await self._accepted(link)
         except ConnectionClosed as error:
             raise LoadError(f"{self._uri} closed the connection: {error}") from None
         except TimeoutError:
             raise LoadError(f"{self._uri} does not answer within {_REPLY_TIMEOUT_S:g} s") from None
 
-    async def _accepted(self, link: Link) -> None:
-        for reply in await self._reply(link):
-            if "error" in reply:
-                raise LoadError(f"the server refuses the load: {reply['error']}")
-
     async def _reply(self, link: Link) -> list[dict[str, Any]]:
         """What the server answers; events that come before it are looked at."""
         while True:
             frame = await asyncio.wait_for(link.socket.recv(), _REPLY_TIMEOUT_S)
-            replies = objects_of(frame) if isinstance(frame, str) else []
+            replies = _objects_of(frame) if isinstance(frame, str) else []
             if replies and all("ok" in one or "error" in one for one in replies):
                 return replies
             self.take_frame(link, frame)
@@ -228,7 +212,70 @@ class WebSocketDriver(ABC):
         link.waiting_rows = 0
 
 
-def objects_of(text: str) -> list[dict[str, Any]]:
+class BinaryDriver(WebSocketDriver):
+    """Updates and events as rows of bytes: no Python code runs for a single one."""
+
+    SUBPROTOCOL = "mercury.binary.v1"
+
+    def frame_of(self, batch: Batch, handles: NDArray[np.int64]) -> bytes:
+        rows = np.zeros(len(batch), MOVE_ROW)
+        rows["handle"] = handles
+        rows["lat_e7"] = to_e7(batch.lats)
+        rows["lon_e7"] = to_e7(batch.lons)
+        rows["accuracy_dm"] = min(round(self._accuracy_m * 10.0), 0xFFFF)
+        rows["time_us"] = batch.times_us
+        return pack_moves(rows)
+
+    def take_frame(self, link: Link, frame: bytes | str) -> None:
+        """Events, or how far the server is."""
+        if isinstance(frame, str):
+            return  # declarations were answered before
+        try:
+            kind, rows = read_server_frame(frame)
+        except PacketError:
+            self.tally.note("the server sent frames that are not of mercury.binary.v1")
+            return
+        if kind == FrameType.EVENTS:
+            self.events_came(rows["event_type"], rows["reason"], rows["time_us"])
+        else:
+            link.taken, link.dropped = int(rows["taken"][-1]), int(rows["dropped"][-1])
+
+
+class JsonDriver(WebSocketDriver):
+    """As a small program would: the updates of a moment are one list, answered by one list."""
+
+    SUBPROTOCOL = "mercury.json.v1"
+
+    def frame_of(self, batch: Batch, handles: NDArray[np.int64]) -> str:
+        columns = (handles, np.round(batch.lats, 7), np.round(batch.lons, 7), batch.times_us)
+        common = {"op": "move", "accuracy_m": self._accuracy_m}
+        moves = [
+            {**common, "handle": handle, "lat": lat, "lon": lon, "time_us": time_us}
+            for handle, lat, lon, time_us in zip(*(one.tolist() for one in columns), strict=True)
+        ]
+        return json.dumps(moves, separators=(",", ":"))
+
+    def take_frame(self, link: Link, frame: bytes | str) -> None:
+        """Answers and events."""
+        if not isinstance(frame, str):
+            return
+        events = []
+        for one in _objects_of(frame):
+            if "event" in one:
+                event_type = _EVENT_TYPES.get(one["event"], 0)
+                reason = _REASONS.get(one.get("reason", ""), 0)
+                events.append((event_type, reason, one.get("time_us", 0)))
+            elif "error" in one:
+                link.dropped += 1
+                self.tally.note(f"the server refused updates, such as: {one['error']}")
+            elif "ok" in one:
+                link.taken += 1
+        if events:
+            event_types, reasons, times_us = np.array(events, np.int64).T
+            self.events_came(event_types.astype(np.uint8), reasons.astype(np.uint8), times_us)
+
+
+def _objects_of(text: str) -> list[dict[str, Any]]:
     """The objects of a text frame: one, or a list of them."""
     try:
         found = json.loads(text)

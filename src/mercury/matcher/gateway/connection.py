@@ -24,6 +24,7 @@ from mercury.matcher.gateway.event_json import (
 from mercury.matcher.gateway.numbering import NO_REFERENCE, Introductions
 from mercury.matcher.gateway.register import Register
 from mercury.matching import Events, Found
+from mercury.matching.layout import SLOT_MASK
 from mercury.model.errors import MatchingError, PacketError
 from mercury.model.matching import MAX_TTL_S
 from mercury.wire.declarations import Refusal
@@ -146,17 +147,11 @@ class Connection:
             return
         refs = self._declared.handles.look_up(rows["handle"])
         lats, lons = rows["lat_e7"] * 1e-7, rows["lon_e7"] * 1e-7
-        times_us = rows["time_us"]
+        times_us = np.where(rows["time_us"] == 0, self._hub.clock(), rows["time_us"])
         known = refs != NO_REFERENCE
         placed = (np.abs(lats) <= 90.0) & (np.abs(lons) <= 180.0)
         timely = (times_us >= 0) & (times_us <= self._register.latest_us())
-        columns = (
-            refs,
-            lats,
-            lons,
-            np.where(times_us == 0, self._hub.clock(), times_us),
-            rows["accuracy_dm"] * 0.1,
-        )
+        columns = (refs, lats, lons, times_us, rows["accuracy_dm"] * 0.1)
         good = known & placed & timely
         count = int(np.count_nonzero(good))
         if count < len(rows):
@@ -180,7 +175,7 @@ class Connection:
         try:
             said = requests.read_json(text)
         except MatchingError as error:
-            self._send_text(self._refused(error))
+            self._send_text(self._register.refused(error))
             return
         if not isinstance(said, list):
             self._send_text((yield from self._answer(said)))
@@ -198,15 +193,10 @@ class Connection:
                 raise MatchingError("a text is a JSON object with an op, or a list of them", "json")
             answer = yield from self._do(said)
         except requests.REFUSED as error:
-            answer = self._refused(error)
+            answer = self._register.refused(error)
         if isinstance(said, dict) and isinstance(said.get("n"), str | int | float):
             answer["n"] = said["n"]
         return answer
-
-    def _refused(self, error: Exception) -> dict[str, Any]:
-        sentence, reason = requests.refusal(error)
-        self._register.dropped[f"refused-{reason}"] += 1
-        return {"error": sentence, "reason": reason}
 
     def _do(self, said: dict[str, Any]) -> Answering:
         match said.get("op"):
@@ -247,8 +237,8 @@ class Connection:
         time_us = self._register.checked_time_us(fix)
         before = self._hub.find("subscription", engine_id)
         ref = self._hub.subscribe(subscription, self, time_us)
-        self._register.handles.put(ref, handle)
-        self._declared.names[ref] = name
+        self._register.handles.put(ref & SLOT_MASK, NO_HANDLE if handle is None else handle)
+        self._declared.named[ref] = ("subscription", name)
         if before not in (None, ref):
             self._hub.flush()  # another topic or kind of scope: what it was parts from its pairs
         self._declared.put("subscription", name, Declared(ref, engine_id, handle))
@@ -278,19 +268,19 @@ class Connection:
         events = self._register.thinned(events, self._wire.waiting_bytes())
         self._register.counts["events"] += len(events)
         if self.binary:
-            handles = self._register.handles.look_up(events.subscription)
+            handles = self._register.handles.look_up(events.subscription & SLOT_MASK)
             rows = handles != NO_HANDLE
             if rows.all():
                 self._tell_rows(events, handles)
                 return
             self._tell_rows(events.take(rows), handles[rows])
             events = events.take(~rows)
-        for one in event_objects(events, self._hub, self._declared.names.get):
+        for one in event_objects(events, self._hub, self._declared.name_of):
             self._wire.send_text(to_text(one))
 
     def refuse(self, ref: int, refusal: Refusal) -> None:
         """Something that we declared does not hold, as turned out after it was answered."""
-        named = self._declared.named(ref)
+        named = self._declared.named.get(ref)
         if named is None:
             return
         side, name = named

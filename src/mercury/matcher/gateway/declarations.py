@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from mercury.matcher.backend import MatchingBackend
 from mercury.matcher.gateway import requests
-from mercury.matcher.gateway.numbering import NO_REFERENCE, HandleTable
+from mercury.matcher.gateway.numbering import NO_REFERENCE, Table
 from mercury.model.errors import MatchingError
 from mercury.model.matching import Side
 
@@ -28,21 +30,20 @@ class Declarations:
     """A client's things; what expired in the engine is let go when it is next spoken of."""
 
     def __init__(self, hub: MatchingBackend, limit: int) -> None:
-        self.handles = HandleTable()
-        self.names: dict[int, str] = {}  # of subscriptions, by reference
+        self.handles = Table(NO_REFERENCE, np.int64)  # references by handle
+        self.named: dict[int, tuple[Side, str]] = {}  # what the client calls it, by reference
         self._hub = hub
         self._limit = limit
         self._things: dict[Side, dict[str, Declared]] = {side: {} for side in _SIDES}
-        self._named: dict[int, tuple[Side, str]] = {}  # what a handle stands for
-        self._by_ref: dict[int, tuple[Side, str]] = {}
         self._purged_us = 0
 
     def __len__(self) -> int:
         return sum(map(len, self._things.values()))
 
-    def named(self, ref: int) -> tuple[Side, str] | None:
-        """What the client calls what has this reference."""
-        return self._by_ref.get(ref)
+    def name_of(self, ref: int) -> str | None:
+        """The id that the client gave it."""
+        named = self.named.get(ref)
+        return None if named is None else named[1]
 
     def publications(self) -> list[int]:
         """References of all publications."""
@@ -51,7 +52,7 @@ class Declarations:
     def admit(self, fields: Mapping[str, Any], side: Side, name: str) -> int | None:
         """The handle wanted for something, if the client may have it and declare one more."""
         handle = requests.read_handle(fields)
-        holder = None if handle is None else self._named.get(handle)
+        holder = None if handle is None else self._holder(handle)
         if holder is not None and holder != (side, name):
             if self._lives(*holder):
                 taken = " ".join(holder)
@@ -68,29 +69,24 @@ class Declarations:
         if name in self._things[side]:
             self.let_go(side, name)
         self._things[side][name] = declared
-        self._by_ref[declared.ref] = (side, name)
-        if side == "subscription":
-            self.names[declared.ref] = name
+        self.named[declared.ref] = (side, name)
         if declared.handle is not None:
-            self.handles[declared.handle] = declared.ref
-            self._named[declared.handle] = (side, name)
+            self.handles.put(declared.handle, declared.ref)
 
     def let_go(self, side: Side, name: str) -> None:
         """It is no more the client's."""
         declared = self._things[side].pop(name)
-        self.names.pop(declared.ref, None)
-        self._by_ref.pop(declared.ref, None)
+        self.named.pop(declared.ref, None)
         if declared.handle is not None:
-            self.handles[declared.handle] = NO_REFERENCE
-            self._named.pop(declared.handle, None)
+            self.handles.put(declared.handle, NO_REFERENCE)
 
     def find(self, fields: Mapping[str, Any]) -> tuple[Side, str, Declared]:
         """What the client speaks of, by handle or by id."""
         handle = requests.read_handle(fields)
         if handle is None:
-            side, name = self._find_by_id(requests.read_id(fields), fields.get("side"))
-        elif handle in self._named:
-            side, name = self._named[handle]
+            side, name = self._find_by_id(requests.read_text(fields, "id"), fields.get("side"))
+        elif (holder := self._holder(handle)) is not None:
+            side, name = holder
         else:
             raise MatchingError(f"handle {handle} stands for nothing", "handle")
         declared = self._things[side][name]
@@ -98,6 +94,10 @@ class Declarations:
             self.let_go(side, name)
             raise MatchingError(f"the {side} {name!r} has expired: declare it again", "expired")
         return side, name, declared
+
+    def _holder(self, handle: int) -> tuple[Side, str] | None:
+        """What a handle stands for."""
+        return self.named.get(int(self.handles.look_up(handle)))
 
     def _find_by_id(self, name: str, wanted: object) -> tuple[Side, str]:
         if wanted not in (None, *_SIDES):

@@ -1,25 +1,124 @@
-"""What the gateway answers over HTTP."""
+"""What the gateway answers over HTTP: pages, and streams of server-sent events."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from mercury.matcher.gateway import requests
-from mercury.matcher.gateway.asyncapi import ASYNCAPI
-from mercury.matcher.gateway.event_json import found_object, to_text
-from mercury.matcher.gateway.openapi import OPENAPI
+from mercury.matcher.gateway.descriptions import ASYNCAPI, OPENAPI
+from mercury.matcher.gateway.event_json import event_objects, found_object, to_text
 from mercury.matcher.gateway.register import Register
-from mercury.matcher.gateway.stream import Stream, StreamResponse
+from mercury.matching import Events
 from mercury.model.errors import MatchingError
+from mercury.model.matching import MAX_TTL_S
+from mercury.wire.declarations import Refusal
+
+SIGN_OF_LIFE_S = 15.0  # proxies close what is silent; and who is gone is noticed
 
 Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Stream:
+    """A subscription at a fixed place, read by anything that speaks HTTP.
+
+    Its events wait to be fetched; they are bounded like those of a websocket.
+    """
+
+    def __init__(self, register: Register, wanted: requests.NearRequest) -> None:
+        self._register = register
+        self._name = wanted.subscription.id
+        self._lines: list[str] = [": subscribed\n\n"]
+        self._waiting_bytes = 0
+        self._news = asyncio.Event()
+        self._news.set()
+        self._has_ended = False
+        # It never moves, and so would never be heard of again: it lives as long as its reader.
+        subscription = replace(
+            wanted.subscription,
+            id=register.new_client() + self._name,
+            ttl_s=wanted.subscription.ttl_s or MAX_TTL_S,
+        )
+        ref = register.hub.subscribe(subscription, self)
+        register.streams += 1
+        if subscription.polygon is None:
+            register.move(ref, wanted.fix, None)
+
+    def tell(self, events: Events) -> None:
+        if self._has_ended:
+            return
+        if self._waiting_bytes > self._register.settings.high_mark_bytes:
+            self._register.counts["connections_too_slow"] += 1
+            gone = to_text({"error": "too much waits to be read", "reason": "slow"})
+            self._lines = [f"event: error\ndata: {gone}\n\n"]
+            self.end()
+            return
+        events = self._register.thinned(events, self._waiting_bytes)
+        self._register.counts["events"] += len(events)
+        for one in event_objects(events, self._register.hub, lambda _: self._name):
+            line = f"event: {one['event']}\ndata: {to_text(one)}\n\n"
+            self._lines.append(line)
+            self._waiting_bytes += len(line)
+        self._news.set()
+
+    def refuse(self, ref: int, refusal: Refusal) -> None:
+        """The subscription does not hold: its reader is notified, and the stream ends."""
+        if not self._has_ended:
+            said = to_text({"error": refusal.sentence, "reason": refusal.reason})
+            self._lines.append(f"event: error\ndata: {said}\n\n")
+            self.end()
+
+    def end(self) -> None:
+        """Nothing more will follow."""
+        if not self._has_ended:
+            self._has_ended = True
+            self._register.streams -= 1
+            self._register.hub.forget(self)
+            self._news.set()
+
+    async def texts(self) -> AsyncIterator[str]:
+        """What the reader gets."""
+        while True:
+            try:
+                async with asyncio.timeout(SIGN_OF_LIFE_S):
+                    await self._news.wait()
+            except TimeoutError:
+                yield ": alive\n\n"
+                continue
+            self._news.clear()
+            lines, self._lines, self._waiting_bytes = self._lines, [], 0
+            if lines:
+                yield "".join(lines)
+            if self._has_ended:
+                return
+
+
+class StreamResponse(StreamingResponse):
+    """The answer that a stream is read from; with it the stream ends, however that comes."""
+
+    def __init__(self, stream: Stream, open_ones: set[Stream]) -> None:
+        super().__init__(
+            stream.texts(), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
+        )
+        self._stream = stream
+        self._open_ones = open_ones
+        open_ones.add(stream)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._open_ones.discard(self._stream)
+            self._stream.end()
 
 
 class Pages:
@@ -33,20 +132,15 @@ class Pages:
 
     def application(self) -> Starlette:
         """All of them, as the server wants them."""
-        routes = [
-            ("GET", "/v1/near", self.near),
-            ("POST", "/v1/near", self.near),
-            ("GET", "/v1/near/stream", self.stream),
-            ("PUT", "/v1/publications/{id:path}", self.publish),
-            ("DELETE", "/v1/publications/{id:path}", self.withdraw),
-            ("GET", "/v1/topics", self.topics),
-            ("GET", "/healthz", self.health),
-            ("GET", "/openapi.json", _document(OPENAPI)),
-            ("GET", "/asyncapi.json", _document(ASYNCAPI)),
-        ]
-        by_path: dict[str, dict[str, Handler]] = {}
-        for method, path, handler in routes:
-            by_path.setdefault(path, {})[method] = handler
+        by_path: dict[str, dict[str, Handler]] = {
+            "/v1/near": {"GET": self.near, "POST": self.near},
+            "/v1/near/stream": {"GET": self.stream},
+            "/v1/publications/{id:path}": {"PUT": self.publish, "DELETE": self.withdraw},
+            "/v1/topics": {"GET": self.topics},
+            "/healthz": {"GET": self.health},
+            "/openapi.json": {"GET": _document(OPENAPI)},
+            "/asyncapi.json": {"GET": _document(ASYNCAPI)},
+        }
         return Starlette(
             routes=[
                 Route(path, self._guarded(handlers), methods=list(handlers))
@@ -56,13 +150,11 @@ class Pages:
         )
 
     async def near(self, request: Request) -> Response:
-        """What is there now."""
         wanted = requests.read_ask(await self._fields(request), self._register.settings.max_found)
         found = await self._register.ask(wanted)
         return _json({"found": [found_object(one) for one in found]})
 
     async def stream(self, request: Request) -> Response:
-        """What comes, goes and stays, from now on."""
         fields = await self._fields(request)
         wanted = requests.read_near({**fields, "id": fields.get("id") or "stream"})
         if wanted.fix is None and wanted.subscription.polygon is None:
@@ -73,7 +165,6 @@ class Pages:
         return StreamResponse(Stream(self._register, wanted), self.streams)
 
     async def publish(self, request: Request) -> Response:
-        """Declare something, or say where it is."""
         name = request.path_params["id"]
         fields = await self._fields(request)
         if fields.get("id", name) != name:
@@ -84,7 +175,6 @@ class Pages:
         return _json({"ok": True}, 201 if is_new else 200)
 
     async def withdraw(self, request: Request) -> Response:
-        """It is no more."""
         name = request.path_params["id"]
         ref = self._hub.find("publication", name)
         if ref is None:
@@ -93,11 +183,9 @@ class Pages:
         return _json({"ok": True})
 
     async def topics(self, request: Request) -> Response:
-        """What is spoken of here."""
         return _json({"topics": self._hub.topics()})
 
     async def health(self, request: Request) -> Response:
-        """Whether we do our work, and if not, why."""
         status, reason = self._health()
         gauges = {**self._hub.statistics().gauges, **self._register.statistics().gauges}
         why = {"reason": reason} if reason else {}
@@ -111,9 +199,7 @@ class Pages:
             try:
                 return await handlers[method](request)
             except requests.REFUSED as error:
-                sentence, reason = requests.refusal(error)
-                self._register.dropped[f"refused-{reason}"] += 1
-                return _json({"error": sentence, "reason": reason}, 400)
+                return _json(self._register.refused(error), 400)
 
         return answer
 

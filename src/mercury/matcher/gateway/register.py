@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import Counter
+from typing import Any
 
 import numpy as np
 
-from mercury.config.gateway import GatewaySettings
+from mercury.config import GatewaySettings
 from mercury.matcher.backend import MatchingBackend, Participant
-from mercury.matcher.gateway.numbering import PublicationNumbers, SubscriptionHandles
+from mercury.matcher.gateway.numbering import PublicationNumbers, Table
 from mercury.matcher.gateway.requests import Fix, NearRequest
 from mercury.matching import Events, Found
-from mercury.model.errors import MatchingError
+from mercury.model.errors import FilterError, MatchingError
 from mercury.model.matching import EventType, Publication
 from mercury.service.statistics import Statistics
+from mercury.wire.gateway_frames import NO_HANDLE
 
 
 class Register:
@@ -24,7 +26,7 @@ class Register:
     def __init__(self, hub: MatchingBackend, settings: GatewaySettings) -> None:
         self.hub = hub
         self.settings = settings
-        self.handles = SubscriptionHandles()
+        self.handles = Table(NO_HANDLE, np.uint32)  # of subscriptions, by slot
         self.numbers = PublicationNumbers()
         self.counts: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()  # rows, questions and frames, by reason
@@ -72,6 +74,16 @@ class Register:
         lat, lon = (None, None) if wanted.fix is None else (wanted.fix.lat, wanted.fix.lon)
         return self.hub.ask(wanted.subscription, lat, lon, wanted.limit)
 
+    def refused(self, error: Exception) -> dict[str, Any]:
+        """The answer to one of `requests.REFUSED`, which is counted by its reason."""
+        if isinstance(error, MatchingError):
+            sentence, reason = str(error), error.reason
+        else:
+            reason = "where" if isinstance(error, FilterError) else "area"
+            sentence = f"{reason}: {error}"
+        self.dropped[f"refused-{reason}"] += 1
+        return {"error": sentence, "reason": reason}
+
     def checked_time_us(self, fix: Fix | None) -> int | None:
         """The time that a place is of; none is now."""
         time_us = None if fix is None else fix.time_us
@@ -100,7 +112,6 @@ class Register:
         return events.take(~shed) if shed.any() else events
 
     def statistics(self) -> Statistics:
-        """The gateway's numbers."""
         return Statistics(
             gauges={"gateway_connections": self.connections, "gateway_streams": self.streams},
             counters={f"gateway_{name}": self.counts[name] for name in _COUNTED},

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -52,8 +53,8 @@ def read_publication(fields: Mapping[str, Any]) -> tuple[Publication, Fix | None
     """A publication, and where it is, if that is said."""
     _refuse_unknown(fields, _PUBLICATION)
     publication = Publication(
-        id=_text(fields, "id"),
-        topic=_text(fields, "topic"),
+        id=read_text(fields, "id"),
+        topic=read_text(fields, "topic"),
         values=_values(fields.get("values")),
         radius_m=_number(fields, "radius_m") or 0.0,
         ttl_s=_number(fields, "ttl_s"),
@@ -107,11 +108,6 @@ def read_fix(fields: Mapping[str, Any]) -> Fix | None:
     return Fix(lat, lon, accuracy_m, time_us or None)
 
 
-def read_id(fields: Mapping[str, Any]) -> str:
-    """The id of something declared before."""
-    return _text(fields, "id")
-
-
 def read_handle(fields: Mapping[str, Any]) -> int | None:
     """The number that a client chose for something, if it did."""
     expected = f"a whole number from 0 to {MAX_HANDLE - 1}"
@@ -119,7 +115,6 @@ def read_handle(fields: Mapping[str, Any]) -> int | None:
 
 
 def read_flag(fields: Mapping[str, Any], name: str, otherwise: bool) -> bool:
-    """Whether something is wanted."""
     value = fields.get(name, otherwise)
     if not isinstance(value, bool):
         raise MatchingError(f"{name} must be true or false, not {_shown(value)}", name)
@@ -153,28 +148,19 @@ def fields_of_parameters(parameters: Mapping[str, str]) -> dict[str, Any]:
     return fields
 
 
-def refusal(error: Exception) -> tuple[str, str]:
-    """The sentence and the reason that an error is answered with."""
-    if isinstance(error, MatchingError):
-        return str(error), error.reason
-    if isinstance(error, FilterError):
-        return f"where: {error}", "where"
-    return f"area: {error}", "area"
-
-
 REFUSED = (MatchingError, FilterError, AreaError)
 
 
 def _near_request(fields: Mapping[str, Any], limit: int, prefix: str) -> NearRequest:
-    name = _text(fields, "id")
+    name = read_text(fields, "id")
     if not 0 < len(name.encode()) <= MAX_NAME_BYTES:
         raise MatchingError(f"an id has 1 to {MAX_NAME_BYTES} bytes here", "id")
     subscription = NearSubscription(
         id=prefix + name,
-        topic=_text(fields, "topic"),
+        topic=read_text(fields, "topic"),
         radius_m=_number(fields, "radius_m"),
         polygon=_polygon(fields.get("area")),
-        where=_text({"where": "", **fields}, "where"),
+        where=read_text({"where": "", **fields}, "where"),
         inside=read_flag(fields, "inside", False),
         dwell_s=_number(fields, "dwell_s"),
         hysteresis_m=_number(fields, "hysteresis_m"),
@@ -217,7 +203,7 @@ def _values(value: Any) -> dict[str, Value]:
     return value
 
 
-def _text(fields: Mapping[str, Any], name: str) -> str:
+def read_text(fields: Mapping[str, Any], name: str) -> str:
     value = fields.get(name)
     if value is None:
         raise MatchingError(f"{name} is missing", name)
@@ -234,13 +220,9 @@ def _number(fields: Mapping[str, Any], name: str) -> float | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise MatchingError(f"{name} must be a number, not {_shown(value)}", name)
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
+    if not abs(value) <= sys.float_info.max:
         raise MatchingError(f"{name} must be a finite number", name)
-    return number
+    return float(value)
 
 
 def _whole(

@@ -123,7 +123,6 @@ NUMBERS = {
 
 
 def fields(*names: str) -> dict[str, Schema]:
-    """Some of the fields."""
     return {name: _FIELDS[name][1] for name in names}
 
 

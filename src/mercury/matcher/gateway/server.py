@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 from websockets.frames import CloseCode
 
-from mercury.config.gateway import GatewaySettings
+from mercury.config import GatewaySettings
 from mercury.matcher.backend import MatchingBackend
 from mercury.matcher.gateway.pages import Pages
 from mercury.matcher.gateway.register import Register
@@ -49,7 +49,7 @@ class Gateway:
         self.port = int(self._socket.getsockname()[1])
         config = uvicorn.Config(
             self._pages.application(),
-            ws=_protocol_class(self._register, self._websockets),
+            ws=cast(Any, lambda **_: MatchProtocol(self._register, self._websockets)),
             lifespan="off",
             log_config=None,
             log_level="warning",
@@ -85,7 +85,6 @@ class Gateway:
             self._socket.close()
 
     def statistics(self) -> Statistics:
-        """The gateway's numbers now."""
         return self._register.statistics()
 
     async def _report_progress(self) -> None:
@@ -110,11 +109,3 @@ class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield  # signals are the service's
-
-
-def _protocol_class(register: Register, open_ones: set[MatchProtocol]) -> type[asyncio.Protocol]:
-    class RegisteredProtocol(MatchProtocol):
-        def __init__(self, config: Any, server_state: Any, app_state: Any) -> None:
-            super().__init__(register, open_ones)
-
-    return RegisteredProtocol

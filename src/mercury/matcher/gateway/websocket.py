@@ -84,23 +84,19 @@ class MatchProtocol(asyncio.Protocol):
     # What the connection says (Wire)
 
     def send_text(self, text: str) -> None:
-        """Send a text frame."""
         if self._framing.state is State.OPEN:
             self._framing.send_text(text.encode())
             self._flush()
 
     def send_binary(self, data: bytes) -> None:
-        """Send a binary frame."""
         if self._framing.state is State.OPEN:
             self._framing.send_binary(data)
             self._flush()
 
     def waiting_bytes(self) -> int:
-        """How much the client has not taken yet."""
         return self._transport.get_write_buffer_size()
 
     def hold(self, held: bool) -> None:
-        """Stop reading for now, or go on."""
         if not self._transport.is_closing():
             if held:
                 self._transport.pause_reading()
@@ -143,13 +139,11 @@ class MatchProtocol(asyncio.Protocol):
             return  # pings are answered by the framing
         if frame.opcode is not Opcode.CONT:
             self._kind = frame.opcode
-        data = bytes(frame.data)
-        if self._parts or not frame.fin:
-            self._parts.append(data)
-            if not frame.fin:
-                return
-            data = b"".join(self._parts)
-            self._parts.clear()
+        self._parts.append(bytes(frame.data))
+        if not frame.fin:
+            return
+        data = b"".join(self._parts)
+        self._parts.clear()
         if self.connection is None or self._framing.state is not State.OPEN:
             return
         if self._kind is Opcode.BINARY:

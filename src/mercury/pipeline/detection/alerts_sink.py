@@ -20,8 +20,7 @@ from mercury.model.message import Address, DeliveryPolicy, Event, Kind, Message,
 from mercury.wire import encode, parse
 from mercury.wire.records import message_route
 
-LOOKBACK_S = 24 * 3600.0
-_CONDITION = "condition"
+LOOKBACK_US = 24 * 3600 * 1_000_000
 
 
 class AlertsSink:
@@ -37,7 +36,7 @@ class AlertsSink:
         self._read_sent(now_us)
 
     def _read_sent(self, now_us: int) -> None:
-        start = FromTime(now_us - int(LOOKBACK_S * 1e6))
+        start = FromTime(now_us - LOOKBACK_US)
         consumer = self.bus.subscribe(topics.ALERTS, start=start)
         for records in catch_up(consumer, 4096):
             for record in records:
@@ -78,7 +77,7 @@ class AlertsSink:
         shown: dict[bytes, tuple[object, ...]] = {}
         changed = 0
         for condition in conditions:
-            id = derived_id(condition.incident_id, _CONDITION)
+            id = derived_id(condition.incident_id, "condition")
             content = (condition.area, condition.until_us, tuple(condition.values.items()))
             shown[id] = content
             if before.get(id) == content:
@@ -105,7 +104,7 @@ class AlertsSink:
 
     def forget(self, now_us: int) -> None:
         """Drop what ended long ago."""
-        horizon_us = now_us - int(LOOKBACK_S * 1e6)
+        horizon_us = now_us - LOOKBACK_US
         with self._mutex:
             kept = self._sent.items()
             self._sent = {id: end for id, end in kept if not end or end > horizon_us}

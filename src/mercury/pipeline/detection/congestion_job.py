@@ -20,7 +20,7 @@ from mercury.model import topics
 from mercury.pipeline.detection.alerts_sink import AlertsSink
 from mercury.pipeline.detection.core_job import CoreJob
 from mercury.pipeline.detection.transforms import cell_speeds, positions
-from mercury.pipeline.spark.sources import Start, read_stream
+from mercury.pipeline.spark.sources import read_stream
 
 # Partitions of a topic are read side by side: so much may one be ahead of another.
 WATERMARK = "1 second"
@@ -59,13 +59,8 @@ class CongestionJob(CoreJob):
 
     def __init__(self, rule: CongestionRule, sink: AlertsSink, checkpoint: Path) -> None:
         self._rule = rule
-        super().__init__(sink, checkpoint)
+        super().__init__(lambda: TrafficCore(rule), sink, checkpoint)
 
-    def new_core(self) -> TrafficCore:
-        return TrafficCore(self._rule)
-
-    def frame(self, spark: SparkSession, bus: str, start: Start) -> DataFrame:
-        records = read_stream(
-            spark, bus, [topics.REPORTS], start=start, max_records=MAX_RECORDS, values=False
-        )
+    def frame(self, spark: SparkSession, bus: str) -> DataFrame:
+        records = read_stream(spark, bus, [topics.REPORTS], max_records=MAX_RECORDS, values=False)
         return cell_speeds(positions(records), self._rule, watermark=WATERMARK)

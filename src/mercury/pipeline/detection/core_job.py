@@ -8,10 +8,13 @@ batch that Spark repeats is judged from where it was, and gives the same alerts 
 from __future__ import annotations
 
 import logging
+import math
+import os
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -21,16 +24,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from mercury.detection import Condition, Verdict
 from mercury.pipeline.detection.alerts_sink import AlertsSink
-from mercury.pipeline.detection.driver_state import DriverState
-from mercury.pipeline.spark.query_listener import QueryState, listener_of
-from mercury.pipeline.spark.sources import Start
+from mercury.pipeline.spark.query_listener import SETTLED_US, QueryState, start_query
 
 log = logging.getLogger(__name__)
 
-# What is being appended when a trigger looks for it may be missed by that trigger.
-_SETTLED_US = 1_000_000
 # Two sources that start at once can miss each other's sockets: a slow machine is waited for.
 _FIRST_LOOK_S = 80.0
+_KEPT = 3  # snapshots
 
 
 class Core(Protocol):
@@ -53,7 +53,7 @@ class CoreJob(ABC):
     name: str
     trigger: str | None = None  # None: a batch as soon as something is there
 
-    def __init__(self, sink: AlertsSink, checkpoint: Path) -> None:
+    def __init__(self, new_core: Callable[[], Core], sink: AlertsSink, checkpoint: Path) -> None:
         self.counters: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
         self.state = QueryState()
@@ -62,31 +62,21 @@ class CoreJob(ABC):
         self._checkpoint = checkpoint / self.name
         self._snapshots = DriverState(self._checkpoint / "driver")
         self._mutex = threading.Lock()
-        self._core = self.new_core()
+        self._new_core = new_core  # one that has seen nothing
+        self._core = new_core()
         self._batch: int | None = None  # the last one taken
         self._idle_us = 0  # all until then has been read and judged
 
     @abstractmethod
-    def new_core(self) -> Core:
-        """A core that has seen nothing."""
-
-    @abstractmethod
-    def frame(self, spark: SparkSession, bus: str, start: Start) -> DataFrame:
+    def frame(self, spark: SparkSession, bus: str) -> DataFrame:
         """What the core is given, as a stream."""
 
-    def start(self, spark: SparkSession, bus: str, start: Start = "earliest") -> StreamingQuery:
+    def start(self, spark: SparkSession, bus: str) -> StreamingQuery:
         """Begin to read the bus."""
-        spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.name)
-        writer = self.frame(spark, bus, start).writeStream.queryName(self.name)
-        if self.trigger is not None:
-            writer = writer.trigger(processingTime=self.trigger)
-        listener = listener_of(spark)
-        query = (
-            writer.foreachBatch(self.on_batch)
-            .option("checkpointLocation", str(self._checkpoint / "spark"))
-            .start()
+        frame = self.frame(spark, bus)
+        query, self.state = start_query(
+            frame, self.name, self.on_batch, self._checkpoint, self.trigger
         )
-        self.state = listener.state(query.runId)
         return query
 
     def await_first_look(self) -> bool:
@@ -104,10 +94,9 @@ class CoreJob(ABC):
         with self._mutex:
             if self._batch is None or batch != self._batch + 1:
                 # The first since the start, or one that is done again.
-                self._core = self.new_core()
-                before = self._snapshots.before(batch)
-                if before is not None:
-                    self._core.restore(before)
+                self._core = self._new_core()
+                if (last := self._snapshots.newest(batch)) is not None:
+                    self._core.restore(last[1])
             self._publish(self._core.take(rows))
             self.counters[self._rows] += rows.num_rows
             self._batch = batch
@@ -122,7 +111,7 @@ class CoreJob(ABC):
         with self._mutex:
             if self._batch is None and not self._resume():
                 return
-            self._publish(self._core.advance(idle_us - _SETTLED_US))
+            self._publish(self._core.advance(idle_us - SETTLED_US))
 
     def _resume(self) -> bool:
         """Go on from the last batch of an earlier run: whether there was one."""
@@ -139,3 +128,31 @@ class CoreJob(ABC):
             where = f"{verdict.centre.lat:.5f}, {verdict.centre.lon:.5f}"
             log.info("%s at %s: %s vehicles", verdict.kind, where, verdict.count)
         self.counters["conditions"] += self._sink.show(self.name, self._core.conditions())
+
+
+class DriverState:
+    """What a job remembers: a snapshot after each batch, so that any can be done again."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def newest(self, before: float = math.inf) -> tuple[int, bytes] | None:
+        """The last batch, of those before another, that there is a snapshot of, and that."""
+        batch = max((one for one in self._batches() if one < before), default=None)
+        return None if batch is None else (batch, self._path(batch).read_bytes())
+
+    def save(self, batch: int, snapshot: bytes) -> None:
+        """Keep the snapshot of a batch; it is there whole, or not at all."""
+        path = self._path(batch)
+        unfinished = path.with_suffix(".new")
+        unfinished.write_bytes(snapshot)
+        os.replace(unfinished, path)
+        for old in self._batches()[:-_KEPT]:
+            self._path(old).unlink(missing_ok=True)
+
+    def _batches(self) -> list[int]:
+        return sorted(int(path.stem) for path in self._folder.glob("*.state"))
+
+    def _path(self, batch: int) -> Path:
+        return self._folder / f"{batch}.state"

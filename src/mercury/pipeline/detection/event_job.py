@@ -24,9 +24,7 @@ from mercury.model import topics
 from mercury.pipeline.detection.alerts_sink import AlertsSink
 from mercury.pipeline.detection.core_job import CoreJob
 from mercury.pipeline.detection.transforms import events
-from mercury.pipeline.spark.sources import Start, read_stream
-
-_COLUMNS = ("time_us", "id", "reporter", "lat", "lon", "speed_mps", "heading_deg")
+from mercury.pipeline.spark.sources import read_stream
 
 
 class AllKinds:
@@ -41,7 +39,7 @@ class AllKinds:
         found: dict[str, list[Observation]] = {}
         kinds = rows.column("kind").to_pylist()
         problems = rows.column("problem").to_pylist()
-        columns = [rows.column(name).to_pylist() for name in _COLUMNS]
+        columns = [rows.column(name).to_pylist() for name in Observation._fields]
         for kind, problem, row in zip(kinds, problems, zip(*columns, strict=True), strict=True):
             if problem is not None:
                 self._dropped[problem] += 1
@@ -95,11 +93,8 @@ class EventJob(CoreJob):
     name = "events"
 
     def __init__(self, rules: Iterable[KindRule], sink: AlertsSink, checkpoint: Path) -> None:
-        self._rules = tuple(rules)
-        super().__init__(sink, checkpoint)
+        known = tuple(rules)
+        super().__init__(lambda: AllKinds(known, self.dropped), sink, checkpoint)
 
-    def new_core(self) -> AllKinds:
-        return AllKinds(self._rules, self.dropped)
-
-    def frame(self, spark: SparkSession, bus: str, start: Start) -> DataFrame:
-        return events(read_stream(spark, bus, [f"{topics.EVENTS_PREFIX}*"], start=start))
+    def frame(self, spark: SparkSession, bus: str) -> DataFrame:
+        return events(read_stream(spark, bus, [f"{topics.EVENTS_PREFIX}*"]))

@@ -13,8 +13,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from mercury.detection import CongestionRule, Grid
-from mercury.geo.grid import ROW, SECTOR_DEG, SECTORS
+from mercury.detection import CongestionRule
+from mercury.geo.grid import ROW, SECTOR_DEG, SECTORS, Grid
 from mercury.model import topics
 from mercury.model.errors import PacketError
 from mercury.pipeline.schemas import EVENT

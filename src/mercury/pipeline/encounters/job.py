@@ -114,13 +114,12 @@ def find(
     *,
     limit: int,
     out: Path | None = None,
-    cut: Cut | None = None,
 ) -> Found:
     """Look for encounters, write them all to a folder, if one is given, and list the first."""
 
     def look() -> Found:
         rows = reports()
-        met = encounters_in(rows, asked, cut or suiting_cut(rows, asked))
+        met = encounters_in(rows, asked, suiting_cut(rows, asked))
         met.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             if out is not None:

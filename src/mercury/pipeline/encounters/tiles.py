@@ -7,9 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mercury.detection import Grid
 from mercury.geo.distance import MEAN_RADIUS_M
-from mercury.geo.grid import ROW
+from mercury.geo.grid import ROW, Grid
 
 # Positions on a border may be counted to either side of it.
 _MARGIN_DEG = 1e-9

@@ -8,9 +8,8 @@ pair is found where the one who is met is, and nowhere else. What was found is j
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
-from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -20,14 +19,14 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from mercury.detection import Grid
-from mercury.geo.containment import contains
+from mercury.geo.grid import Grid
 from mercury.matching.encounters import NEVER_US, Contacts, EncounterRule, Stands, merged
 from mercury.matching.encounters import contacts as find_contacts
 from mercury.matching.encounters import encounters as find_encounters
 from mercury.model.area import Area
 from mercury.pipeline.encounters.schemas import CONTACT, ENCOUNTER, PIECE, STAND
 from mercury.pipeline.encounters.tiles import counted, tiles_within
+from mercury.pipeline.history.queries import keep_inside
 
 _CONTACT_ARROW = to_arrow_schema(CONTACT)
 _ENCOUNTER_ARROW = to_arrow_schema(ENCOUNTER)
@@ -35,6 +34,10 @@ _PIECE_ARROW = to_arrow_schema(PIECE)
 HOUR_US = 3_600_000_000
 _KEY = ("tile", "window")
 _PAIR = ("client", "other")
+# What a contact says of when and where it was nearest, if it was not within the radius.
+_UNKNOWN = {
+    "near_us": NEVER_US, "nearest_m": np.inf, "nearest_us": NEVER_US, "lat": np.nan, "lon": np.nan,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,30 +128,26 @@ def _cut(
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     grid = Grid(cut.tile_m)
-    for batch in batches:
-        if area is not None:
-            lat, lon = _reals(batch, "lat"), _reals(batch, "lon")
-            batch = batch.filter(pa.array(contains(area.shape, lat, lon)))
+    for batch in batches if area is None else keep_inside(area, batches):
         if not batch.num_rows:
             continue
-        lat, lon = _reals(batch, "lat"), _reals(batch, "lon")
+        lat, lon, from_us, until_us = (
+            np.asarray(batch.column(name)) for name in ("lat", "lon", "from_us", "until_us")
+        )
         own = grid.cell_of(lat, lon)
-        if reach_m is None:
-            rows, tile = np.arange(len(own)), own
-        else:
+        rows, tile = np.arange(len(own)), own
+        if reach_m is not None:
             rows, tile = tiles_within(grid, lat, lon, reach_m)
-        from_us, until_us = _wholes(batch, "from_us")[rows], _wholes(batch, "until_us")[rows]
-        first = from_us // cut.window_us
-        count = (until_us - 1) // cut.window_us - first + 1
-        copy, window = counted(first, count)
+        first = from_us[rows] // cut.window_us
+        copy, window = counted(first, (until_us[rows] - 1) // cut.window_us - first + 1)
         at = rows[copy]
         yield pa.RecordBatch.from_arrays(
             [
                 pa.array(tile[copy]),
                 pa.array(window),
                 batch.column("client").take(pa.array(at)),
-                pa.array(np.maximum(from_us[copy], window * cut.window_us)),
-                pa.array(np.minimum(until_us[copy], (window + 1) * cut.window_us)),
+                pa.array(np.maximum(from_us[at], window * cut.window_us)),
+                pa.array(np.minimum(until_us[at], (window + 1) * cut.window_us)),
                 pa.array(lat[at]),
                 pa.array(lon[at]),
                 pa.array((tile[copy] == own[at]) & seen),
@@ -163,25 +162,12 @@ def _cut(
 
 def _find(rule: EncounterRule, mutual: bool, pieces: pa.Table) -> pa.Table:
     names, who = _numbered(pieces.column("client"))
-    found = find_contacts(
-        Stands(
-            who,
-            _wholes(pieces, "from_us"),
-            _wholes(pieces, "until_us"),
-            _reals(pieces, "lat"),
-            _reals(pieces, "lon"),
-            _flags(pieces, "seen"),
-            _flags(pieces, "sees"),
-        ),
-        rule,
-        len(names),
-        mutual=mutual,
-    )
+    tracks = (np.asarray(pieces.column(name)) for name in Stands._fields[1:])
+    found = find_contacts(Stands(who, *tracks), rule, len(names), mutual=mutual)
     never = found.near_us == NEVER_US
     return pa.table(
         [
-            names.take(pa.array(found.pair // len(names))),
-            names.take(pa.array(found.pair % len(names))),
+            *_named(found, names, names),
             pa.array(found.from_us),
             pa.array(found.until_us),
             pa.array(found.near_us, mask=never),
@@ -198,68 +184,46 @@ def _numbered(clients: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int64]]:
     return names, np.asarray(pc.index_in(clients, names), dtype=np.int64)
 
 
+def _named(found: Contacts, clients: pa.Array, others: pa.Array) -> list[pa.Array]:
+    """Who met whom, by their numbers."""
+    who, whom = np.divmod(found.pair, max(len(others), 1))
+    return [clients.take(pa.array(who)), others.take(pa.array(whom))]
+
+
 # In the workers: joining
 
 
 def _join(rule: EncounterRule, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Rows come by pair; the last pair of a batch goes on in the next one."""
     kept = pa.Table.from_batches([], _CONTACT_ARROW)
-    for batch in chain(batches, (None,)):
-        if batch is None:
-            yield from _met(rule, kept).to_batches()
-        elif batch.num_rows:
-            rows = pa.concat_tables([kept, pa.Table.from_batches([batch]).cast(_CONTACT_ARROW)])
-            last = pc.and_(
-                *(
-                    pc.equal(rows.column(name), batch.column(name)[-1])
-                    for name in ("client", "other")
-                )
-            )
-            kept = rows.filter(last)
-            yield from _met(rule, rows.filter(pc.invert(last))).to_batches()
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        rows = pa.concat_tables([kept, pa.Table.from_batches([batch]).cast(_CONTACT_ARROW)])
+        last = pc.and_(*(pc.equal(rows.column(name), batch.column(name)[-1]) for name in _PAIR))
+        kept = rows.filter(last)
+        yield from _met(rule, rows.filter(pc.invert(last))).to_batches()
+    yield from _met(rule, kept).to_batches()
 
 
 def _met(rule: EncounterRule, contacts: pa.Table) -> pa.Table:
     (clients, who), (others, whom) = (_numbered(contacts.column(name)) for name in _PAIR)
-    near_us, nearest_us = (
-        np.asarray(contacts.column(name).fill_null(NEVER_US)) for name in ("near_us", "nearest_us")
-    )
-    parts = Contacts(
-        who * len(others) + whom,
-        _wholes(contacts, "from_us"),
-        _wholes(contacts, "until_us"),
-        near_us,
-        np.asarray(contacts.column("nearest_m").fill_null(np.inf)),
-        nearest_us,
-        _reals(contacts, "lat"),
-        _reals(contacts, "lon"),
-    )
+    columns = {one.name: contacts.column(one.name) for one in fields(Contacts)[1:]}
+    columns |= {name: columns[name].fill_null(value) for name, value in _UNKNOWN.items()}
+    parts = Contacts(who * len(others) + whom, *map(np.asarray, columns.values()))
     met = find_encounters(merged(parts), rule)
     return pa.table(
         [
-            clients.take(pa.array(met.pair // max(len(others), 1))),
-            others.take(pa.array(met.pair % max(len(others), 1))),
+            *_named(met, clients, others),
             pa.array(met.from_us),
             pa.array(met.until_us),
             pa.array((met.until_us - met.from_us) / 1e6),
-            *_nearest(met, np.zeros(len(met), np.bool_)),
+            *_nearest(met),
         ],
         schema=_ENCOUNTER_ARROW,
     )
 
 
-def _nearest(found: Contacts, never: NDArray[np.bool_]) -> list[pa.Array]:
+def _nearest(found: Contacts, never: NDArray[np.bool_] | None = None) -> list[pa.Array]:
     columns = (found.nearest_m, found.nearest_us, found.lat, found.lon)
     return [pa.array(column, mask=never) for column in columns]
-
-
-def _wholes(rows: pa.Table | pa.RecordBatch, name: str) -> NDArray[np.int64]:
-    return np.asarray(rows.column(name), dtype=np.int64)
-
-
-def _reals(rows: pa.Table | pa.RecordBatch, name: str) -> NDArray[np.float64]:
-    return np.asarray(rows.column(name), dtype=np.float64)
-
-
-def _flags(rows: pa.Table | pa.RecordBatch, name: str) -> NDArray[np.bool_]:
-    return np.asarray(rows.column(name), dtype=np.bool_)

@@ -45,15 +45,13 @@ def compact(
     folder: HistoryFolder,
     *,
     least_files: int = 2,
-    small_bytes: int = SMALL_BYTES,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Compacted:
     """Merge small files; while it runs, others may read, and the job may add."""
     with locked(folder.path, "compact", refusal=f"{folder.path} is being compacted already"):
         folder.drop_staging(_PURPOSE)
         chosen = {
-            table: plan(folder.partitions(table), least_files=least_files, small_bytes=small_bytes)
-            for table in TABLES
+            table: plan(folder.partitions(table), least_files=least_files) for table in TABLES
         }
         total = sum(map(len, chosen.values()))
         done = before = after = 0

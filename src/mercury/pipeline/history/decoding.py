@@ -25,9 +25,8 @@ from mercury.pipeline.schemas import joined, schema
 from mercury.pipeline.sensed import read_sensed
 from mercury.wire import mercury_pb2 as pb
 from mercury.wire import parse
-from mercury.wire.areas import area_from_pb
-from mercury.wire.deliveries import deliveries_from_pb
-from mercury.wire.values import values_from_pb
+from mercury.wire.codec import deliveries_from_pb
+from mercury.wire.fields import area_from_pb, values_from_pb
 
 Said = dict[str, Any]
 _POLICIES = {int(strength): name for name, strength in NAMES.items()}

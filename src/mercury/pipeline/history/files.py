@@ -19,14 +19,11 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 
 from mercury.pipeline.history.journal import Change, Journal, Offsets, locked
-from mercury.pipeline.history.tables import TABLES, by_place
+from mercury.pipeline.history.tables import FILE_ROWS, TABLES
 
 _STAGING = "_staging"
-_CHANGE = "change"
 _DAY = re.compile(r"day=(\d{4}-\d\d-\d\d)")
 _FLUSHERS = 8
-# Keeps the files of a busy tile below a few hundred megabytes.
-_FILE_ROWS = 4_000_000
 
 
 class Partition(NamedTuple):
@@ -51,11 +48,12 @@ class HistoryFolder:
 
     # Reading
 
-    def days(self, table: str) -> list[str]:
-        """The days of a table, oldest first."""
+    def days(self, table: str, first_day: str = "", last_day: str = "~") -> list[str]:
+        """The days of a table from one to another, oldest first."""
         folder = self.path / table
         names = os.listdir(folder) if folder.is_dir() else []
-        return sorted(found[1] for name in names if (found := _DAY.fullmatch(name)))
+        found = sorted(match[1] for name in names if (match := _DAY.fullmatch(name)))
+        return [day for day in found if first_day <= day <= last_day]
 
     def partitions(
         self,
@@ -65,9 +63,7 @@ class HistoryFolder:
         tiles: Iterable[str] | None = None,
     ) -> Iterator[Partition]:
         """What is stored of a table, of some days and tiles."""
-        for day in self.days(table):
-            if not first_day <= day <= last_day:
-                continue
+        for day in self.days(table, first_day, last_day):
             place = self.path / table / f"day={day}"
             folders = (
                 place.glob("tile=*") if tiles is None else (place / f"tile={t}" for t in tiles)
@@ -80,7 +76,7 @@ class HistoryFolder:
         self, spark: SparkSession, table: str, first_day: str = "", last_day: str = "~"
     ) -> DataFrame:
         """A table's rows, of some days."""
-        days = [day for day in self.days(table) if first_day <= day <= last_day]
+        days = self.days(table, first_day, last_day)
         return self.read_files(spark, table, [self.path / table / f"day={day}" for day in days])
 
     def read_files(self, spark: SparkSession, table: str, files: list[Path]) -> DataFrame:
@@ -93,8 +89,11 @@ class HistoryFolder:
 
     @contextmanager
     def at_rest(self) -> Iterator[None]:
-        """Nothing comes or goes meanwhile: files listed now are all there are, each row once."""
-        with locked(self.path, _CHANGE):
+        """Nothing comes or goes meanwhile: files listed now are all there are, each row once.
+
+        What a dead process has begun to change is finished first.
+        """
+        with locked(self.path, "change"):
             self._journal.recover()
             yield
 
@@ -111,11 +110,6 @@ class HistoryFolder:
 
     # Changing
 
-    def recover(self) -> None:
-        """Finish the change that a dead process has begun."""
-        with locked(self.path, _CHANGE):
-            self._journal.recover()
-
     def offsets(self) -> Offsets:
         """How far the bus is stored."""
         return self._journal.offsets()
@@ -128,18 +122,19 @@ class HistoryFolder:
 
     def drop_staging(self, purpose: str) -> None:
         """Remove what dead processes prepared; only for who alone has this purpose."""
-        self.recover()
+        with self.at_rest():
+            pass  # a change that was cut short needs what it prepared
         for path in (self.path / _STAGING).glob(f"{purpose}-*"):
             shutil.rmtree(path, ignore_errors=True)
 
     def stage(self, rows: DataFrame, staging: Path, table: str) -> None:
         """Write rows, with their day and tile, where nobody looks yet."""
-        writer = (
-            by_place(rows, TABLES[table])
-            .write.partitionBy("day", "tile")
-            .option("compression", "zstd")
+        # One task a partition, one vehicle together.
+        ordered = rows.repartition("day", "tile").sortWithinPartitions(
+            "day", "tile", *TABLES[table].order
         )
-        writer.option("maxRecordsPerFile", _FILE_ROWS).parquet(_uri(staging / table))
+        writer = ordered.write.partitionBy("day", "tile").option("compression", "zstd")
+        writer.option("maxRecordsPerFile", FILE_ROWS).parquet(_uri(staging / table))
 
     def add(self, staging: Path, names: list[str], label: str, offsets: Offsets) -> None:
         """Put staged files in place, under names that begin with the label."""
@@ -149,7 +144,7 @@ class HistoryFolder:
         for number, file in enumerate(files):
             place = file.parent.relative_to(staging) / f"{label}-{number:05}.parquet"
             moves.append((str(file.relative_to(self.path)), str(place)))
-        with locked(self.path, _CHANGE):
+        with self.at_rest():
             self._journal.commit(Change(moves=moves, offsets=offsets))
         shutil.rmtree(staging, ignore_errors=True)
 
@@ -157,8 +152,7 @@ class HistoryFolder:
         """Swap partitions' files for those staged; how many partitions were still as they were."""
         label = staging.name
         swaps = []
-        with locked(self.path, _CHANGE):
-            self._journal.recover()
+        with self.at_rest():
             for one in partitions:
                 place, new = self.path / one.place, staging / one.place
                 if not all(file.exists() for file in one.files):
@@ -180,16 +174,13 @@ class HistoryFolder:
 
 def flush(files: list[Path]) -> None:
     """Wait until files are on the disk: a torn one would stop every reader of the folder."""
+
+    def sync(file: Path) -> None:
+        with file.open("rb") as opened:
+            os.fsync(opened.fileno())
+
     with ThreadPoolExecutor(_FLUSHERS) as pool:
-        list(pool.map(_flush, files))
-
-
-def _flush(file: Path) -> None:
-    descriptor = os.open(file, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        list(pool.map(sync, files))
 
 
 def _uri(path: Path) -> str:

@@ -22,8 +22,8 @@ from mercury.pipeline.history.journal import Offsets, locked
 from mercury.pipeline.history.tables import REJECTS, TOPICS
 from mercury.pipeline.history.writing import WRITTEN, write
 from mercury.pipeline.spark.fix_columns import with_fix
-from mercury.pipeline.spark.query_listener import QueryState, listener_of
-from mercury.pipeline.spark.sources import Start, read_batch, read_stream
+from mercury.pipeline.spark.query_listener import SETTLED_US, QueryState, start_query
+from mercury.pipeline.spark.sources import read_stream
 
 log = logging.getLogger(__name__)
 
@@ -37,8 +37,6 @@ COMPACT_FILES = 30
 _BATCH = "batch"
 # Kafka shares out a batch's limit among partitions, and may stay a little below it.
 _FULL = 0.9
-# What is being appended when a batch begins may be missed by it.
-_SETTLED_US = 1_000_000
 
 
 class HistoryJob:
@@ -67,24 +65,16 @@ class HistoryJob:
         self.counters: Counter[str] = Counter()  # rows by table
         self.rejected: Counter[str] = Counter()  # by reason
 
-    def start(self, spark: SparkSession, bus: str, start: Start = "earliest") -> StreamingQuery:
+    def start(self, spark: SparkSession, bus: str) -> StreamingQuery:
         """Begin to store what is on the bus and what comes."""
         refusal = f"another job stores history in {self.folder.path}"
         self._held.enter_context(locked(self.folder.path, NAME, refusal=refusal))
         self.folder.drop_staging(_BATCH)
-        spark.sparkContext.setLocalProperty("spark.scheduler.pool", NAME)
-        records = read_stream(
-            spark, bus, list(TOPICS), start=start, max_records=self._batch_records
+        records = read_stream(spark, bus, TOPICS, max_records=self._batch_records)
+        trigger = f"{self._interval_s} seconds"
+        self._query, self.state = start_query(
+            records, NAME, self.on_batch, self._checkpoint, trigger
         )
-        listener = listener_of(spark)
-        self._query = (
-            records.writeStream.queryName(NAME)
-            .foreachBatch(self.on_batch)
-            .option("checkpointLocation", str(self._checkpoint / "spark"))
-            .trigger(processingTime=f"{self._interval_s} seconds")
-            .start()
-        )
-        self.state = listener.state(self._query.runId)
         return self._query
 
     def stop(self) -> None:
@@ -99,7 +89,7 @@ class HistoryJob:
         # A batch that was not cut short had all that was there when it began.
         whole = state.batch_rows < _FULL * self._batch_records
         looked_us = max(state.idle_us, state.batch_us if whole else 0)
-        self._until_us = max(self._until_us, looked_us - _SETTLED_US)
+        self._until_us = max(self._until_us, looked_us - SETTLED_US)
         return self._until_us
 
     def on_batch(self, frame: DataFrame, batch: int) -> None:
@@ -112,16 +102,6 @@ class HistoryJob:
                 compact(frame.sparkSession, self.folder, least_files=COMPACT_FILES)
             except Exception as error:  # what is stored stays readable, only less quickly
                 log.warning("history was not compacted: %s", error)
-
-
-def store_batch(spark: SparkSession, bus: str, folder: Path) -> Counter[str]:
-    """Store all that is on the bus now and is not stored yet; how many rows each table got."""
-    place = HistoryFolder(folder)
-    refusal = f"another job stores history in {place.path}"
-    with locked(place.path, NAME, refusal=refusal):
-        place.drop_staging(_BATCH)
-        rows, _ = store(read_batch(spark, bus, list(TOPICS)), place, f"all-{uuid.uuid4().hex[:8]}")
-        return rows
 
 
 def store(

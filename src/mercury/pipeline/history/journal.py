@@ -37,25 +37,21 @@ class Change:
 
 
 class Journal:
-    """The changes of one folder, one at a time; call it only with the folder's `change` lock."""
+    """The changes of one folder, one at a time; call it only while the folder is at rest."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def commit(self, change: Change) -> None:
-        """Do it all; what was written down before is finished first."""
-        self.recover()
+        """Do it all."""
         write_whole(self._folder / _JOURNAL, json.dumps(asdict(change)))
         self._do(change)
 
-    def recover(self) -> bool:
-        """Finish what a dead process has begun; whether there was anything."""
-        try:
-            change = Change(**json.loads((self._folder / _JOURNAL).read_text()))
-        except FileNotFoundError:
-            return False
-        self._do(change)
-        return True
+    def recover(self) -> None:
+        """Finish what a dead process has begun."""
+        path = self._folder / _JOURNAL
+        if path.exists():
+            self._do(Change(**json.loads(path.read_text())))
 
     def offsets(self) -> Offsets:
         """How far each partition of the bus is stored."""

@@ -48,7 +48,7 @@ def inside(rows: DataFrame, area: Area) -> DataFrame:
     near = F.col("lat").between(south, north)
     if west <= east:
         near = near & F.col("lon").between(west, east)
-    return rows.where(near).mapInArrow(partial(_keep_inside, area), rows.schema)
+    return rows.where(near).mapInArrow(partial(keep_inside, area), rows.schema)
 
 
 def reaching(alerts: DataFrame, area: Area) -> DataFrame:
@@ -87,12 +87,10 @@ def _brief(rows: DataFrame, what: str, who: str) -> DataFrame:
     return rows.select(F.lit(what).alias("what"), F.col(who).alias("who"), *names)
 
 
-def _keep_inside(area: Area, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def keep_inside(area: Area, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows whose position is in an area, whenever it holds."""
     for batch in batches:
-        lats, lons = (
-            np.asarray(batch.column(name).to_numpy(zero_copy_only=False), dtype=np.float64)
-            for name in ("lat", "lon")
-        )
+        lats, lons = (np.asarray(batch.column(name), dtype=np.float64) for name in ("lat", "lon"))
         yield batch.filter(pa.array(contains(area.shape, lats, lons)))
 
 

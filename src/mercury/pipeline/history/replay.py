@@ -13,7 +13,8 @@ from functools import reduce
 from typing import NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from mercury.bus import Bus
 from mercury.bus.api import Headers
@@ -22,7 +23,7 @@ from mercury.model.errors import PacketError
 from mercury.pipeline.history.days import days_of
 from mercury.pipeline.history.files import HistoryFolder
 from mercury.pipeline.history.queries import within
-from mercury.pipeline.history.tables import TABLES, of_topics
+from mercury.pipeline.history.tables import TABLES
 from mercury.wire import parse
 from mercury.wire.records import POSITION, envelope_route
 
@@ -68,12 +69,21 @@ def recorded(
     days = days_of(from_us, to_us)
     parts = [
         within(folder.read(spark, table, *days), from_us, to_us)
-        .where(of_topics(names))
+        .where(_of_topics(names))
         .select(*_COLUMNS, "offset", "partition")
         for table, one in TABLES.items()
         if one.of_records
     ]
     return reduce(DataFrame.unionByName, parts).orderBy(*_ORDER).select(*_COLUMNS)
+
+
+def _of_topics(names: tuple[str, ...]) -> Column:
+    """Whether a record is of one of these topics; `.*` ends a prefix."""
+    topic = F.col("topic")
+    found = F.lit(False)
+    for name in names:
+        found |= topic.startswith(name[:-1]) if name.endswith(".*") else topic == name
+    return found
 
 
 def in_order(rows: DataFrame) -> Iterator[Stored]:

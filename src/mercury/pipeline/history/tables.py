@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from mercury.model import topics
@@ -20,6 +18,9 @@ from mercury.pipeline.history.schemas import (
 )
 from mercury.pipeline.ledger.schemas import LEDGER_COLUMNS, OUTCOME_COLUMNS
 from mercury.pipeline.schemas import joined
+
+# Keeps the files of a busy tile below a few hundred megabytes.
+FILE_ROWS = 4_000_000
 
 REJECTS = "rejects"
 LEDGER = "ledger"  # what became of each message, for each of those who should have heard it
@@ -55,19 +56,3 @@ TABLES = {
     )
 }
 TOPICS = tuple(topic for table in TABLES.values() for topic in table.topics)
-
-
-def by_place(rows: DataFrame, table: Table) -> DataFrame:
-    """Rows in the order in which they are written: one task a partition, one vehicle together."""
-    return rows.repartition("day", "tile").sortWithinPartitions("day", "tile", *table.order)
-
-
-def of_topics(names: tuple[str, ...]) -> Column:
-    """Whether a record is of one of these topics; `.*` ends a prefix."""
-    topic = F.col("topic")
-    plain = [name for name in names if not name.endswith(".*")]
-    found = topic.isin(plain)
-    for name in names:
-        if name.endswith(".*"):
-            found = found | topic.startswith(name[:-1])
-    return found

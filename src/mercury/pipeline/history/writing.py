@@ -18,22 +18,15 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from mercury.bus.grouping import rank_of
 from mercury.pipeline.history.days import DAY_US, day_of
-from mercury.pipeline.history.decoding import (
-    read_alert,
-    read_event,
-    read_receipts,
-    read_rows,
-)
+from mercury.pipeline.history.decoding import read_alert, read_event, read_receipts, read_rows
 from mercury.pipeline.history.journal import Offsets
 from mercury.pipeline.history.schemas import ORIGIN
-from mercury.pipeline.history.tables import REJECTS, TABLES, Table
+from mercury.pipeline.history.tables import FILE_ROWS, REJECTS, TABLES, Table
 from mercury.pipeline.history.tiles import tile_numbers, tile_of
 from mercury.pipeline.schemas import joined, schema
 from mercury.pipeline.spark.fix_columns import FIX_BYTES, FIX_COLUMNS
-
-# Keeps the files of a busy tile below a few hundred megabytes.
-FILE_ROWS = 4_000_000
 
 # What a task reports: a file that it wrote, or how many records it took from a partition of the
 # bus, how far, and with what problem.
@@ -55,7 +48,7 @@ def write(
     written: list[pa.Table] = []
     bad: list[pa.Table] = []
     for table in TABLES.values():
-        own = records.filter(_of_topics(records, table))
+        own = _of_table(records, table)
         if not own.num_rows:
             continue
         read = _READERS.get(table.name)
@@ -69,11 +62,9 @@ def write(
         rejects = pa.concat_tables([rows.select(kept) for rows in bad])
         rejects = rejects.rename_columns(["reason", *kept[1:]])
         written += _write_table(Path(staging), TABLES[REJECTS], rejects)
-    for one in written:
-        for field in _WRITTEN_ARROW:
-            if field.name not in one.column_names:
-                one = one.append_column(field, pa.nulls(one.num_rows, field.type))
-        yield from one.select(WRITTEN.names).cast(_WRITTEN_ARROW).to_batches()
+    # What a table does not say is null.
+    whole = pa.concat_tables([_WRITTEN_ARROW.empty_table(), *written], promote_options="permissive")
+    yield from whole.cast(_WRITTEN_ARROW).to_batches()
 
 
 # Rows
@@ -119,14 +110,10 @@ def _off_earth(records: pa.Table) -> pa.ChunkedArray:
     return pc.fill_null(far, False)
 
 
-def _of_topics(records: pa.Table, table: Table) -> pa.ChunkedArray:
+def _of_table(records: pa.Table, table: Table) -> pa.Table:
     topic = records.column("topic")
-    plain = [one for one in table.topics if not one.endswith(".*")]
-    found = pc.is_in(topic, pa.array(plain, pa.string()))
-    for one in table.topics:
-        if one.endswith(".*"):
-            found = pc.or_(found, pc.starts_with(topic, one[:-1]))
-    return found
+    names = [one for one in pc.unique(topic).to_pylist() if rank_of(table.topics, one) is not None]
+    return records.filter(pc.is_in(topic, pa.array(names, pa.string())))
 
 
 def _not_stored(records: pa.Table, offsets: Offsets) -> pa.Table:

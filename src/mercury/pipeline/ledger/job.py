@@ -28,6 +28,7 @@ from mercury.pipeline.history.files import HistoryFolder
 from mercury.pipeline.history.journal import locked, with_retry
 from mercury.pipeline.history.tables import LEDGER, OUTCOMES, TABLES
 from mercury.pipeline.history.tiles import NOWHERE, tiles_over
+from mercury.pipeline.ledger import transforms
 from mercury.pipeline.ledger.messages import (
     GRACE_US,
     PARTICULARS,
@@ -39,19 +40,10 @@ from mercury.pipeline.ledger.messages import (
     is_answered,
     is_over,
 )
+from mercury.pipeline.ledger.reading import read_table
 from mercury.pipeline.ledger.schemas import OUTCOME_COLUMNS, STATES
-from mercury.pipeline.ledger.transforms import (
-    delivery_of,
-    expected,
-    ledger,
-    read,
-    receipts,
-    recipients,
-    sums,
-)
 
 NAME = "ledger"
-INTERVAL_S = 30.0
 # Messages that enter in one step: few enough to go to every worker.
 MESSAGES_AT_ONCE = 200
 # Messages that are not over whose receipts are looked at in one run.
@@ -91,14 +83,11 @@ class LedgerJob:
         messages_at_once: int = MESSAGES_AT_ONCE,
         tasks: int | None = None,
     ) -> None:
-        """Arguments:
-        tasks: reads at most this many files at a time, to leave room for other jobs.
-        """
         self.folder = HistoryFolder(folder)
         self.counters: Counter[str] = Counter()
         self.waiting = 0
         self._at_once = messages_at_once
-        self._tasks = tasks
+        self._tasks = tasks  # reads so many files at a time, to leave room for other jobs
         self._asked = 0  # where to go on asking
         self._held = ExitStack()
 
@@ -139,8 +128,9 @@ class LedgerJob:
             alerts = self.folder.files("alerts", first_day)
             outcomes = self.folder.files(OUTCOMES, day_of(max(watermark_us - _REPEATED_US, 0)))
             deliveries = self.folder.files("deliveries", first_day)
-        entered = set(_read("outcomes", outcomes, ["message"]).column("message").to_pylist())
-        rows = _read("alerts", alerts, [*TIMES, *PARTICULARS], ds.field("time_us") >= watermark_us)
+        entered = set(read_table(OUTCOMES, outcomes, columns=["message"]).column(0).to_pylist())
+        since = ds.field("time_us") >= watermark_us
+        rows = read_table("alerts", alerts, since, [*TIMES, *PARTICULARS])
         found = {
             id: row
             for id, row in first_of_each(rows.to_pylist()).items()
@@ -185,17 +175,19 @@ class LedgerJob:
             return 0
         staging = self.folder.new_staging(NAME)
         reports, deliveries = self._input(spark, messages)
-        said = receipts(deliveries, messages).persist()
-        should = expected(reports, messages).persist()
+        said = transforms.receipts(deliveries, messages).persist()
+        should = transforms.expected(reports, messages).persist()
         try:
-            self.folder.stage(ledger(said, should, messages), staging, LEDGER)
+            self.folder.stage(transforms.ledger(said, should, messages), staging, LEDGER)
             # Held against each other: what was written, and who it was for, counted apart.
-            counted = _by_message(recipients(said, should))
+            counted = _by_message(transforms.recipients(said, should))
         finally:
             said.unpersist()
             should.unpersist()
         files = sorted((staging / LEDGER).glob("day=*/tile=*/*.parquet"))
-        found = _by_message(sums(self._staged(spark, staging, files))) if files else {}
+        reader = spark.read.schema(TABLES[LEDGER].columns)
+        paths = [f"file://{file}" for file in files]
+        found = _by_message(transforms.sums(reader.parquet(*paths))) if files else {}
         held_against(messages, found, counted)
         for number, rows in _outcomes(messages, found):
             place = staging / OUTCOMES / f"day={number}" / f"tile={NOWHERE}"
@@ -208,10 +200,6 @@ class LedgerJob:
         offsets = {_WATERMARK: (0, due.watermark_us)} if final else {}
         self.folder.add(staging, names, label, offsets)
         return sum(one["recipients"] for one in counted.values())
-
-    def _staged(self, spark: SparkSession, staging: Path, files: list[Path]) -> DataFrame:
-        reader = spark.read.schema(TABLES[LEDGER].columns)
-        return reader.parquet(*(f"file://{file}" for file in files))
 
     def _input(
         self, spark: SparkSession, messages: Sequence[Addressed]
@@ -275,33 +263,22 @@ def _places(messages: Sequence[Addressed]) -> dict[str, list[str] | None]:
     return {day: None if tiles is None else sorted(tiles) for day, tiles in found.items()}
 
 
-def _read(
-    table: str, files: list[Path], columns: list[str], where: ds.Expression | None = None
-) -> pa.Table:
-    schema = to_arrow_schema(TABLES[table].schema)
-    chosen = pa.schema([schema.field(name) for name in columns])
-    # With a schema of ours: files of earlier days may lack a column.
-    whole = ds.dataset([str(file) for file in files], schema=schema, format="parquet")
-    return whole.to_table(columns=columns, filter=where) if files else chosen.empty_table()
-
-
 def _answers(files: list[Path], messages: Sequence[Addressed]) -> dict[str, dict[str, Delivery]]:
     """What receipts say so far, by message and client."""
     if not messages:
         return {}
     wanted = ds.field("message").isin([one.id for one in messages])
     found: dict[str, dict[str, Delivery]] = {}
-    for value in _read("deliveries", files, ["value"], wanted).column("value").to_pylist():
-        for row in read(value):
-            known = found.setdefault(row["message"], {})
-            new, old = delivery_of(row), known.get(row["client"])
-            known[row["client"]] = new if old is None else merged(old, new)
+    for value in read_table("deliveries", files, wanted, ["value"]).column("value").to_pylist():
+        for message, new in transforms.read(value):
+            known = found.setdefault(message, {})
+            old = known.get(new.client)
+            known[new.client] = new if old is None else merged(old, new)
     return found
 
 
 def _by_message(rows: DataFrame) -> Sums:
-    found: Sums = {row["message"]: row for row in rows.toArrow().to_pylist()}
-    return found
+    return {row["message"]: row for row in rows.toArrow().to_pylist()}
 
 
 def _outcomes(messages: Sequence[Addressed], found: Sums) -> list[tuple[str, pa.Table]]:

@@ -142,8 +142,6 @@ def is_answered(message: Addressed, answers: Mapping[str, Delivery], stored_unti
 def first_of_each(rows: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     """By message: a repeated one counts from its first record."""
     found: dict[str, Mapping[str, Any]] = {}
-    for row in rows:
-        known = found.get(row["id"])
-        if known is None or row["time_us"] < known["time_us"]:
-            found[row["id"]] = row
+    for row in sorted(rows, key=lambda row: row["time_us"]):
+        found.setdefault(row["id"], row)
     return found

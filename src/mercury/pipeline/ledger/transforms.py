@@ -38,13 +38,14 @@ from mercury.pipeline.ledger.schemas import (
 )
 from mercury.pipeline.schemas import joined
 from mercury.wire import parse
-from mercury.wire.deliveries import deliveries_from_pb
+from mercury.wire.codec import deliveries_from_pb
 
 _REPORT = ("client", "time_us", "lat", "lon", "heading_deg")
 _STORED = joined(LEDGER_COLUMNS, PLACES)
 _STORED_ARROW = to_arrow_schema(_STORED)
 _RECEIPT_ARROW = to_arrow_schema(RECEIPT)
 _SIGHTING_ARROW = to_arrow_schema(SIGHTING)
+_SAID = RECEIPT.names[1:]  # what of a `Delivery` is kept
 
 Ints = NDArray[np.int64]
 
@@ -90,14 +91,11 @@ def receipts(deliveries: DataFrame, messages: Sequence[Addressed]) -> DataFrame:
 
 def ledger(receipts: DataFrame, expected: DataFrame, messages: Sequence[Addressed]) -> DataFrame:
     """One row for each message and recipient: expected, addressed or both."""
-    said = receipts.withColumns({"inside_us": F.lit(None).cast("bigint"), "expected": F.lit(False)})
-    names = [name for name in RECEIPT.names if name not in EXPECTED.names]
-    types = {field.name: field.dataType for field in RECEIPT}
-    should = expected.withColumn("expected", F.lit(True)).withColumns(
-        {name: F.lit(None).cast(types[name]) for name in names}
-    )
+    said = receipts.withColumn("expected", F.lit(False))
+    should = expected.withColumn("expected", F.lit(True))
     # One above the other and grouped: a full outer join that a message to everyone does not skew.
-    both = said.unionByName(should).select(*KNOWN.names).repartition("message", "client")
+    both = said.unionByName(should, allowMissingColumns=True).select(*KNOWN.names)
+    both = both.repartition("message", "client")
     about = {one.id: one for one in messages}
     return both.mapInArrow(partial(_fold, about), _STORED)
 
@@ -142,8 +140,7 @@ def _sightings(
             continue
         times = np.asarray(batch.column("time_us"))
         lats, lons, headings = (
-            np.asarray(batch.column(name).to_numpy(zero_copy_only=False), dtype=np.float64)
-            for name in _REPORT[2:]
+            np.asarray(batch.column(name), dtype=np.float64) for name in _REPORT[2:]
         )
         clients = batch.column("client").dictionary_encode()
         names, codes = clients.dictionary, np.asarray(clients.indices)
@@ -175,7 +172,7 @@ def _sightings(
                 chosen = _first_of_each(codes[at], times[at])
                 inside = np.ones(len(chosen), np.bool_)
             else:
-                chosen = _last_of_each(codes[at], times[at], inside)
+                chosen = _first_of_each(codes[at], -times[at], ~inside)
                 inside = inside[chosen]
             at = at[chosen]
             yield pa.RecordBatch.from_arrays(
@@ -195,16 +192,11 @@ def _code(names: pa.Array, name: str) -> int:
     return found if found >= 0 else -2  # -1 is nobody's
 
 
-def _first_of_each(codes: Ints, times: Ints) -> Ints:
-    order = np.lexsort((times, codes))
+def _first_of_each(codes: Ints, *ranks: NDArray[Any]) -> Ints:
+    """The row of each code that comes first by these."""
+    order = np.lexsort((*reversed(ranks), codes))
     _, first = np.unique(codes[order], return_index=True)
     return order[first]
-
-
-def _last_of_each(codes: Ints, times: Ints, inside: NDArray[np.bool_]) -> Ints:
-    order = np.lexsort((inside, times, codes))[::-1]
-    _, last = np.unique(codes[order], return_index=True)
-    return order[last]
 
 
 # In the workers: receipts
@@ -212,41 +204,23 @@ def _last_of_each(codes: Ints, times: Ints, inside: NDArray[np.bool_]) -> Ints:
 
 def _read_receipts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        rows = [row for value in batch.column("value").to_pylist() for row in read(value)]
+        rows = [
+            {"message": message, **{name: getattr(row, name) for name in _SAID}}
+            for value in batch.column("value").to_pylist()
+            for message, row in read(value)
+        ]
         yield pa.RecordBatch.from_pylist(rows, schema=_RECEIPT_ARROW)
 
 
-def read(value: bytes) -> Iterator[dict[str, Any]]:
-    """The rows of a stored receipt; none, if it is none."""
+def read(value: bytes) -> Iterator[tuple[str, Delivery]]:
+    """The rows of a stored receipt and their message; none, if it is none."""
     try:
         found = deliveries_from_pb(parse(value).deliveries)
     except PacketError:
         return
     message = str(found.message)
     for row in found.rows:
-        yield {
-            "message": message,
-            "client": row.client,
-            "state": int(row.state),
-            "reason": row.reason,
-            "tries": row.tries,
-            "addressed_us": row.addressed_us,
-            "first_sent_us": row.first_sent_us,
-            "settled_us": row.settled_us,
-        }
-
-
-def delivery_of(row: Mapping[str, Any]) -> Delivery:
-    """A row of receipts as the core knows it."""
-    return Delivery(
-        row["client"],
-        DeliveryState(row["state"]),
-        row["reason"],
-        row["tries"],
-        row["addressed_us"],
-        row["first_sent_us"],
-        row["settled_us"],
-    )
+        yield message, row
 
 
 # In the workers: both
@@ -263,7 +237,8 @@ def _fold(
             if row["expected"]:
                 should[pair] = row["inside_us"]
                 continue
-            new, known = delivery_of(row), said.get(pair)
+            fields = {name: row[name] for name in _SAID} | {"state": DeliveryState(row["state"])}
+            new, known = Delivery(**fields), said.get(pair)
             said[pair] = new if known is None else merged(known, new)
     rows = [
         entry(about[message], client, said.get((message, client)), (message, client) in should,
@@ -313,8 +288,7 @@ _day_of = lru_cache(1024)(day_of)  # a message's rows share it
 def _unsaid(message: Addressed, client: str, inside_us: int | None) -> Delivery:
     """What became of it for one of whom no adapter said anything."""
     if message.end_us <= message.time_us:
-        over = Delivery(client, DeliveryState.EXPIRED, Reason.NOT_SENT)
-        return Delivery(over.client, over.state, over.reason, settled_us=message.end_us)
+        return Delivery(client, DeliveryState.EXPIRED, Reason.NOT_SENT, settled_us=message.end_us)
     if inside_us is None:  # meant by name, and not there
         return final(Delivery(client, DeliveryState.WAITING), message.end_us)
     end_us = message.end_us if message.standing else message.begin_us

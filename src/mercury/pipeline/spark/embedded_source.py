@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -37,7 +37,7 @@ Offsets = dict[str, int]  # topic -> the offset to read next
 
 
 class EmbeddedSource(DataSource):
-    """Options `path`, `topics` (with commas), `start`, `maxRecords`, `values`."""
+    """Options `path`, `topics` (with commas), `maxRecords`, `values`."""
 
     @classmethod
     def name(cls) -> str:
@@ -53,12 +53,13 @@ class EmbeddedSource(DataSource):
         return _StreamReader(self.options)
 
 
+@dataclass(frozen=True)
 class Span(InputPartition):
     """The records that one task reads."""
 
-    def __init__(self, path: str, topic: str, begin: int, end: int, *, values: bool) -> None:
-        super().__init__(None)
-        self.path, self.topic, self.begin, self.end, self.values = path, topic, begin, end, values
+    topic: str
+    begin: int
+    end: int
 
 
 @lru_cache(4)  # a worker serves many tasks
@@ -66,17 +67,12 @@ def _open(path: str) -> RecordReader:
     return RecordReader(path)
 
 
-def _read(span: InputPartition) -> Iterator[pa.RecordBatch]:
-    if not isinstance(span, Span):
-        return  # Spark's way to plan a batch without records
-    for columns in _open(span.path).read(span.topic, span.begin, span.end):
-        yield to_arrow(span.topic, columns, values=span.values)
-
-
-def to_arrow(topic: str, columns: Columns, *, values: bool = True) -> pa.RecordBatch:
+def _to_arrow(topic: str, columns: Columns, *, values: bool) -> pa.RecordBatch:
     """Records as Arrow holds them, with the place of their senders."""
     count = len(columns)
     positions = columns.header(POSITION, FIX_BYTES)
+    known = positions.sizes == FIX_BYTES
+    _, fixes = positions.where(known).joined()
     arrays = [
         pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), [topic]).cast(pa.string()),
         pa.array(columns.partitions),
@@ -85,7 +81,7 @@ def to_arrow(topic: str, columns: Columns, *, values: bool = True) -> pa.RecordB
         _binary(columns.keys),
         _binary(positions),
         _binary(columns.values) if values else pa.nulls(count, pa.binary()),
-        *places(positions),
+        *fix_columns(fixes, known),
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
 
@@ -97,18 +93,10 @@ def _binary(blobs: Blobs) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(blobs.sizes), buffers)
 
 
-def places(positions: Blobs) -> list[pa.Array]:
-    """The numbers of position headers, a column each; null where one is not known."""
-    whole = positions.sizes == FIX_BYTES
-    _, data = positions.where(whole).joined()
-    return fix_columns(data, whole)
-
-
 class _Options:
     def __init__(self, options: Mapping[str, str]) -> None:
         self._path = options["path"]
         self._topics = tuple(options["topics"].split(","))
-        self._earliest = options.get("start") == "earliest"
         self._max_records = int(options.get("maxRecords", 0))
         self._values = options.get("values", "true") == "true"
 
@@ -120,13 +108,17 @@ class _Options:
 
     def _spans(self, begin: Offsets, end: Offsets) -> list[Span]:
         return [
-            Span(self._path, topic, at, min(at + TASK_RECORDS, stop), values=self._values)
+            Span(topic, at, min(at + TASK_RECORDS, stop))
             for topic, stop in end.items()
             for at in range(begin.get(topic, 1), stop, TASK_RECORDS)
         ]
 
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        return _read(partition)
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, Span):
+            return  # Spark's way to plan a batch without records
+        topic = partition.topic
+        for columns in _open(self._path).read(topic, partition.begin, partition.end):
+            yield _to_arrow(topic, columns, values=self._values)
 
 
 class _BatchReader(_Options, DataSourceReader):
@@ -136,7 +128,7 @@ class _BatchReader(_Options, DataSourceReader):
 
 class _StreamReader(_Options, DataSourceStreamReader):
     def initialOffset(self) -> Offsets:
-        return self._begins() if self._earliest else self._ends()
+        return self._begins()
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
         ends = self._ends()
@@ -160,7 +152,8 @@ class _StreamReader(_Options, DataSourceStreamReader):
         return self._spans(start, end)
 
     def stop(self) -> None:
-        # Spark ends a source by hanging up; PySpark would send that as an error to who has gone,
-        # and print the traceback of a broken pipe. This process serves one source: it just ends.
-        if isinstance(sys.exc_info()[1], EOFError):
+        # Spark ends a source by hanging up, also amid an answer. PySpark would send that as an
+        # error to who has gone, and print the traceback of a broken pipe. It serves one source:
+        # it just ends.
+        if isinstance(sys.exc_info()[1], EOFError | ConnectionError):
             os._exit(0)

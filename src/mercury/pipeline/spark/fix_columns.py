@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -31,10 +32,10 @@ def with_fix(records: DataFrame) -> DataFrame:
 
 def _read_fixes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        headers = batch.column("position").to_pylist()
-        whole = np.array([one is not None and len(one) == FIX_BYTES for one in headers], np.bool_)
-        data = b"".join([one for one, good in zip(headers, whole, strict=True) if good])
-        columns = fix_columns(np.frombuffer(data, np.uint8), whole)
+        headers = batch.column("position")
+        whole = pc.fill_null(pc.equal(pc.binary_length(headers), FIX_BYTES), False)
+        data = np.frombuffer(b"".join(headers.filter(whole).to_pylist()), np.uint8)
+        columns = fix_columns(data, np.asarray(whole))
         yield pa.RecordBatch.from_arrays([*batch.columns, *columns], schema=_ARROW)
 
 

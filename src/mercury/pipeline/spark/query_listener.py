@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
     QueryProgressEvent,
@@ -17,8 +19,12 @@ from pyspark.sql.streaming.listener import (
     QueryTerminatedEvent,
     StreamingQueryListener,
 )
+from pyspark.sql.streaming.query import StreamingQuery
 
 from mercury.pipeline.spark.session import first_line
+
+# What is being appended when a trigger looks for it may be missed by that trigger.
+SETTLED_US = 1_000_000
 
 
 @dataclass(slots=True)
@@ -78,6 +84,28 @@ def listener_of(spark: SparkSession) -> QueryListener:
         _listeners[spark] = QueryListener()
         spark.streams.addListener(_listeners[spark])
     return _listeners[spark]
+
+
+def start_query(
+    frame: DataFrame,
+    name: str,
+    on_batch: Callable[[DataFrame, int], None],
+    checkpoint: Path,
+    trigger: str | None = None,
+) -> tuple[StreamingQuery, QueryState]:
+    """Run a query with a share of Spark for itself; its state is kept up to date.
+
+    Arguments:
+        trigger: how often there is a batch; None: as soon as something is there.
+    """
+    spark = frame.sparkSession
+    spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
+    listener = listener_of(spark)
+    writer = frame.writeStream.queryName(name).foreachBatch(on_batch)
+    if trigger is not None:
+        writer = writer.trigger(processingTime=trigger)
+    query = writer.option("checkpointLocation", str(checkpoint / "spark")).start()
+    return query, listener.state(query.runId)
 
 
 def _micros(timestamp: str) -> int:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -27,6 +29,7 @@ _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # in the environment of what spark-submit starts
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _LOG_BYTES = 10_000_000
+DETAILS = logging.getLogger("py4j")  # where what is long goes: to Spark's log file
 
 # What Spark's defaults are not made for: micro-batches of a few records.
 _SETTINGS = {
@@ -88,14 +91,20 @@ def start_session(
         )
         if SparkContext._gateway is None:
             _start_java(conf, log_file or default_log())
+    interrupt = signal.getsignal(signal.SIGINT)
     try:
         SparkContext.getOrCreate(conf)
+        if signal.getsignal(signal.SIGINT) is not interrupt:
+            signal.signal(signal.SIGINT, interrupt)  # pyspark's calls Java amid another call
         spark = SparkSession.builder.config(conf=conf).getOrCreate()
     except (PySparkException, Py4JError) as error:
         raise PipelineError(
             f"Spark did not start: {first_line(error)};"
             f" the details are in {log_file or default_log()}"
         ) from error
+    # It would print the traceback of a JVM that was killed.
+    updates = spark.sparkContext._accumulatorServer
+    updates.handle_error = lambda *_: DETAILS.exception("Spark hung up")  # type: ignore[method-assign]
     spark.dataSource.register(EmbeddedSource)
     return spark
 
@@ -129,13 +138,15 @@ def _start_java(conf: SparkConf, log_file: Path) -> None:
     if log_file.exists() and log_file.stat().st_size > _LOG_BYTES:
         log_file.replace(log_file.with_suffix(".old.log"))
     # Py4J would write the traceback of a batch that is cut short to stderr.
-    calls = logging.getLogger("py4j")
-    calls.handlers[:], calls.propagate = [logging.FileHandler(log_file, delay=True)], False
-    with log_file.open("ab") as output:
+    handler = logging.FileHandler(log_file, delay=True)
+    DETAILS.handlers[:], DETAILS.propagate = [handler], False
+    logging.getLogger().addHandler(handler)  # of some it complains there
+    # In a thread, as a launch that Ctrl-C cuts short would leave its JVM behind for ever.
+    with log_file.open("ab") as output, ThreadPoolExecutor(1) as launching:
         try:
-            gateway = launch_gateway(  # type: ignore[no-untyped-call]
-                conf, {"stdout": output, "stderr": output}
-            )
+            gateway = launching.submit(
+                launch_gateway, conf, {"stdout": output, "stderr": output}
+            ).result()
         except PySparkRuntimeError as error:
             raise PipelineError(f"Spark's Java did not start: {log_file} says why") from error
     SparkContext._ensure_initialized(gateway=gateway)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 from urllib.parse import urlsplit
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,8 +13,6 @@ from mercury.pipeline.spark import kafka_connector
 from mercury.pipeline.spark.embedded_source import FORMAT
 from mercury.pipeline.spark.session import submitted
 from mercury.wire.records import POSITION
-
-Start = Literal["earliest", "latest"]
 
 
 def spark_settings(bus: str) -> dict[str, str]:
@@ -30,31 +27,18 @@ def read_stream(
     bus: str,
     topics: Sequence[str],
     *,
-    start: Start = "latest",
     max_records: int | None = None,
     values: bool = True,
 ) -> DataFrame:
-    """The records of topics as they come; a name ending in `.*` follows all with that prefix.
+    """The records of topics from the oldest on; a name ending in `.*` follows all that begin so.
 
     Without values, these are null: who asks for nothing else has them neither read nor sent.
     """
     if _scheme(bus) == "kafka":
-        reader = spark.readStream.format("kafka").options(**_kafka_options(bus, topics))
-        reader = reader.option("startingOffsets", start)
-        if max_records:
-            reader = reader.option("maxOffsetsPerTrigger", max_records)
-        return _from_kafka(reader.load(), bus, values=values)
-    reader = spark.readStream.format(FORMAT).options(**_embedded_options(bus, topics))
-    reader = reader.option("start", start).option("maxRecords", max_records or 0)
+        return _read_kafka(spark, bus, topics, max_records, values=values)
+    reader = spark.readStream.format(FORMAT).option("path", bus.partition(":")[2])
+    reader = reader.option("topics", ",".join(topics)).option("maxRecords", max_records or 0)
     return reader.option("values", values).load()
-
-
-def read_batch(spark: SparkSession, bus: str, topics: Sequence[str]) -> DataFrame:
-    """All records of topics that are there now."""
-    if _scheme(bus) == "kafka":
-        reader = spark.read.format("kafka").options(**_kafka_options(bus, topics))
-        return _from_kafka(reader.load(), bus)
-    return spark.read.format(FORMAT).options(**_embedded_options(bus, topics)).load()
 
 
 def _scheme(bus: str) -> str:
@@ -64,38 +48,35 @@ def _scheme(bus: str) -> str:
     return scheme
 
 
-def _embedded_options(bus: str, topics: Sequence[str]) -> dict[str, str]:
-    return {"path": bus.partition(":")[2], "topics": ",".join(topics)}
-
-
-def _kafka_options(bus: str, topics: Sequence[str]) -> dict[str, str]:
-    prefix = _prefix(bus).replace(".", r"\.")
-    names = [
-        name[:-1].replace(".", r"\.") + ".*" if name.endswith(".*") else name.replace(".", r"\.")
-        for name in topics
-    ]
-    return {
-        "kafka.bootstrap.servers": urlsplit(bus).netloc,
-        "subscribePattern": "|".join(f"{prefix}{name}" for name in names),
+def _read_kafka(
+    spark: SparkSession, bus: str, topics: Sequence[str], max_records: int | None, *, values: bool
+) -> DataFrame:
+    """Kafka's columns as ours."""
+    address = urlsplit(bus)
+    namespace = address.path.strip("/")
+    prefix = f"{namespace}." if namespace else ""
+    names = "|".join(f"{prefix}{name}" for name in topics)
+    options = {
+        "kafka.bootstrap.servers": address.netloc,
+        "subscribePattern": names.replace(".", r"\.").replace("*", ".*"),
+        "startingOffsets": "earliest",
         "includeHeaders": "true",
         "failOnDataLoss": "false",  # retention may overtake a pipeline that was away
     }
-
-
-def _prefix(bus: str) -> str:
-    namespace = urlsplit(bus).path.strip("/")
-    return f"{namespace}." if namespace else ""
-
-
-def _from_kafka(frame: DataFrame, bus: str, *, values: bool = True) -> DataFrame:
-    """Kafka's columns as ours."""
+    if max_records:
+        options["maxOffsetsPerTrigger"] = str(max_records)
     position = F.filter("headers", lambda header: header["key"] == POSITION)
-    return frame.select(
-        F.substring("topic", len(_prefix(bus)) + 1, 249).alias("topic"),
-        "partition",
-        "offset",
-        F.unix_micros("timestamp").alias("time_us"),
-        "key",
-        F.try_element_at(position["value"], F.lit(1)).alias("position"),
-        F.col("value") if values else F.lit(None).cast("binary").alias("value"),
+    return (
+        spark.readStream.format("kafka")
+        .options(**options)
+        .load()
+        .select(
+            F.substring("topic", len(prefix) + 1, 249).alias("topic"),
+            "partition",
+            "offset",
+            F.unix_micros("timestamp").alias("time_us"),
+            "key",
+            F.try_element_at(position["value"], F.lit(1)).alias("position"),
+            F.col("value") if values else F.lit(None).cast("binary").alias("value"),
+        )
     )

@@ -5,10 +5,12 @@ A fix keeps the first problem that is found, and one that has a problem accuses 
 
 from __future__ import annotations
 
+from functools import partial
+
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from mercury.pipeline.traces.jumps import unreachable
+from mercury.pipeline.traces.jumps import mark_jumps
 from mercury.pipeline.traces.schemas import CHECKED, READ_ORDER
 
 # By vehicle and time, with what has a problem already out of the way. The window of the duplicates
@@ -21,7 +23,7 @@ def checked(fixes: DataFrame, max_speed_mps: float) -> DataFrame:
     together = fixes.repartition("vehicle")  # what follows needs no other shuffle
     unique = mark_duplicates(mark_late(mark_misplaced(together)))
     ordered = unique.sortWithinPartitions("vehicle", *_TIME_ORDER).select(CHECKED.names)
-    return ordered.mapInArrow(unreachable(max_speed_mps), CHECKED)
+    return ordered.mapInArrow(partial(mark_jumps, max_speed_mps), CHECKED)
 
 
 def mark_misplaced(fixes: DataFrame) -> DataFrame:
@@ -31,9 +33,7 @@ def mark_misplaced(fixes: DataFrame) -> DataFrame:
     nowhere = (F.col("lat") == 0.0) & (F.col("lon") == 0.0)
     return fixes.withColumn(
         "problem",
-        F.when(F.col("problem").isNotNull(), F.col("problem"))
-        .when(~on_earth, "out-of-range")
-        .when(nowhere, "null-island"),
+        F.coalesce("problem", F.when(~on_earth, "out-of-range").when(nowhere, "null-island")),
     )
 
 

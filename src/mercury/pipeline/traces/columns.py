@@ -86,10 +86,10 @@ class Reading:
         found = {}
         for meaning in _USUAL:
             given = getattr(self.columns, meaning)
-            names = [given] if isinstance(given, str) and given else list(given)
-            quoted = " ".join(f'"{name}"' for name in names)
-            found[meaning] = f"{quoted} ({units[meaning]})" if meaning in units else quoted
-            found[meaning] = found[meaning] if names else "none"
+            names = (given,) if isinstance(given, str) else given
+            quoted = " ".join(f'"{name}"' for name in names if name)
+            unit = f" ({units[meaning]})" if meaning in units else ""
+            found[meaning] = f"{quoted}{unit}" if quoted else "none"
         return found
 
     def _time_words(self) -> str:

@@ -7,7 +7,6 @@ import gzip
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import reduce
 from typing import IO, NamedTuple, cast
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -18,7 +17,7 @@ from mercury.pipeline.traces.columns import Reading
 from mercury.pipeline.traces.inputs import Alike, alike, literal_path, source_path
 from mercury.pipeline.traces.interpret import fixes
 from mercury.pipeline.traces.schemas import TEXT_ROW, TEXTS
-from mercury.pipeline.traces.text_rows import TextRow, UnreadableFileError, read_with
+from mercury.pipeline.traces.text_rows import TextRow, UnreadableFileError
 
 _SEPARATORS = ",;\t|"
 _MAX_HEADER = 1 << 20
@@ -34,18 +33,9 @@ class _Head(NamedTuple):
 
 
 def look(paths: Sequence[str], reading: Reading) -> tuple[list[Alike], list[str]]:
-    """Files by their header, and those without."""
-    return alike(paths, _head, lambda head: _header(head, reading), reading)
-
-
-def read(spark: SparkSession, paths: Sequence[str], reading: Reading) -> DataFrame:
-    """The fixes of files, each with a header."""
-    found, unreadable = look(paths, reading)
-    frames = [_read_alike(spark, one) for one in found]
-    doubtful = {*unreadable, *(path for path in paths if path.endswith(".gz"))}
-    if doubtful:
-        frames.append(fixes(read_with(spark, sorted(doubtful), _damage), reading))
-    return reduce(DataFrame.unionByName, frames)
+    """Files by their header, and those that may be damaged."""
+    found, unreadable = alike(paths, _head, lambda head: _header(head, reading), reading)
+    return found, sorted({*unreadable, *(path for path in paths if path.endswith(".gz"))})
 
 
 def _header(head: _Head, reading: Reading) -> list[str]:
@@ -60,7 +50,8 @@ def _separator(head: _Head, reading: Reading) -> str:
     return reading.separator or max(_SEPARATORS, key=head.line.count)
 
 
-def _read_alike(spark: SparkSession, found: Alike) -> DataFrame:
+def read(spark: SparkSession, found: Alike) -> DataFrame:
+    """The fixes of files with the same header."""
     paths, reading, head = found
     separator, header = _separator(head, reading), _header(head, reading)
     columns = reading.columns
@@ -119,7 +110,7 @@ def _opened(path: str) -> Iterator[IO[bytes]]:
         raise UnreadableFileError(f"damaged, read up to there: {error}") from None
 
 
-def _damage(path: str) -> Iterator[TextRow]:
+def damage(path: str) -> Iterator[TextRow]:
     """No rows; raises where a file is damaged, which Spark would stop at or pass by in silence."""
     _head(path)
     with _opened(path) as file:

@@ -29,11 +29,9 @@ def look(paths: Sequence[str], reading: Reading) -> tuple[list[Alike], list[str]
     return [Alike(list(paths), known)], []
 
 
-def read(spark: SparkSession, paths: Sequence[str], reading: Reading) -> DataFrame:
+def read(spark: SparkSession, found: Alike) -> DataFrame:
     """The fixes of feed messages; other entities than vehicles are none of ours."""
-    rows = read_with(spark, paths, read_rows)
-    (found,), _ = look(paths, reading)
-    return fixes(rows, found.reading)
+    return fixes(read_with(spark, found.paths, read_rows), found.reading)
 
 
 def read_rows(path: str) -> Iterator[TextRow]:
@@ -48,15 +46,19 @@ def read_rows(path: str) -> Iterator[TextRow]:
         if not entity.HasField("vehicle"):
             continue
         vehicle = entity.vehicle
-        position = vehicle.position if vehicle.HasField("position") else None
+        position = vehicle.position
+        lat, lon, speed, bearing = (
+            repr(getattr(position, name)) if position.HasField(name) else None
+            for name in ("latitude", "longitude", "speed", "bearing")
+        )
         # A vehicle without a time of its own is where it is when the feed was made.
         time_s = vehicle.timestamp or feed.header.timestamp
         yield TextRow(
             vehicle.vehicle.id or vehicle.vehicle.label or entity.id,
             str(time_s) if time_s else None,
-            repr(position.latitude) if position else None,
-            repr(position.longitude) if position else None,
-            repr(position.speed) if position and position.HasField("speed") else None,
-            repr(position.bearing) if position and position.HasField("bearing") else None,
+            lat,
+            lon,
+            speed,
+            bearing,
             json.dumps(MessageToDict(entity), ensure_ascii=False),
         )

@@ -23,7 +23,6 @@ SUFFIXES = {
     "gtfs-realtime": (".pb", ".protobuf"),
     "sumo-fcd": (".xml", ".xml.gz"),
 }
-FORMATS = tuple(SUFFIXES)
 
 
 def find(paths: Iterable[Path], wanted: str = "auto") -> dict[str, list[str]]:
@@ -34,7 +33,7 @@ def find(paths: Iterable[Path], wanted: str = "auto") -> dict[str, list[str]]:
         if not kind:
             raise ConfigurationError(
                 f"the ending of {file.name} does not show its format: say --format"
-                f" {'|'.join(FORMATS)}"
+                f" {'|'.join(SUFFIXES)}"
             )
         if kind in ("csv", "parquet") and file.name.startswith(("_", ".")):
             raise ConfigurationError(f"Spark passes by files such as {file.name}: rename it")

@@ -21,6 +21,7 @@ _MS_FROM, _US_FROM, _NS_FROM = 10**11, 10**14, 10**17
 _ISO = r"^\s*\d{4}-\d{1,2}-\d{1,2}"
 _ISO_ZONE = r"(Z|[+-]\d{1,2}(:?\d{2})?|[A-Za-z]+(/[A-Za-z_]+)*)\s*$"
 _PATTERN_ZONE = set("VzOXxZ")
+_PATTERN_LETTERS = _PATTERN_ZONE | set("GyDMLdahKkHmsS")  # that Spark reads a time by
 
 
 def fixes(rows: DataFrame, reading: Reading) -> DataFrame:
@@ -46,34 +47,39 @@ def fixes(rows: DataFrame, reading: Reading) -> DataFrame:
             "no_number"
         ),
     )
-    problem = (
-        F.when(F.col("problem").isNotNull(), F.col("problem"))
-        .when(F.col("vehicle").isNull(), "no-vehicle")
+    found = (
+        F.when(F.col("vehicle").isNull(), "no-vehicle")
         .when(F.col("time_us").isNull(), "bad-time")
         .when(F.col("nowhere"), "no-position")
         .when(F.col("no_number"), "bad-number")
     )
-    return known.withColumn("problem", problem).select(FIX.names)
+    return known.withColumn("problem", F.coalesce("problem", found)).select(FIX.names)
 
 
-def check_reading(spark: SparkSession, reading: Reading) -> None:
-    """Refuse a zone or a pattern that there is not, before any row is read."""
+def check_reading(spark: SparkSession | None, reading: Reading) -> None:
+    """Refuse a zone or a pattern that there is not; Spark, once it runs, knows every pattern."""
     try:
         ZoneInfo(reading.time_zone)
     except (ValueError, OSError, KeyError):
         raise ConfigurationError(
             f"there is no time zone {reading.time_zone!r}; one is America/Chicago"
         ) from None
-    if reading.time_format in ("auto", "iso", *US_PER_UNIT):
+    pattern = reading.time_format
+    if pattern in ("auto", "iso", *US_PER_UNIT):
         return
+    letters = set(filter(str.isalpha, _outside_quotes(pattern)))
+    good = set() < letters <= _PATTERN_LETTERS and "%" not in pattern
     try:
-        parsed = F.try_to_timestamp(F.lit("2001-02-03"), F.lit(reading.time_format))
-        spark.range(1).select(parsed).collect()
+        if good and spark is not None:
+            parsed = F.try_to_timestamp(F.lit("2001-02-03"), F.lit(pattern))
+            spark.range(1).select(parsed).collect()
     except PySparkException:
+        good = False
+    if not good:
         raise ConfigurationError(
-            f"--time-format {reading.time_format!r} is neither auto, epoch-s, epoch-ms, epoch-us,"
+            f"--time-format {pattern!r} is neither auto, epoch-s, epoch-ms, epoch-us,"
             " iso nor a pattern such as 'yyyy/MM/dd HH:mm:ss'"
-        ) from None
+        )
 
 
 def _time_us(text: Column, reading: Reading) -> Column:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
@@ -30,8 +29,8 @@ from mercury.pipeline.traces import (
 from mercury.pipeline.traces.checks import checked
 from mercury.pipeline.traces.columns import Reading, iso_time
 from mercury.pipeline.traces.inputs import Alike
-from mercury.pipeline.traces.interpret import check_reading
-from mercury.pipeline.traces.text_rows import UNREADABLE
+from mercury.pipeline.traces.interpret import check_reading, fixes
+from mercury.pipeline.traces.text_rows import UNREADABLE, read_with
 
 FORMATS = {
     "csv": csv_files,
@@ -77,10 +76,6 @@ class Summary:
     seconds: float = 0.0
     rows_per_s: int = 0
 
-    def to_json(self) -> dict[str, Any]:
-        """For programs."""
-        return asdict(self)
-
 
 def _silent(_title: str) -> AbstractContextManager[Callable[[int], None]]:
     return nullcontext(lambda count: None)
@@ -89,16 +84,22 @@ def _silent(_title: str) -> AbstractContextManager[Callable[[int], None]]:
 def find_files(wanted: Import) -> dict[str, list[str]]:
     """The files by format; raises ConfigurationError where they or the outputs cannot be used."""
     files = inputs.find(wanted.paths, wanted.file_format)
+    found = [Path(path) for paths in files.values() for path in paths]
+    if not any(path.stat().st_size for path in found):
+        raise ConfigurationError("there is nothing to import: every file given is empty")
+    table, rejects = (wanted.parquet or Path()).resolve(), wanted.rejects.resolve()
+    if wanted.parquet and (rejects.is_relative_to(table) or table.is_relative_to(rejects)):
+        raise ConfigurationError(f"--rejects {wanted.rejects} would mix with the table in {table}")
     for folder in filter(None, (wanted.parquet, wanted.rejects)):
         check_output(folder, overwrite=wanted.overwrite)
-        inside = folder.absolute()
-        if any(Path(path).is_relative_to(inside) for paths in files.values() for path in paths):
+        if any(path.is_relative_to(folder.absolute()) for path in found):
             raise ConfigurationError(f"{folder} holds files to import, and would be replaced")
     return files
 
 
 def columns_taken(wanted: Import) -> list[Alike]:
     """What is read from which columns of which files, and in which units."""
+    check_reading(None, wanted.reading)
     return [
         one
         for kind, paths in find_files(wanted).items()
@@ -106,15 +107,24 @@ def columns_taken(wanted: Import) -> list[Alike]:
     ]
 
 
+def read(spark: SparkSession, kind: str, paths: Sequence[str], reading: Reading) -> DataFrame:
+    """The fixes of files of one format."""
+    files = FORMATS[kind]
+    found, doubtful = files.look(paths, reading)
+    frames: list[DataFrame] = [files.read(spark, one) for one in found]
+    if doubtful:
+        frames.append(fixes(read_with(spark, doubtful, files.damage), reading))
+    return reduce(DataFrame.unionByName, frames)
+
+
 def run(spark: SparkSession, wanted: Import, stage: Stage = _silent) -> Summary:
     """Read, check and write; a bad row or file is rejected, only a wrong request stops it."""
     files = find_files(wanted)
     check_reading(spark, wanted.reading)
     begun = monotonic()
-    frames = [FORMATS[kind].read(spark, paths, wanted.reading) for kind, paths in files.items()]
-    fixes = reduce(DataFrame.unionByName, frames)
+    frames = [read(spark, kind, paths, wanted.reading) for kind, paths in files.items()]
     # The original of a row that is believed is not needed any more.
-    judged = checked(fixes, wanted.max_speed_mps).withColumn(
+    judged = checked(reduce(DataFrame.unionByName, frames), wanted.max_speed_mps).withColumn(
         "original", F.when(F.col("problem").isNotNull(), F.col("original"))
     )
     judged.persist(StorageLevel.MEMORY_AND_DISK)  # read once, however many outputs
@@ -124,10 +134,10 @@ def run(spark: SparkSession, wanted: Import, stage: Stage = _silent) -> Summary:
         with stage("writing the rejects"):
             tables.write_rejects(tables.rejects(judged), wanted.rejects, wanted.rejects_format)
         believed = tables.positions(judged)
-        if wanted.parquet is not None:
+        if wanted.parquet is not None and summary.kept:
             with stage("writing the positions"):
                 tables.write_by_day(believed, wanted.parquet, "time_us", "vehicle", "time_us")
-        if wanted.bus is not None:
+        if wanted.bus is not None and summary.kept:
             with stage("appending to the bus") as appended:
                 records = reports.reports(believed, summary.kept)
                 summary.appended = reports.append(records, wanted.bus, wanted.speed, appended)

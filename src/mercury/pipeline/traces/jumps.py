@@ -7,7 +7,7 @@ does; it sees the fixes of a vehicle in time order and holds two of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -76,17 +76,11 @@ class JumpCheck:
         return False
 
 
-def unreachable(
-    max_speed_mps: float,
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """For `mapInArrow`: marks jumps among fixes that are ordered by vehicle and time."""
-
-    def mark(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        check = JumpCheck(max_speed_mps)
-        for batch in batches:
-            yield _marked(batch, check)
-
-    return mark
+def mark_jumps(max_speed_mps: float, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Mark jumps among fixes that are ordered by vehicle and time."""
+    check = JumpCheck(max_speed_mps)
+    for batch in batches:
+        yield _marked(batch, check)
 
 
 def _marked(batch: pa.RecordBatch, check: JumpCheck) -> pa.RecordBatch:

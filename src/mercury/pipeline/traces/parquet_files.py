@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import reduce
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,24 +14,16 @@ from mercury.pipeline.traces.columns import Reading
 from mercury.pipeline.traces.inputs import Alike, alike, literal_path, source_path
 from mercury.pipeline.traces.interpret import fixes
 from mercury.pipeline.traces.schemas import TEXT_ROW, TEXTS
-from mercury.pipeline.traces.text_rows import TextRow, UnreadableFileError, read_with
+from mercury.pipeline.traces.text_rows import TextRow, UnreadableFileError
 
 
 def look(paths: Sequence[str], reading: Reading) -> tuple[list[Alike], list[str]]:
-    """Files by their schema, and those without."""
+    """Files by their schema, and those that are damaged."""
     return alike(paths, _schema, lambda schema: schema.names, reading)
 
 
-def read(spark: SparkSession, paths: Sequence[str], reading: Reading) -> DataFrame:
-    """The fixes of files."""
-    found, unreadable = look(paths, reading)
-    frames = [_read_alike(spark, one) for one in found]
-    if unreadable:
-        frames.append(fixes(read_with(spark, unreadable, _damage), reading))
-    return reduce(DataFrame.unionByName, frames)
-
-
-def _read_alike(spark: SparkSession, found: Alike) -> DataFrame:
+def read(spark: SparkSession, found: Alike) -> DataFrame:
+    """The fixes of files with the same schema."""
     paths, reading, schema = found
     columns = reading.columns
     table = spark.read.parquet(*(literal_path(path) for path in paths))
@@ -72,7 +63,7 @@ def _schema(path: str) -> pa.Schema:
         raise UnreadableFileError(str(error)) from None
 
 
-def _damage(path: str) -> Iterator[TextRow]:
+def damage(path: str) -> Iterator[TextRow]:
     """No rows; raises what is wrong with the file."""
     _schema(path)
     yield from ()

@@ -33,11 +33,9 @@ def look(paths: Sequence[str], reading: Reading) -> tuple[list[Alike], list[str]
     return [Alike(list(paths), known)], []
 
 
-def read(spark: SparkSession, paths: Sequence[str], reading: Reading) -> DataFrame:
+def read(spark: SparkSession, found: Alike) -> DataFrame:
     """The fixes of FCD files, which must be made with geographic coordinates."""
-    rows = read_with(spark, paths, read_rows)
-    (found,), _ = look(paths, reading)
-    return fixes(rows, found.reading)
+    return fixes(read_with(spark, found.paths, read_rows), found.reading)
 
 
 def read_rows(path: str) -> Iterator[TextRow]:

@@ -1,0 +1,278 @@
+"""A client's session with its adapter, kept up under asyncio: the socket, the timer, the tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Coroutine, Iterable
+from dataclasses import replace
+from functools import partial
+from typing import Any, Self
+
+from mercury.client.arguments import checked
+from mercury.client.declaring import Declaring
+from mercury.client.mediation import Mediation
+from mercury.client.messages import RETRY_S, compose
+from mercury.client.reception import Reception
+from mercury.client.relay import Relay
+from mercury.config.mediator import MediatorSettings
+from mercury.model.area import Position
+from mercury.model.errors import MercuryError, NotConnectedError, RequestError, SessionRefusedError
+from mercury.model.message import Address, DeliveryPolicy, Kind, Message, Subscription
+from mercury.net import Link, Packets, UdpEndpoint, open_uplink
+from mercury.net.timer import Timer
+from mercury.service.clock import now, now_us
+from mercury.session import (
+    AdapterAnswered,
+    ClientSession,
+    Delivered,
+    Established,
+    Lost,
+    Refused,
+    SessionState,
+)
+from mercury.wire import mercury_pb2
+
+log = logging.getLogger(__name__)
+
+_RENEW_S = 30.0
+
+
+class Connection:
+    """Runs the cores of a client, and its parts; what an application may say is in `Client`."""
+
+    def __init__(
+        self,
+        uri: str,
+        session: ClientSession,
+        mediator: MediatorSettings,
+        link: Link | None,
+        relay_port: int | None,
+        connect_timeout_s: float,
+    ) -> None:
+        self.identity = session.identity
+        self.address = Address.client(session.identity)
+        self.compose = partial(compose, self.address)
+        self.counters: Counter[str] = Counter()
+        self.dropped: Counter[str] = Counter()
+        self.relay: Relay | None = None
+        self.link = link
+        self.session = session
+        self.mediation = Mediation(session, mediator)
+        self.reception = Reception(self)
+        self.moving = Declaring(self)
+        self._uri = uri
+        self._relay_port = relay_port
+        self._connect_timeout_s = connect_timeout_s
+        self._established = asyncio.Event()
+        self._refusal: tuple[str, str] | None = None  # reason, in words
+        self._timer = Timer(self._on_timer, now)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._endpoint: UdpEndpoint | None = None
+        self._adapter = b""
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.open()
+            await self.connected(self._connect_timeout_s)
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Begin to seek a session, without waiting for it."""
+        self._endpoint, self._adapter = open_uplink(self._uri, self._on_packets, self.link)
+        if self._relay_port is not None:
+            self.relay = Relay(self, self._relay_port)
+        self.session.start(now())
+        self.after_session()
+
+    @checked
+    async def connected(self, timeout_s: float | None = None) -> None:
+        """Wait until there is a session."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._established.wait()
+        except TimeoutError:
+            if self._refusal is not None:
+                raise SessionRefusedError(*self._refusal) from None
+            raise NotConnectedError(
+                f"no answer from the adapter at {self._uri} within {timeout_s:g} s: does it run?"
+            ) from None
+
+    async def close(self) -> None:
+        """Say goodbye and let go."""
+        if self._endpoint is None:
+            return
+        if self.relay is not None:
+            self.relay.close()
+        self.mediation.close()
+        self.session.close(now())
+        self.after_session()
+        self._timer.cancel()
+        self._endpoint.close()
+        self._endpoint = None
+        self.reception.close()
+        self.moving.close()
+        tasks = self._tasks - {asyncio.current_task()}  # a handler may be the one who closes
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for reply in self.reception.replies.values():
+            if not reply.done():
+                reply.set_exception(NotConnectedError(f"{self.identity} was closed"))
+
+    @property
+    def position(self) -> Position | None:
+        """Where the client says it is."""
+        telemetry = self.session.telemetry
+        return telemetry.position if telemetry else None
+
+    @checked
+    async def send(self, message: Message) -> None:
+        """Send a message as it is, once there is a session."""
+        await self._established.wait()
+        self.session.send(message)
+        self.counters["sent"] += 1
+        self.after_session()
+
+    async def ask(
+        self, message: Message, timeout_s: float, retry_s: float | None = RETRY_S
+    ) -> Message:
+        """Send a request, again if need be, and wait for the reply, whatever it says."""
+        replies = self.reception.replies
+        reply: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        replies[message.id] = reply
+        try:
+            async with asyncio.timeout(timeout_s):
+                while True:
+                    await self.send(message)
+                    done, _ = await asyncio.wait([reply], timeout=retry_s)
+                    if done:
+                        return reply.result()
+        except TimeoutError:
+            what = message.topic or message.kind.name.lower()
+            raise RequestError(f"no reply to {what!r} within {timeout_s:g} s") from None
+        finally:
+            replies.pop(message.id, None)
+
+    async def confirm(
+        self, message: Message, timeout_s: float, retry_s: float | None = RETRY_S
+    ) -> Message:
+        """Ask for a reply that must not be a refusal."""
+        reply = await self.ask(message, timeout_s, retry_s)
+        if "error" in reply.values:
+            raise RequestError(str(reply.values["error"]))
+        return reply
+
+    async def _say(self, message: Message) -> Message:
+        if self.session.state is SessionState.IDLE:
+            raise NotConnectedError(f"{self.identity} is not open: use `async with`")
+        if self.session.state is SessionState.CLOSED:
+            raise NotConnectedError(f"{self.identity} was closed")
+        if self.mediation.post(message):
+            self.counters["sent"] += 1
+            self.after_session()
+        else:
+            await self.send(message)
+        return message
+
+    async def _subscribe(self, subscription: Subscription, timeout_s: float) -> None:
+        message = self.compose(Kind.SUBSCRIBE, subscription.topic, subscription)
+        await self.confirm(message, timeout_s)
+
+    async def _renew(self, subscription: Subscription) -> None:
+        try:
+            await self._subscribe(subscription, _RENEW_S)
+        except MercuryError as error:
+            log.warning("%s could not renew %r: %s", self.identity, subscription.topic, error)
+
+    # For its parts
+
+    def regroup(self, joined: Iterable[str] = (), left: Iterable[str] = ()) -> None:
+        """Change the groups the client is in; the adapter hears of it for sure."""
+        self.session.groups.difference_update(left)
+        self.session.groups.update(joined)
+        message = self.compose(Kind.GROUPS, "", None)
+        self.mediation.post(
+            replace(message, policy=DeliveryPolicy.CRITICAL),
+            mercury_pb2.Envelope(groups=sorted(self.session.groups)).SerializeToString(),
+        )
+        self.after_session()
+
+    def forget(self, subscription: Subscription) -> None:
+        """Tell the adapter that a subscription is no more; without a session it knows of none."""
+        self.say_again([self.compose(Kind.UNSUBSCRIBE, subscription.topic, subscription)])
+
+    def say_again(self, messages: Iterable[Message]) -> None:
+        """Send what applications have said, while there is a session to say it in."""
+        if self.session.state is SessionState.ESTABLISHED:
+            for message in messages:
+                self.session.send(message)
+            self.after_session()
+
+    def _on_packets(self, packets: Packets) -> None:
+        time = now()
+        for data, _address in packets:
+            self.session.receive(data, time)
+        self.after_session()
+
+    def after_session(self) -> None:
+        session = self.session
+        while session.events:
+            event = session.events.popleft()
+            match event:
+                case Delivered():
+                    self.reception.deliver(event, now_us())
+                case AdapterAnswered():
+                    self.mediation.answered(event)
+                    self.reception.taken(event.received)
+                case Established():
+                    if session.sessions_opened > 1:
+                        log.info("%s is connected again", self.identity)
+                    self._refusal = None
+                    self.mediation.connected()
+                    self._established.set()
+                    self._connected()
+                case Lost(reason):
+                    say = log.warning if reason == "displaced" else log.info
+                    say("%s lost its session: %s", self.identity, session.in_words(reason))
+                    self.mediation.disconnected()
+                    self._established.clear()
+                case Refused():
+                    self._refusal = event.reason, session.in_words(event.reason)
+        for id, outcome in self.mediation.work():
+            self.reception.settled(id, outcome)
+        if session.outbox and self._endpoint is not None:
+            self._endpoint.send([(packet, self._adapter) for packet in session.outbox])
+            session.outbox.clear()
+        parts = (self.session, self.mediation, self.moving.entities)
+        times = [part.next_timer() for part in parts]
+        self._timer.set(min((at for at in times if at is not None), default=None))
+
+    def _connected(self) -> None:
+        """Say to the adapter, which knows nothing of it, what is wanted and what was declared."""
+        wanted = [stream.subscription for stream in self.reception.streams.values()]
+        if self.relay is not None:
+            wanted += self.relay.subscriptions()
+        for subscription in wanted:
+            self.run(self._renew(subscription))
+        self.moving.connected()
+        if self.relay is not None:
+            self.say_again(self.relay.moving)
+
+    def _on_timer(self) -> None:
+        self.session.handle_timer(now())
+        self.moving.handle_timer()
+        self.after_session()
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something beside the rest, until the client is closed."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from pyspark.sql.streaming.listener import (
     QueryTerminatedEvent,
 )
 
-from mercury.pipeline.spark.query_listener import QueryListener
+from mercury.pipeline.spark.query_listener import QueryListener, await_source
 
 TIME, TIME_US = "2026-03-01T23:30:00.250Z", 1_772_407_800_250_000
 RUN = {"id": str(uuid.uuid4()), "runId": str(uuid.uuid4()), "timestamp": TIME}
@@ -64,3 +65,38 @@ def test_an_end_with_and_without_an_error(
     assert listener.state(RUN["runId"]).ended
     assert listener.failed_query == failed
     assert listener.failure == ("no disk left" if failed else "")
+
+
+class Query:
+    """A query as it starts: at each look, whether a trigger is at work."""
+
+    def __init__(self, active: Iterable[bool], *, runs: bool = True) -> None:
+        self._active = iter(active)
+        self.isActive = runs
+
+    @property
+    def status(self) -> dict[str, bool]:
+        return {"isTriggerActive": next(self._active)}
+
+    @property
+    def looks_left(self) -> int:
+        return len(list(self._active))
+
+
+def test_a_source_is_open_when_the_first_trigger_is_at_work(listener: QueryListener) -> None:
+    query: Any = Query([False, False, True, True])
+    await_source(query, listener.state(RUN["runId"]))
+    assert query.looks_left == 1
+
+
+def test_a_source_is_open_when_a_trigger_has_ended(listener: QueryListener) -> None:
+    query: Any = Query([False, False])
+    listener.onQueryIdle(QueryIdleEvent.fromJson(RUN))
+    await_source(query, listener.state(RUN["runId"]))
+    assert query.looks_left == 1
+
+
+def test_a_source_that_does_not_open_is_not_waited_for(listener: QueryListener) -> None:
+    query: Any = Query([False, False], runs=False)
+    await_source(query, listener.state(RUN["runId"]))
+    assert query.looks_left == 1

@@ -28,8 +28,7 @@ from mercury.pipeline.spark.query_listener import SETTLED_US, QueryState, start_
 
 log = logging.getLogger(__name__)
 
-# Two sources that start at once can miss each other's sockets: a slow machine is waited for.
-_FIRST_LOOK_S = 80.0
+_FIRST_LOOK_S = 80.0  # a slow machine is waited for
 _KEPT = 3  # snapshots
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,6 +39,11 @@ class QueryState:
     position: int = 0  # offsets read, over all topics and partitions
     lag: int = 0  # records on the bus that were not read yet, as of the last batch
     ended: bool = False
+
+    @property
+    def reported(self) -> bool:
+        """Whether a trigger has come to its end."""
+        return bool(self.idle_us or self.batch_us or self.ended)
 
 
 class QueryListener(StreamingQueryListener):
@@ -105,7 +111,19 @@ def start_query(
     if trigger is not None:
         writer = writer.trigger(processingTime=trigger)
     query = writer.option("checkpointLocation", str(checkpoint / "spark")).start()
-    return query, listener.state(query.runId)
+    state = listener.state(query.runId)
+    await_source(query, state)
+    return query, state
+
+
+def await_source(query: StreamingQuery, state: QueryState) -> None:
+    """Wait until the query's source is open.
+
+    An embedded source is a process of its own. While it starts, another that starts can miss its
+    socket, and if the query is stopped, it leaves a traceback.
+    """
+    while not (query.status["isTriggerActive"] or state.reported) and query.isActive:
+        time.sleep(0.02)
 
 
 def _micros(timestamp: str) -> int:

@@ -6,7 +6,7 @@ import math
 import random
 
 import pytest
-from matcher.stages import PARTITIONS, Works
+from matcher.shared.stages import PARTITIONS, Works
 
 from mercury.matcher.shared.lanes import Lanes
 from mercury.matcher.shared.roster import Roster

@@ -16,7 +16,7 @@ from matcher.gateway_client import World, world
 from mercury.config import GatewaySettings
 from mercury.matcher.gateway.descriptions import OPENAPI
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "web.md"
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "web.md"
 SECTION = PAGE.read_text(encoding="utf-8")
 PORT = "127.0.0.1:7480"
 

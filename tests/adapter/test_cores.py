@@ -295,7 +295,7 @@ def found(world: World, request: pb.Envelope, session: Session, *cabs: str) -> N
         distance_m=np.arange(len(keys)) + 1.0,
     )
     described = {key: Publication(cab, "taxi") for key, cab in zip(keys, cabs, strict=True)}
-    frame = FrameWriter().describe(described).tell(events).to_bytes()
+    frame = FrameWriter().describe(described).notify(events).to_bytes()
     world.match_events.take(frame, b"00", (), world.at)
 
 
@@ -359,7 +359,7 @@ def test_matches_are_sent_until_they_are_answered_and_positions_inside_once() ->
         writer = FrameWriter()
         if event_type is EventType.ENTER:
             writer.describe({taxi: Publication("cab/taxi", "taxi")})
-        world.match_events.take(writer.tell(events).to_bytes(), b"00", (), world.at)
+        world.match_events.take(writer.notify(events).to_bytes(), b"00", (), world.at)
     assert len(world.deliveries.outbox) == 1  # inside, once
     assert world.sent() == [("car", Priority.NORMAL)]
     world.now += 1.0

@@ -301,7 +301,7 @@ def meet(
             for key, (_, number) in zip(keys, met, strict=True)
         }
         frame.describe(described)
-    frame.tell(
+    frame.notify(
         rows(
             EVENTS,
             len(met),
@@ -431,8 +431,9 @@ async def test_what_a_matcher_says_wrongly_is_counted() -> None:
     async with live() as world:
         adapter = await world.adapter()
         hand = await subscriber(adapter)
-        good = FrameWriter().tell(rows(EVENTS, 1, subscription=ME)).to_bytes()
-        bad_description = FrameWriter().tell(rows(EVENTS, 1)).segment(b"P", b"\xff" * 9).to_bytes()
+        good = FrameWriter().notify(rows(EVENTS, 1, subscription=ME)).to_bytes()
+        one = FrameWriter().notify(rows(EVENTS, 1))
+        bad_description = one.segment(b"P", b"\xff" * 9).to_bytes()
         for value in (b"", b"\x09", good[:-1], bad_description, good):
             world.bus.append(topics.MATCHES, value, b"00")
         world.bus.flush_now()

@@ -53,7 +53,7 @@ class Gateway:
                     await self._text(connection, number, json.loads(frame))
                 else:
                     await self._binary(connection, number, frame)
-                await self._tell()
+                await self._notify()
                 await self.going.wait()
                 if self.taken > self.hang_up_after:
                     await connection.close(1013, "too much")
@@ -117,9 +117,9 @@ class Gateway:
         self.taken_of[number] += 1
         self.twin.move(*known, lat, lon, time_us, 5.0)
 
-    async def _tell(self) -> None:
-        told, self.twin.told = self.twin.told, []
-        for one in told:
+    async def _notify(self) -> None:
+        events, self.twin.notified = self.twin.notified, []
+        for one in events:
             connection, handle = self._handle_of[one.subscription]
             if connection.subprotocol == "mercury.binary.v1":
                 row = (handle, 1, one.time_us, 0, 0, one.distance_m, one.event_type, one.reason, 0)

@@ -44,13 +44,13 @@ def by_brute_force(load: Workload, seconds: float) -> dict[str, int]:
     lats, lons = load.movement.positions(np.arange(len(load)), 0.0)
     for entity, (lat, lon) in enumerate(zip(lats, lons, strict=True)):
         twin.move(load.side_of(entity), load.id_of(entity), lat, lon, 0, 0.0)
-    before = len(twin.told)
+    before = len(twin.notified)
     due = load.schedule().take(seconds, 10_000)
     lats, lons = load.movement.positions(due.entities, due.times_s)
     for entity, lat, lon, time_s in zip(due.entities, lats, lons, due.times_s, strict=True):
         name = load.id_of(entity)
         twin.move(load.side_of(entity), name, lat, lon, 1 + round(time_s * 1e6), load.accuracy_m)
-    happened = [told.event_type for told in twin.told[before:]]
+    happened = [event.event_type for event in twin.notified[before:]]
     return {what.name.lower(): happened.count(what) for what in EventType}
 
 

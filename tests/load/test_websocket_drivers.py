@@ -44,7 +44,7 @@ def by_brute_force(seconds: float, *, inside: bool = False) -> dict[str, int]:
     for entity, lat, lon, time_s in zip(due.entities, lats, lons, due.times_s, strict=True):
         name = load.id_of(entity)
         twin.move(load.side_of(entity), name, lat, lon, round(time_s * 1e6), load.accuracy_m)
-    happened = [told.event_type for told in twin.told]
+    happened = [event.event_type for event in twin.notified]
     return {what.name.lower(): happened.count(what) for what in EventType}
 
 

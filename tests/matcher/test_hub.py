@@ -22,14 +22,14 @@ NORTH_100_M = 100 / 111_195
 
 
 class Heard:
-    """A listener that writes down what it is told."""
+    """A listener that writes down what it is notified of."""
 
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
         self.times = 0
         self.events: list[tuple[EventType, EventReason, str, str]] = []
 
-    def tell(self, events: Events) -> None:
+    def notify(self, events: Events) -> None:
         self.times += 1
         for row in range(len(events)):
             publication = self.hub.engine.publication(int(events.publication[row]))
@@ -50,7 +50,7 @@ class Heard:
 
 
 class Deaf(Heard):
-    def tell(self, events: Events) -> None:
+    def notify(self, events: Events) -> None:
         raise RuntimeError("this listener is broken")
 
 
@@ -78,7 +78,7 @@ def near(name: str, **fields: object) -> NearSubscription:
     return NearSubscription(name, "taxi", **{"radius_m": 50.0, **fields})  # type: ignore[arg-type]
 
 
-def test_each_listener_is_told_of_its_own() -> None:
+def test_each_listener_is_notified_of_its_own() -> None:
     async def work(hub: Hub, now: Now) -> None:
         ann, bob = Heard(hub), Heard(hub)
         taxis = [hub.publish(Publication(f"taxi-{i}", "taxi")) for i in range(3)]
@@ -86,7 +86,7 @@ def test_each_listener_is_told_of_its_own() -> None:
             hub.move_one(hub.subscribe(near(name), listener), LAT + place * NORTH_100_M, LON)
         for i, taxi in enumerate(taxis):
             hub.move_one(taxi, LAT + i * NORTH_100_M, LON)
-        assert ann.times == bob.times == 0  # nothing before the turn is over
+        assert ann.times == bob.times == 0  # nothing before the event-loop iteration is over
         await iterate()
         moved = (EventType.ENTER, EventReason.MOVED)
         assert ann.events == [(*moved, "a", "taxi-0"), (*moved, "a2", "taxi-2")]
@@ -96,7 +96,7 @@ def test_each_listener_is_told_of_its_own() -> None:
     with_hub(work)
 
 
-def test_a_turn_is_one_call_of_the_engine_and_many_rows_do_not_wait(
+def test_an_iteration_is_one_call_of_the_engine_and_many_rows_do_not_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def work(hub: Hub, now: Now) -> None:

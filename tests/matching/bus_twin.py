@@ -44,7 +44,7 @@ class BusTwin:
             for record in await self._consumer.read(timeout_s=0.02):
                 self.take(record.value)
             self.twin.tick(time.time_ns() // 1000)
-            self._tell()
+            self._notify()
 
     def take(self, value: bytes) -> None:
         self.records += 1
@@ -58,10 +58,10 @@ class BusTwin:
                         self.twin.withdraw(*self._names[key], time_us)
             elif isinstance(segment, Moved):
                 self._move(segment)
-        self._tell()
+        self._notify()
 
     def forget_everything(self) -> None:
-        """Begin a new life with nothing."""
+        """Begin anew with nothing, as a restarted matcher does."""
         self.twin = Twin(self.twin.rules)
         self._names.clear()
 
@@ -92,9 +92,9 @@ class BusTwin:
         else:
             self.twin.publish(what, declaration.time_us)
 
-    def _tell(self) -> None:
-        told, self.twin.told = self.twin.told, []
-        for one in told:
+    def _notify(self) -> None:
+        events, self.twin.notified = self.twin.notified, []
+        for one in events:
             publication = entity_key("publication", one.publication)
             subscription = entity_key("subscription", one.subscription)
             thing = self.twin.publications.get(one.publication)
@@ -103,7 +103,7 @@ class BusTwin:
                 assert isinstance(thing.what, Publication)
                 frame.describe({publication: thing.what})
             lat, lon = (thing.place if thing is not None else None) or (0.0, 0.0)
-            frame.tell(
+            frame.notify(
                 rows(
                     EVENTS,
                     1,

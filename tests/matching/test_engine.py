@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from matching.twin import Told, Twin
+from matching.twin import Notified, Twin
 
 from mercury.matching import Engine, MatchingRules
 from mercury.matching import layout as at
@@ -153,25 +153,25 @@ def play(rules: MatchingRules, story: list[tuple[Any, ...]]) -> tuple[Engine, Tw
 
 def compare(engine: Engine, twin: Twin) -> None:
     said = spoken(engine)
-    expected, twin.told = sorted(twin.told), []
-    assert [told[:5] for told in said] == [told[:5] for told in expected]
+    expected, twin.notified = sorted(twin.notified), []
+    assert [one[:5] for one in said] == [one[:5] for one in expected]
     for ours, theirs in zip(said, expected, strict=True):
         assert ours.distance_m == pytest.approx(theirs.distance_m, rel=1e-5, abs=0.05)
     assert engine.dropped == twin.dropped
     assert engine.statistics()["pairs"] == len(twin.pairs)
 
 
-def spoken(engine: Engine) -> list[Told]:
-    """What an engine tells, by names."""
+def spoken(engine: Engine) -> list[Notified]:
+    """What an engine notifies, by names."""
     events = engine.take()
-    told = []
+    notified = []
     for row in range(len(events)):
         publication = engine.publication(int(events.publication[row]))
         subscription = engine.subscription(int(events.subscription[row]))
         assert publication is not None
         assert subscription is not None
-        told.append(
-            Told(
+        notified.append(
+            Notified(
                 *(
                     int(events.event_type[row]),
                     int(events.reason[row]),
@@ -181,7 +181,7 @@ def spoken(engine: Engine) -> list[Told]:
                 *(int(events.time_us[row]), float(events.distance_m[row])),
             )
         )
-    return sorted(told)
+    return sorted(notified)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))

@@ -17,7 +17,7 @@ EARTH_M = 6_371_008.7714
 CLOSE_M = 0.0005
 
 
-class Told(NamedTuple):
+class Notified(NamedTuple):
     event_type: EventType
     reason: EventReason
     subscription: str
@@ -49,7 +49,7 @@ class Twin:
         self.publications: dict[str, Thing] = {}
         self.subscriptions: dict[str, Thing] = {}
         self.pairs: dict[tuple[str, str], Pair] = {}
-        self.told: list[Told] = []
+        self.notified: list[Notified] = []
         self.dropped: Counter[str] = Counter()
         self.close_calls = 0  # on a border, where rounding decides
 
@@ -224,7 +224,8 @@ class Twin:
     def _tell(
         self, event_type: EventType, reason: EventReason, couple: tuple[str, str], time_us: int
     ) -> None:
-        self.told.append(Told(event_type, reason, *couple, time_us, self._distance_m(couple)))
+        distance_m = self._distance_m(couple)
+        self.notified.append(Notified(event_type, reason, *couple, time_us, distance_m))
 
 
 def _kind(what: Publication | NearSubscription) -> bool:

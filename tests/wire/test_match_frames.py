@@ -85,7 +85,7 @@ def test_segments_come_back_in_order(
     refused: list[Refusal],
 ) -> None:
     by_key = {entity_key("publication", one.id): one for one in described}
-    writer = FrameWriter().tell(happened).move(moved).withdraw(withdrawn).move(moved[:1])
+    writer = FrameWriter().notify(happened).move(moved).withdraw(withdrawn).move(moved[:1])
     writer.describe(by_key).refuse(refused)
     data = writer.to_bytes()
     assert len(data) == writer.size

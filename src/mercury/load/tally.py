@@ -37,7 +37,7 @@ class TimeHistogram:
         self._largest_us = max(self._largest_us, float(times.max()))
 
     def percentile_us(self, percent: float) -> float | None:
-        """The time that so many percent do not exceed; None without any."""
+        """The time that this percentage does not exceed; None without any."""
         total = len(self)
         if not total:
             return None
@@ -69,7 +69,7 @@ class Tally:
     count_from_us: int = 0  # what updates before this time bring about is not counted
     notes: list[str] = field(default_factory=list)
 
-    def tell(
+    def add(
         self,
         event_types: NDArray[np.uint8],
         reasons: NDArray[np.uint8],

@@ -18,19 +18,23 @@ from mercury.wire.declarations import Refusal
 class Listener(Protocol):
     """Somebody who has subscriptions."""
 
-    def tell(self, events: Events) -> None:
+    def notify(self, events: Events) -> None:
         """Rows of its subscriptions, in order; must not block."""
 
 
 class Participant(Listener, Protocol):
     """Somebody who declared something through the gateway."""
 
+    def tell(self, events: Events) -> None:
+        """What the front calls `notify`."""
+        self.notify(events)
+
     def refuse(self, ref: int, refusal: Refusal) -> None:
         """What it declared does not hold, as turned out later."""
 
 
 class MatchingBackend(Protocol):
-    """Takes declarations and positions, tells participants what happened to their subscriptions.
+    """Takes declarations and positions, notifies participants of what their subscriptions match.
 
     A reference's low 32 bits are a slot, which tables are made by; the rest is its generation.
     """

@@ -1,4 +1,4 @@
-"""The bus as a gateway: what is declared and moves on `entities`, and whom `matches` tell."""
+"""The bus as a gateway: what is declared and moves on `entities`, and whom `matches` notify."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from mercury.wire.match_frames import (
 class BusListener:
     """Speaks for all subscriptions that were declared over the bus."""
 
-    def __init__(self, hub: Hub, tell: Callable[[bytes, bytes], None]) -> None:
+    def __init__(self, hub: Hub, append: Callable[[bytes, bytes], None]) -> None:
         self.hub = hub
         self.dropped: Counter[str] = Counter()
         self.counters: Counter[str] = Counter()
         self.silent = False  # while we catch up
-        self._tell = tell  # key and value of a record on `matches`
+        self._append = append  # key and value of a record on `matches`
         self._refs: dict[int, int] = {}  # key -> reference
         self._subscriptions: dict[int, int] = {}  # reference of a subscription -> key
         # By slot: which publication it was last, and its key; and by the
@@ -130,11 +130,11 @@ class BusListener:
         for bucket in sorted({int(buckets_of(one.key)) for one in refused}):
             some = [one for one in refused if buckets_of(one.key) == bucket]
             if not self.silent:
-                self._tell(bucket_key(bucket), FrameWriter().refuse(some).to_bytes())
+                self._append(bucket_key(bucket), FrameWriter().refuse(some).to_bytes())
 
     # To the bus
 
-    def tell(self, events: Events) -> None:
+    def notify(self, events: Events) -> None:
         if self.silent:
             return
         subscriptions = self._subscriptions
@@ -163,7 +163,7 @@ class BusListener:
             writer = FrameWriter()
             described = np.unique(events.publication[here & news])
             writer.describe(self._descriptions(described.tolist()))
-            self._tell(bucket_key(bucket), writer.tell(rows[here]).to_bytes())
+            self._append(bucket_key(bucket), writer.notify(rows[here]).to_bytes())
 
     def _publications(self, events: Events) -> NDArray[np.uint64]:
         """Keys of the publications, whoever declared them."""

@@ -22,7 +22,7 @@ from mercury.service.statistics import Statistics
 log = logging.getLogger(__name__)
 
 TICK_S = 0.1
-AT_ONCE_ROWS = 1024  # so many updates are worth a call of their own
+AT_ONCE_ROWS = 1024  # updates that are worth a call of their own
 WITHDRAWN_AT_ONCE = 500  # of a listener that left, so that the others do not wait for it
 NOBODY = -1
 
@@ -97,7 +97,7 @@ class Hub:
         times_us: NDArray[np.int64],
         accuracy_m: NDArray[np.float64],
     ) -> None:
-        """Say where things are, one row an update; together with others of this turn."""
+        """Say where things are, one row an update; batched with others of this loop iteration."""
         self._moves.append((refs, lats, lons, times_us, accuracy_m))
         self._rows += len(refs)
         if self._rows > AT_ONCE_ROWS:
@@ -140,7 +140,7 @@ class Hub:
         return np.take(self._revisions, refs & SLOT_MASK, mode="clip")
 
     def forget(self, listener: Listener) -> None:
-        """Tell it nothing more; withdraw its subscriptions, some at each event-loop iteration."""
+        """Notify it no more; withdraw its subscriptions, some at each event-loop iteration."""
         number = self._numbers.pop(listener, None)
         if number is not None:
             del self._listeners[number]
@@ -156,13 +156,13 @@ class Hub:
         """Let what is due by now come about."""
         self._hand_over()
         self.engine.tick(self.clock())
-        self._tell()
+        self._notify()
 
     def flush(self) -> None:
-        """Hand over what was collected and tell what happened."""
+        """Hand over what was collected and notify the listeners."""
         self._flush_is_planned = False
         self._hand_over()
-        self._tell()
+        self._notify()
 
     def statistics(self) -> Statistics:
         gauges = self.engine.statistics()
@@ -194,7 +194,7 @@ class Hub:
         else:
             self.engine.move(*(np.concatenate(column) for column in zip(*moves, strict=True)))
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         events = self.engine.take()
         if not len(events):
             return
@@ -205,20 +205,20 @@ class Hub:
             owners[row] = self._former.get(int(events.subscription[row]), NOBODY)
         self._former.clear()
         first = int(owners[0])
-        if (owners == first).all():  # one large listener, or a quiet turn
-            self._tell_one(first, events)
+        if (owners == first).all():  # one large listener, or a quiet iteration
+            self._notify_one(first, events)
             return
         order = np.argsort(owners, kind="stable")
         for rows in np.split(order, np.flatnonzero(np.diff(owners[order])) + 1):
-            self._tell_one(int(owners[rows[0]]), events.take(rows))
+            self._notify_one(int(owners[rows[0]]), events.take(rows))
 
-    def _tell_one(self, number: int, events: Events) -> None:
+    def _notify_one(self, number: int, events: Events) -> None:
         listener = self._listeners.get(number)
         if listener is None:
             self.unheard += len(events)
             return
         try:
-            listener.tell(events)
+            listener.notify(events)
         except Exception:  # the others must not suffer from it
             self.failures += 1
             log.exception("a listener failed")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from mercury.matcher.backend import Participant
 from mercury.matching import Events, Found
 from mercury.model.errors import MatchingError
 from mercury.model.matching import EventType, Publication
@@ -20,7 +21,7 @@ TTL_S = 10.0  # should its end not arrive
 _ENTER, _EXIT = int(EventType.ENTER), int(EventType.EXIT)
 
 
-class OneShotQuery:
+class OneShotQuery(Participant):
     """Listens to the subscription that stands for it, until the answer is as good as it gets."""
 
     def __init__(
@@ -40,7 +41,7 @@ class OneShotQuery:
         # Who asked may have gone away.
         self.answer.add_done_callback(lambda _: self._let_go())
 
-    def tell(self, events: Events) -> None:
+    def notify(self, events: Events) -> None:
         """Something was found, or is gone again."""
         columns = (
             events.publication.tolist(),

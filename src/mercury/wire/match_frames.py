@@ -99,8 +99,10 @@ class FrameWriter:
             publication_to_pb(publication, description.publication)
         return self.segment(b"P", message.SerializeToString())
 
-    def tell(self, rows: Rows) -> Self:
+    def notify(self, rows: Rows) -> Self:
         return self.segment(b"E", rows.astype(EVENTS, copy=False).tobytes())
+
+    tell = notify  # the name that the shared workers use
 
     def refuse(self, refusals: Iterable[Refusal]) -> Self:
         message = pb.RefusedDeclarations()

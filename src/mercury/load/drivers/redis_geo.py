@@ -206,7 +206,7 @@ class RedisDriver:
         if events:
             event_types, times_us = np.array(events, np.int64).T
             reasons = np.full(len(events), EventReason.MOVED, np.uint8)
-            self.tally.tell(event_types.astype(np.uint8), reasons, times_us, now_us)
+            self.tally.add(event_types.astype(np.uint8), reasons, times_us, now_us)
 
     def _judge(
         self, entity: int, found: list[Any], time_us: int, events: list[tuple[int, int]]

@@ -211,7 +211,7 @@ class Hearing:
         again = known & ~anew
         if not again.all():
             self.news_us = int(arrived_us[-1])
-        self._tally.tell(event_type[anew], reason[anew], met.due_us[anew], arrived_us[anew])
+        self._tally.add(event_type[anew], reason[anew], met.due_us[anew], arrived_us[anew])
         self._tally.count(event_type[again], met.due_us[again])
         self._tally.count(event_type[~known], time_us[~known])
 

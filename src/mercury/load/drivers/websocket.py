@@ -145,7 +145,7 @@ class WebSocketDriver(ABC):
         times_us: NDArray[np.int64],
     ) -> None:
         self._events_at_us = self._clock()
-        self.tally.tell(event_types, reasons, times_us, self._events_at_us)
+        self.tally.add(event_types, reasons, times_us, self._events_at_us)
 
     # Inside
 

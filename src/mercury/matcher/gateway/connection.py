@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from mercury.matcher.backend import Participant
 from mercury.matcher.gateway import requests
 from mercury.matcher.gateway.declarations import Declarations, Declared
 from mercury.matcher.gateway.event_json import (
@@ -38,7 +39,7 @@ from mercury.wire.gateway_frames import (
 
 log = logging.getLogger(__name__)
 
-# Work that is done step by step: between them others have their turn, or an answer is waited for.
+# Work that is done step by step: between them others are served, or an answer is waited for.
 Steps = Generator[asyncio.Future[list[Found]] | None, None, None]
 Answering = Generator[asyncio.Future[list[Found]] | None, None, dict[str, Any]]
 
@@ -64,7 +65,7 @@ class Wire(Protocol):
     def close(self, code: int, reason: str) -> None: ...
 
 
-class Connection:
+class Connection(Participant):
     """A client's session, from its first frame to its last."""
 
     def __init__(self, register: Register, wire: Wire, *, binary: bool) -> None:
@@ -88,7 +89,7 @@ class Connection:
     # What comes from the client
 
     def receive(self, frame: str | bytes) -> None:
-        """A frame of the client; many in one are worked off over several turns of the loop."""
+        """A frame of the client; many in one are processed over several event-loop iterations."""
         self._inbox.append(frame)
         if self._unfinished is None:
             self._work()
@@ -170,7 +171,7 @@ class Connection:
             self._register.dropped[reason] += rows
 
     def _answer_text(self, text: str) -> Steps:
-        """Do what a text says; yields when others should have their turn."""
+        """Do what a text says; yields when others should be served."""
         self._register.counts["texts"] += 1
         try:
             said = requests.read_json(text)
@@ -260,7 +261,7 @@ class Connection:
 
     # What the client is notified of
 
-    def tell(self, events: Events) -> None:
+    def notify(self, events: Events) -> None:
         """Events of our subscriptions: in rows those that have a handle, the others in text."""
         # The limits are checked once for all events of an event-loop iteration.
         if not self._may_send():
@@ -271,9 +272,9 @@ class Connection:
             handles = self._register.handles.look_up(events.subscription & SLOT_MASK)
             rows = handles != NO_HANDLE
             if rows.all():
-                self._tell_rows(events, handles)
+                self._send_rows(events, handles)
                 return
-            self._tell_rows(events.take(rows), handles[rows])
+            self._send_rows(events.take(rows), handles[rows])
             events = events.take(~rows)
         for one in event_objects(events, self._hub, self._declared.name_of):
             self._wire.send_text(to_text(one))
@@ -297,7 +298,7 @@ class Connection:
             if self._may_send():
                 self._wire.send_binary(pack_progress(self.taken, self.dropped))
 
-    def _tell_rows(self, events: Events, handles: NDArray[np.uint32]) -> None:
+    def _send_rows(self, events: Events, handles: NDArray[np.uint32]) -> None:
         if not len(events):
             return
         numbers = self._register.numbers.look_up(events.publication)

@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from mercury.matcher.backend import Participant
 from mercury.matcher.gateway import requests
 from mercury.matcher.gateway.descriptions import ASYNCAPI, OPENAPI
 from mercury.matcher.gateway.event_json import event_objects, found_object, to_text
@@ -28,7 +29,7 @@ SIGN_OF_LIFE_S = 15.0  # proxies close what is silent; and who is gone is notice
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-class Stream:
+class Stream(Participant):
     """A subscription at a fixed place, read by anything that speaks HTTP.
 
     Its events wait to be fetched; they are bounded like those of a websocket.
@@ -53,7 +54,7 @@ class Stream:
         if subscription.polygon is None:
             register.move(ref, wanted.fix, None)
 
-    def tell(self, events: Events) -> None:
+    def notify(self, events: Events) -> None:
         if self._has_ended:
             return
         if self._waiting_bytes > self._register.settings.high_mark_bytes:

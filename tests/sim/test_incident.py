@@ -77,8 +77,8 @@ def test_who_was_inside_notified_missed_late_and_wrongly_notified() -> None:
     document = json.loads(json.dumps(record.to_json()))
     assert document["sensed"] == ["car-1", "car-2"]
     assert document["missed"] == ["car-2", "car-4"]
-    assert document["told_outside"] == ["car-6"]
-    assert document["told_ms"]["car-3"] == 3.0
+    assert document["notified_outside"] == ["car-6"]
+    assert document["notified_ms"]["car-3"] == 3.0
     assert (document["first_ms"], document["median_ms"], document["last_ms"]) == (1.0, 2.0, 3.0)
     assert document["area"]["properties"]["radius_m"] == 100.0
 

@@ -30,16 +30,16 @@ _MOVE_CHUNK = 256  # vehicles moved before packets get their turn
 # An adapter's receive buffer may be as small as 208 KiB, which some 270 packets fill.
 _BURST = 64
 _BURST_PAUSE_S = 0.004
-_LOSSY_PAUSE_S = 0.3  # over lossy links a burst waits so long for its sessions, then goes on
+_LOSSY_PAUSE_S = 0.3  # over lossy links: timeout of a burst for its sessions, then the next
 
 
 class Fleet:
-    """Vehicles that connect, move, report, sense and are told (Mercury §7.1).
+    """Vehicles that connect, move, report, sense and are notified (Mercury §7.1).
 
     Arguments:
-        tick_s: so often the plane is moved on by the time that has passed; None leaves it to
-            the caller to `advance`.
-        patience_s: how long a burst of vehicles may take to get their sessions.
+        tick_s: interval at which the plane is moved on by the time that has passed; None leaves
+            it to the caller to `advance`.
+        patience_s: timeout of a burst of vehicles to get their sessions.
         on_connected: called with the number of vehicles that have a session, as it grows.
         link: every vehicle gets a lossy link like this, with dice of its own. Who gets no session
             then goes on trying while the others drive.
@@ -74,7 +74,7 @@ class Fleet:
         self.antenna = antenna or (plane.width_m / 2, plane.height_m / 2)
         self._ticker: asyncio.Task[None] | None = None
         self._moving = asyncio.Lock()  # held while some have moved and others have not
-        # What every vehicle has been told about itself: true at any moment, also within a tick.
+        # What every vehicle knows about itself: true at any moment, also within a tick.
         self.traffic = self._traffic_now().copy()
         width = len(str(len(plane)))
         self.identities = [f"car-{number:0{width}d}" for number in range(1, len(plane) + 1)]
@@ -83,7 +83,7 @@ class Fleet:
             for number in range(len(plane))
         ]
 
-    # Life
+    # Start and stop
 
     async def start(self) -> None:
         """Open all sessions, in bursts that an adapter can take, and begin to move."""

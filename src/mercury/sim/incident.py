@@ -1,4 +1,4 @@
-"""An incident and what became of it: who sensed it, whom it concerned, who was told and when."""
+"""An incident and what became of it: who sensed it, whom it concerned, who was notified when."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mercury.model.area import Area, Circle, Position
 from mercury.model.geojson import area_to_geojson
 from mercury.model.message import Message
 
-_NAMED = 5  # so many vehicles are named in a sentence
+_NAMED = 5  # vehicles that a sentence names at most
 
 
 class Traffic(NamedTuple):
@@ -53,7 +53,7 @@ class Incident:
     at_alert: Traffic | None = None  # when the alert first arrived
     inside: list[int] = field(default_factory=list)  # in the area when the alert first arrived
     notified_ms: dict[int, float] = field(default_factory=dict)  # since it was first sensed
-    notified_outside: list[int] = field(default_factory=list)  # not where they should be told
+    notified_outside: list[int] = field(default_factory=list)  # where they should not be
     repeated: int = 0  # the same alert again for the same vehicle
     begun: float = 0.0  # when it was first sensed, or came about unsensed
     _event_ids: set[UUID] = field(default_factory=set)
@@ -105,18 +105,18 @@ class Incident:
 
     @property
     def notified_inside(self) -> list[int]:
-        """Who was in the area when the alert came, and was told."""
+        """Who was in the area when the alert came, and was notified."""
         return [vehicle for vehicle in self.inside if vehicle in self.notified_ms]
 
     @property
     def notified_on_entering(self) -> list[int]:
-        """Who came into the area later, and was told then."""
+        """Who came into the area later, and was notified then."""
         inside = {*self.inside, *self.notified_outside}
         return [vehicle for vehicle in self.notified_ms if vehicle not in inside]
 
     @property
     def missed(self) -> list[int]:
-        """Who was in the area when the alert came, and has not been told."""
+        """Who was in the area when the alert came, and was not notified."""
         return [vehicle for vehicle in self.inside if vehicle not in self.notified_ms]
 
     @property
@@ -135,11 +135,11 @@ class Incident:
             "alert": self.alert,
             "area": None if self.area is None else area_to_geojson(self.area),
             "inside": self._names(self.inside),
-            "told_ms": {self.identities[v]: round(ms, 3) for v, ms in self.notified_ms.items()},
-            "told_inside": self._names(self.notified_inside),
-            "told_on_entering": self._names(self.notified_on_entering),
+            "notified_ms": {self.identities[v]: round(ms, 3) for v, ms in self.notified_ms.items()},
+            "notified_inside": self._names(self.notified_inside),
+            "notified_on_entering": self._names(self.notified_on_entering),
             "missed": self._names(self.missed),
-            "told_outside": self._names(self.notified_outside),
+            "notified_outside": self._names(self.notified_outside),
             "repeated": self.repeated,
             "further_alerts": self.further_alerts,
             "first_ms": round(times_ms[0], 3) if times_ms else None,

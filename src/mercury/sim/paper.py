@@ -28,7 +28,7 @@ from mercury.sim.fleet import Fleet
 from mercury.sim.incident import Incident
 
 _WAIT_S = 10.0
-# How long to go on listening for somebody who should not be told.
+# How long to go on listening for somebody who should not be notified.
 _SETTLE_S = 0.1
 # An emergency's witnesses share a bus key when they round to the same hundredth of a degree. From
 # here all that sense the event do, so the first of them is the first for the broker, too.
@@ -91,7 +91,7 @@ class Outcome:
 
     @property
     def as_in_paper(self) -> bool:
-        """Whether exactly those inside the broker's area were told."""
+        """Whether exactly those inside the broker's area were notified."""
         incident = self.incident
         return sorted(incident.notified_ms) == incident.inside and not incident.notified_outside
 

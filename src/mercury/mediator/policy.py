@@ -12,7 +12,7 @@ from mercury.model.message import DeliveryPolicy
 
 _WINDOW_S = 1.0
 _FEW = 20  # repeats, below which nothing is concluded
-_FALSE_CANDIDATES = 0.2  # share that was answered, below which the link counts as saturated
+_SATURATED_BELOW = 0.2  # share of repeats answered; with fewer the link counts as saturated
 _LEAST_SHARE = 0.02  # of the highest rate: something always goes on
 _RISE_SHARE = 0.1
 
@@ -79,7 +79,7 @@ class Policies:
 
 
 class Pace:
-    """A rate of repeats: halved while most are in vain, raised step by step otherwise.
+    """A rate of repeats: halved while most are unanswered, raised step by step otherwise.
 
     First tries are not held back. A link that carries no more than the first tries would carry
     fewer of them among repeats: giving way is what lets it recover.
@@ -118,7 +118,7 @@ class Pace:
         self._window_begins = now
         if 0 < self._repeated < _FEW:
             return  # too few to tell: the next window counts with this one
-        if self._answered < _FALSE_CANDIDATES * self._repeated:
+        if self._answered < _SATURATED_BELOW * self._repeated:
             self.per_s = max(self.per_s / 2, self.highest_per_s * _LEAST_SHARE)
         else:
             self.per_s = min(self.per_s + self.highest_per_s * _RISE_SHARE, self.highest_per_s)

@@ -87,7 +87,7 @@ class LedgerJob:
         self.counters: Counter[str] = Counter()
         self.waiting = 0
         self._at_once = messages_at_once
-        self._tasks = tasks  # reads so many files at a time, to leave room for other jobs
+        self._tasks = tasks  # files it reads at a time, to leave room for other jobs
         self._asked = 0  # where to go on asking
         self._held = ExitStack()
 

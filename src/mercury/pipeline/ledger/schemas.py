@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mercury.pipeline.schemas import joined, schema
 
-# A report that speaks for a client having been where a message was for.
-SIGHTING = schema("message string, client string, time_us bigint, inside boolean, standing boolean")
+# Who was where at a report, inside a message's area or not.
+PRESENCE = schema("message string, client string, time_us bigint, inside boolean, standing boolean")
 # Who should have heard a message, and since when: null where that does not depend on reports.
 EXPECTED = schema("message string, client string, inside_us bigint")
 _TIMES = "tries int, addressed_us bigint, first_sent_us bigint, settled_us bigint"

@@ -32,8 +32,8 @@ from mercury.pipeline.ledger.schemas import (
     EXPECTED,
     KNOWN,
     LEDGER_COLUMNS,
+    PRESENCE,
     RECEIPT,
-    SIGHTING,
     STATES,
 )
 from mercury.pipeline.schemas import joined
@@ -44,7 +44,7 @@ _REPORT = ("client", "time_us", "lat", "lon", "heading_deg")
 _STORED = joined(LEDGER_COLUMNS, PLACES)
 _STORED_ARROW = to_arrow_schema(_STORED)
 _RECEIPT_ARROW = to_arrow_schema(RECEIPT)
-_SIGHTING_ARROW = to_arrow_schema(SIGHTING)
+_PRESENCE_ARROW = to_arrow_schema(PRESENCE)
 _SAID = RECEIPT.names[1:]  # what of a `Delivery` is kept
 
 Ints = NDArray[np.int64]
@@ -61,7 +61,7 @@ def expected(reports: DataFrame, messages: Sequence[Addressed]) -> DataFrame:
         )
     else:
         reports = reports.where(F.lit(False))
-    seen = reports.select(*_REPORT).mapInArrow(partial(_sightings, sought), SIGHTING)
+    seen = reports.select(*_REPORT).mapInArrow(partial(_presences, sought), PRESENCE)
     # Who is meant by name is expected wherever it is.
     named = [
         (one.id, one.name, None, True, True)
@@ -69,7 +69,7 @@ def expected(reports: DataFrame, messages: Sequence[Addressed]) -> DataFrame:
         if one.to == "client" and one.name != one.sender
     ]
     if named:
-        seen = seen.unionByName(reports.sparkSession.createDataFrame(named, SIGHTING))
+        seen = seen.unionByName(reports.sparkSession.createDataFrame(named, PRESENCE))
     grouped = seen.groupBy("message", "client").agg(
         F.min(F.when(F.col("inside"), time_us)).alias("inside_us"),
         F.max_by("inside", F.struct("time_us", "inside")).alias("still_inside"),
@@ -126,7 +126,7 @@ def sums(rows: DataFrame) -> DataFrame:
 # In the workers: reports
 
 
-def _sightings(
+def _presences(
     messages: Sequence[Addressed], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     # Who was just outside matters where the last report counts.
@@ -183,7 +183,7 @@ def _sightings(
                     pa.array(inside),
                     pa.array(np.full(len(at), message.standing)),
                 ],
-                schema=_SIGHTING_ARROW,
+                schema=_PRESENCE_ARROW,
             )
 
 

@@ -38,7 +38,7 @@ _BARE_S = 0.5
 
 
 def filters(count: int) -> list[str]:
-    """So many different filters; the first takes everything, so that each message has a result."""
+    """Different filters; the first takes everything, so that each message has a result."""
     return ["station exists"] + [
         f'price < {1.2 + number / count:.6f} and brand == "brand-{number % _BRANDS}"'
         for number in range(1, count)

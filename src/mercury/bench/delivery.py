@@ -175,6 +175,6 @@ class _Clients:
 
 
 def _at_share(times: list[float], share: float, count: int) -> float | None:
-    """When this share of all clients had it; None if so many never did."""
+    """When this share of all clients had it; None if fewer ever did."""
     index = max(round(share * count), 1) - 1
     return round(times[index], 3) if index < len(times) else None

@@ -52,7 +52,7 @@ _CONDITIONS_LOOKBACK_S = 24 * 3600.0
 _INTERESTS_LOOKBACK_S = 120.0  # adapters repeat them; more than they live, if clocks differ
 _NEWS_BATCH = 4096
 _LARGEST_BATCH = 512
-_TICK_S = 0.05  # what is read at once takes about so long: an emergency waits no longer for it
+_TICK_S = 0.05  # about the time for what is read at once: an emergency waits no longer for it
 _HOUSEKEEPING_S = 1.0
 _UNKNOWN = float("nan")
 _BRIEF = "Emergency ahead"
@@ -293,7 +293,7 @@ class Broker(Service):
             body = encode(brief)
         self.counters["alerts"] += 1
         self.bus.append(topics.ALERTS_URGENT, body, record.key, (message_route(alert),))
-        self._note_condition(alert)  # whoever asks next is told, before it comes back by the bus
+        self._note_condition(alert)  # whoever asks next gets it before it comes back by the bus
 
     # Content
 

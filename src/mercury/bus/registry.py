@@ -78,7 +78,7 @@ def open_bus(
     retention: Retention = Retention(),  # noqa: B008
     partitions: int | None = None,
 ) -> Bus:
-    """Open a bus; topics that it makes have so many partitions.
+    """Open a bus; topics that it makes have this number of partitions.
 
     `memory:`, `memory:NAME` (shared within the process), `embedded:PATH` (shared by the processes
     of a machine) or `kafka://HOST:PORT[,HOST:PORT...][/PREFIX]`.

@@ -313,7 +313,7 @@ class Client(Connection):
 
         Arguments:
             inside: hear also of every move of what is inside.
-            dwell_s: hear also of what has been inside for so long.
+            dwell_s: hear also of what has been inside for this time.
             name: what the client calls it; none is the topic.
         """
         name = self.moving.entities.free_name("subscription", topic, name)

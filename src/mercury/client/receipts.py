@@ -1,4 +1,4 @@
-"""What a client or a service told others, and who of them has heard it."""
+"""What a client or a service sent to others, and who of them has heard it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SLACK_US = 60_000_000  # clocks of different machines
 class Receipts:
     """A message on its way to others; the adapters say what becomes of it, client by client.
 
-    It always settles: what no adapter has told of a second after the message's end has ended
+    It always settles: what no adapter has reported a second after the message's end has ended
     without an answer. A message without an end is kept for a day.
     """
 
@@ -123,7 +123,7 @@ class Receipts:
 
 
 class BusReceipts(Receipts):
-    """The receipts of what a service told; they are read from the bus while somebody waits."""
+    """The receipts of what a service sent; they are read from the bus while somebody waits."""
 
     def __init__(self, message: Message, bus: Bus) -> None:
         super().__init__(message)

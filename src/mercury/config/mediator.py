@@ -45,7 +45,7 @@ class MediatorSettings(Section):
         0.02, "Time that an acknowledgement waits for a packet to be piggybacked on", ge=0
     )
     resends_per_s: float = setting(
-        5000.0, "Most repetitions of an adapter; fewer while most are in vain", gt=0
+        5000.0, "Most repetitions of an adapter; fewer while most are unanswered", gt=0
     )
     max_copies: int = setting(
         5_000_000, "Copies an adapter keeps track of; above, the oldest are given up", ge=1

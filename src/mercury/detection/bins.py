@@ -225,7 +225,7 @@ class KindBins:
     def _verdict(self, bin: Bin, at_us: int) -> Verdict:
         rule = self.rule
         condition = self._condition(bin, at_us, at_us + in_us(rule.validity_s))
-        # A bin that outlives its alert tells again, and that is another alert.
+        # A bin that outlives its alert sends another one.
         alert_id = derived_id(bin.rank[1], f"alert {bin.alerted}")
         return Verdict.about(condition, alert_id, rule.priority, rule.text)
 

@@ -11,7 +11,7 @@ import numpy as np
 from mercury.geo.arrays import BoolArray, FloatArray
 from mercury.geo.distance import MEAN_RADIUS_M, SPHERE_ERROR
 
-# Positions looked at in one go: the intermediate arrays of so many stay in the processor's cache.
+# Positions looked at in one go: their intermediate arrays stay in the processor's cache.
 _BLOCK = 8192
 # Meridians that were a turn apart are the same in spite of rounding: 0.1 mm at the equator.
 _ROUNDING_DEG = 1e-9

@@ -49,7 +49,7 @@ class Boundary:
     at: Callable[[IntArray, FloatArray], tuple[FloatArray, FloatArray]]
 
     def steps(self, points: int) -> tuple[IntArray, FloatArray, FloatArray]:
-        """All arcs cut into about so many steps of like length: arc, start and end of each."""
+        """All arcs cut into about `points` steps of like length: arc, start and end of each."""
         share = np.ceil(points * self.lengths_m / max(float(self.lengths_m.sum()), 1e-9))
         counts = np.maximum(share.astype(np.intp), self.least_steps)
         arcs = np.repeat(np.arange(counts.size), counts)

@@ -18,8 +18,8 @@ from mercury.service.clock import epoch_us, now
 
 LATE_MS = 50.0  # own lag beyond which the measurements say more of the generator than of the system
 _TICK_S = 0.002
-_AT_ONCE = 32_768  # updates of a turn; a generator that is late catches up in such steps
-_GRACE_S = 10.0  # a generator that is so late does not catch up any more
+_AT_ONCE = 32_768  # updates of a tick; a generator that is late catches up in such steps
+_GRACE_S = 10.0  # a generator that is later than this does not catch up any more
 _SETTLE_S = 5.0
 
 

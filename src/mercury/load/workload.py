@@ -24,7 +24,7 @@ from mercury.roads.trips import TripSettings, plan
 
 HIGHEST_PRICE = 100
 _FILTERS = 10  # different ones, as a form with a slider would make them
-_LIVES_INTERVALS = 5.0  # an entity is forgotten after so many updates that did not come
+_TTL_INTERVALS = 5.0  # an entity is forgotten when that many updates did not come
 _SHORTEST_TTL_S = 60.0
 _DECLARED_PER_S = 2_000.0  # at least; who was declared first must live until the others are
 
@@ -77,7 +77,7 @@ class Schedule:
     """Who is due when: open loop, so nothing that the system does ever moves an update.
 
     Entity i says where it is at `phases_s[i] + k / rate`, for each k from 0; phases are sorted and
-    shorter than an interval. A core: it is told how late it is and hands out what has become due.
+    shorter than an interval. A core: it is given the time and hands out what has become due.
     """
 
     def __init__(self, phases_s: FloatArray, rate_hz: float) -> None:
@@ -102,7 +102,7 @@ class Schedule:
         return np.asarray(rounds * self._interval_s + self._phases_s[entities])
 
     def take(self, until_s: float, limit: int) -> Due:
-        """What has become due before a time and was not handed out yet; at most so many."""
+        """What has become due before a time and was not handed out yet, up to the limit."""
         count = min(self.due_by(until_s) - self.offered, limit)
         numbers = np.arange(self.offered, self.offered + max(count, 0))
         self.offered += len(numbers)
@@ -158,7 +158,7 @@ class Workload:
     @property
     def ttl_s(self) -> float:
         """How long an entity that says nothing is remembered."""
-        intervals_s = _LIVES_INTERVALS / self.settings.rate_hz
+        intervals_s = _TTL_INTERVALS / self.settings.rate_hz
         until_all_are_declared_s = len(self) / _DECLARED_PER_S
         return min(max(_SHORTEST_TTL_S, intervals_s, until_all_are_declared_s), MAX_TTL_S)
 

@@ -14,7 +14,7 @@ from mercury.matching.store import Store
 
 _FEWEST_QUERIES = 2048  # before it is worth a thought
 _CROWDED = 20.0  # entities compared in a query
-_PER_TICK = 500_000  # entities looked at, so that a turn stays short: a few milliseconds
+_PER_TICK = 500_000  # entities looked at, so that a tick stays short: a few milliseconds
 _MANY_CELLS = 30.0  # cells opened in a query
 
 

@@ -40,7 +40,7 @@ def end_of(message: Message) -> int:
 
 
 def about_message(message: Message, clock: Clock) -> str:
-    """Who told whom what, when, and until when it holds."""
+    """Who sent what to whom, when, and until when it holds."""
     event, ends_us = message.event, end_of(message)
     said = f" {event.text!r}" if event and event.text else ""
     until = f", valid until {clock(ends_us)}" if ends_us else ""

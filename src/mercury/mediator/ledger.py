@@ -126,7 +126,7 @@ class Summary:
     delays_s: list[float] = field(default_factory=list)  # from addressed to acknowledged
 
     def delay_s(self, share: float) -> float | None:
-        """So long it took for this share of those who answered."""
+        """The time within which this share of those who answered did."""
         if not self.delays_s:
             return None
         ordered = sorted(self.delays_s)

@@ -103,7 +103,7 @@ class Peers:
             self.answer_s[number] += _ALPHA * (answer_s - self.answer_s[number])
 
     def least_waits_s(self, numbers: Numbers) -> NDArray[np.float64]:
-        """Before so long an answer is not late: on a slow link a quicker repeat is in vain."""
+        """The shortest timeout of an answer: on a slow link a quicker repeat is wasted."""
         waits: NDArray[np.float64] = (
             self.answer_s[numbers] + _SPREAD * self.answer_spread_s[numbers]
         )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from uuid import UUID
 
-KEPT_US = 24 * 3600 * 1_000_000  # what has no end of its own is kept for so long
+KEPT_US = 24 * 3600 * 1_000_000  # how long what has no end of its own is kept
 
 
 class DeliveryState(IntEnum):

@@ -1,14 +1,14 @@
-"""Whether a service does its work: it is told what happens, and says what is wrong."""
+"""Whether a service does its work: it is given what happens, and says what is wrong."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 BEHIND_S = 5.0  # a consumer that far behind is of no use to who waits for an alert
-IDLE_S = 1.0  # a consumer that has waited so long for records has read all there were
+IDLE_S = 1.0  # a consumer that waited longer than this for records has read all there were
 STALL_S = 1.0
 UNACKNOWLEDGED_S = 5.0
-RECENT_S = 10.0  # a failure counts so long: who looks now and then must see it, too
+RECENT_S = 10.0  # a failure counts for this time: who looks now and then must see it, too
 BACKLOG_RECORDS = 10_000
 BACKLOG_S = 60.0
 
@@ -17,7 +17,7 @@ BACKLOG_S = 60.0
 class _Reader:
     """One consumer: it waits for records, or works on some of a certain age."""
 
-    since: float  # it waits or works so long already
+    since: float  # when it began to wait or work
     waits: bool = True
     age_s: float = 0.0  # of the newest records it took, when it took them
 
@@ -43,12 +43,12 @@ class Health:
         reader.since, reader.waits = now, True
 
     def took(self, consumer: object, now: float, age_s: float) -> None:
-        """It got some, which have been on the bus for so long."""
+        """It got some; the newest were on the bus for `age_s`."""
         reader = self._readers.setdefault(consumer, _Reader(now))
         reader.since, reader.waits, reader.age_s = now, False, max(0.0, age_s)
 
     def backlog(self, name: str, now: float, records: int) -> None:
-        """So many records wait for a job that reads in batches."""
+        """The records that wait for a job that reads in batches."""
         if records < BACKLOG_RECORDS:
             self._backlogs.pop(name, None)
         else:

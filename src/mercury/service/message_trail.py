@@ -55,8 +55,7 @@ def time_of(id: UUID) -> int:
 class TrailReader:
     """Looks on a bus for what became of messages.
 
-    With `most_records` it reads no more than so many, then raises RequestError: for who serves
-    others meanwhile.
+    It raises RequestError once it has read `most_records`: for who serves others meanwhile.
     """
 
     def __init__(self, bus: Bus, most_records: int | None = None) -> None:

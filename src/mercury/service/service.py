@@ -35,7 +35,7 @@ _GC_THRESHOLDS = (20_000, 20, 100)
 
 
 class Service(ABC):
-    """A part of Mercury that runs until it is told to stop."""
+    """A part of Mercury that runs until it is asked to stop."""
 
     part: str  # "adapter", "broker", ...
 
@@ -142,13 +142,13 @@ class Service(ABC):
         """Serve until a signal or a failure."""
         on_stop_signal(self._stopping.set)
         starting = asyncio.create_task(self.start())
-        told = asyncio.create_task(self._stopping.wait())
-        await asyncio.wait([starting, told], return_when=asyncio.FIRST_COMPLETED)
-        told.cancel()
-        if not starting.done():  # told to stop before it was up
+        stopping = asyncio.create_task(self._stopping.wait())
+        await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not starting.done():  # asked to stop before it was up
             starting.cancel()
             await asyncio.gather(starting, return_exceptions=True)
-            if self._failure is not None:  # not told: a task failed meanwhile
+            if self._failure is not None:  # not asked: a task failed meanwhile
                 raise self._failure
             return
         starting.result()

@@ -30,7 +30,7 @@ class Status:
     host: str
     instance: str
     started_us: int
-    interval_s: float  # the next report comes after so long
+    interval_s: float  # until the next report
     behind_s: float = 0.0
     stall_s: float = 0.0
     problem: str = ""  # one sentence; with "stopped", why it stopped by itself

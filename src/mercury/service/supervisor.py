@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 _STOP_S = 15.0
 _FIRST_RESTART_S = 0.5
 _LONGEST_RESTART_S = 10.0
-_HEALTHY_S = 30.0  # a part that ran so long starts anew with the shortest wait
+_HEALTHY_S = 30.0  # a part that ran for longer starts anew with the shortest wait
 
 
 @dataclass(slots=True)

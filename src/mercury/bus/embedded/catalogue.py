@@ -31,7 +31,7 @@ SCHEMA_VERSION = 3
 PAGE_SIZE = 2048
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
-# So many topics' files are kept open.
+# Topics whose files are kept open, at most.
 OPEN_LOGS = 256
 
 _SCHEMA = f"""

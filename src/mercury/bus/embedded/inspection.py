@@ -89,7 +89,7 @@ def _topics_by(path: Path, mode: str) -> list[tuple[int, str]]:
 
 
 def _newest(files: LogFiles, state: LogState, budget: int) -> Iterator[Frame]:
-    """The frames of about so many bytes at the end of a topic, from the oldest of them on."""
+    """The frames of about `budget` bytes at the end of a topic, from the oldest of them on."""
     segment, at = state.segment, 0
     for segment in reversed([one for one in files.segments() if one <= state.segment]):
         budget -= files.size(segment, state)

@@ -15,7 +15,7 @@ from mercury.bus.embedded.record_frame import HEADER_BYTES, FrameHeader, is_whol
 from mercury.model.errors import BusCorruptError
 
 READ_BYTES = 256 * 1024
-# The index has an entry for about so many bytes: no more are walked to find a record.
+# The index has an entry about this often: no more bytes are walked to find a record.
 INDEX_EVERY_BYTES = 64 * 1024
 _ENTRY = np.dtype([("offset", "<u8"), ("at", "<u8"), ("time_us", "<u8")])
 

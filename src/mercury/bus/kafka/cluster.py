@@ -150,7 +150,7 @@ class Cluster:
         self.complain(trouble(error, self.name))
 
     def complain(self, error: BusError) -> None:
-        """Log an error that nobody hears; an outage is told once, not by each who notices."""
+        """Log an error that nobody hears; an outage is logged once, not by each who notices."""
         if isinstance(error, BusUnavailableError):
             self._outage.suspect()
             log.debug("%s", error)
@@ -170,7 +170,7 @@ class Cluster:
                 log.log(*said)
 
     def patience_s(self, limit_s: float) -> float:
-        """How long to wait still: all who do, together so long for one outage."""
+        """What is left of a timeout that all who wait share during one outage."""
         return max(0.0, limit_s - self._outage.away_s(time.monotonic()))
 
     # Names

@@ -80,7 +80,7 @@ class KafkaConsumer(WaitingConsumer):
             if self.group is not None:  # commits may also be on their way already
                 self._outbox.flush_now(self._cluster.patience_s(CLOSE_S))
         except BusError as error:
-            self._cluster.complain(error)  # closing the bus tells what is lost
+            self._cluster.complain(error)  # closing the bus reports what is lost
         finally:
             self.end()
             if self.group is not None:

@@ -270,7 +270,7 @@ class Fetcher:
             self._news()
 
     def _fail(self, error: BusError) -> None:
-        log.debug("%s", error)  # who reads is told
+        log.debug("%s", error)  # who reads gets it raised
         with self.changed:
             self.failure = error
             self.changed.notify_all()

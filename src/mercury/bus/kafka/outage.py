@@ -52,5 +52,5 @@ class Outage:
 
 
 def is_not_about_connections(record: logging.LogRecord) -> bool:
-    """Drops the clients' own lines on lost connections: the outage is told once."""
+    """Drops the clients' own lines on lost connections: the outage is logged once."""
     return not record.getMessage().startswith(_CONNECTION)

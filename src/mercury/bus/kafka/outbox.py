@@ -228,7 +228,7 @@ class Outbox(RecordBuffer):
             self._cluster.probe_if_due()
 
     def _work(self) -> None:
-        """Make topics, commit offsets, tell who waits: whatever must not keep a loop waiting."""
+        """Make topics, commit offsets, notify who waits: whatever must not keep a loop waiting."""
         while True:
             with self.mutex:
                 while not self._ending and not self._has_work():

@@ -13,9 +13,9 @@ StateName = Literal["running", "starting", "failing", "stopped", "hung", "silent
 Trouble = Literal["", "missing", "full", "corrupt", "unavailable"]
 
 SILENT_INTERVALS = 2.5  # a part that has missed two reports is silent
-GIVEN_UP_S = 600.0  # who was silent so long, on a machine that cannot be seen, does not run
+GIVEN_UP_S = 600.0  # a part silent for longer, on a machine that cannot be seen, does not run
 STARTING_S = 180.0  # Spark on a busy machine
-RECENT_S = 60.0  # what ended is news so long; who starts then is started again
+RECENT_S = 60.0  # an end is news for this time; who starts then is started again
 CLOCK_S = 2.0
 LATE_S = 5.0  # a report may wait in memory before the bus takes it
 LEAST_FREE = 0.05, 1024**3  # of a disk; the smaller of the two
@@ -164,12 +164,12 @@ def part_states(facts: Facts, now_us: int) -> list[PartState]:
 
 def _ahead_us(facts: Facts, now_us: int) -> int:
     """How far this machine's clock is ahead: all that lives here works, and looks equally old."""
-    told = [one for one in facts.parts if one.report.state != "stopped" and one.process != "gone"]
-    here = [one.report.at_us for one in told if one.process == "there"]
+    alive = [one for one in facts.parts if one.report.state != "stopped" and one.process != "gone"]
+    here = [one.report.at_us for one in alive if one.process == "there"]
     if facts.round_trip.error or facts.bus.trouble or not here:
         return 0
-    newest_us = max(one.report.at_us for one in told)  # who reports on time elsewhere refutes it
-    interval_us = told[0].report.interval_s * 1e6
+    newest_us = max(one.report.at_us for one in alive)  # who reports on time elsewhere refutes it
+    interval_us = alive[0].report.interval_s * 1e6
     late = now_us - newest_us > interval_us + CLOCK_S * 1e6
     alike = newest_us - min(here) <= SILENT_INTERVALS * interval_us
     return now_us - newest_us if late and alike else 0

@@ -50,7 +50,7 @@ AntennaOption = Annotated[
     str | None, option("Where the links lead to; default the middle of the plane", "X,Y")
 ]
 ForOption = Annotated[
-    float | None, option("End by itself after so many seconds", min=0.0, names="--for")
+    float | None, option("Seconds after which it ends by itself", min=0.0, names="--for")
 ]
 
 
@@ -118,7 +118,7 @@ def stop_event() -> asyncio.Event:
 
 
 async def wait(stop: asyncio.Event, seconds: float | None) -> None:
-    """Wait until it is to stop, or so long."""
+    """Wait until it is to stop, or for this time."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await stop.wait()
@@ -127,7 +127,7 @@ async def wait(stop: asyncio.Event, seconds: float | None) -> None:
 async def watch(
     stop: asyncio.Event, seconds: float | None, every_s: float, show: Callable[[], None]
 ) -> None:
-    """Show something at times until it is to stop, or so long."""
+    """Show something at each interval until it is to stop, or for this time."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             while not stop.is_set():

@@ -20,7 +20,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def numbers(text: str, count: int, otherwise: str) -> list[float]:
-    """Read so many numbers with commas between; `otherwise` is said of what is none."""
+    """Read `count` numbers with commas between; `otherwise` is said of what is none."""
     try:
         found = [float(part) for part in text.split(",")]
     except ValueError:

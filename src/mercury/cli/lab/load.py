@@ -52,7 +52,7 @@ def load(
         int, option("Of a round trip, home included", names="--places")
     ] = TripSettings().places,
     reach: Annotated[
-        float, option("Places are within so many metres of home", names="--range")
+        float, option("Farthest places from home, in metres", names="--range")
     ] = TripSettings().range_m,
     noise: Annotated[
         float, option("Standard deviation of positions, in metres")

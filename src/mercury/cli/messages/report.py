@@ -62,7 +62,7 @@ def report(
     seconds: command.ForOption = None,
     as_json: command.JsonOption = False,
 ) -> None:
-    """Show who told a client what, and it others: sent, repeated, acknowledged, lost."""
+    """Show what was sent to a client and by it: repeated, acknowledged, lost."""
     if metrics_port is not None and not watch:
         raise ConfigurationError("--metrics-port goes with --watch")
     client = client.removeprefix("client:")  # as senders are named

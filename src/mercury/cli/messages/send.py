@@ -24,7 +24,7 @@ from mercury.service.service import STATUS_INTERVAL_S
 
 
 def send(
-    text: Annotated[str, typer.Argument(help="What to tell")],
+    text: Annotated[str, typer.Argument(help="Text of the alert")],
     config: command.ConfigOption = None,
     bus: command.BusOption = None,
     circle: Annotated[str | None, option("To everyone in a circle", "LAT,LON,RADIUS_M")] = None,
@@ -39,7 +39,7 @@ def send(
     priority: Annotated[int, typer.Option(min=0, max=9)] = int(Priority.WARNING),
     validity: Annotated[
         float,
-        option("Seconds; who enters the area until then is told, too", min=0.001, max=LONGEST_S),
+        option("Seconds; who enters the area by then is notified, too", min=0.001, max=LONGEST_S),
     ] = 60.0,
     as_json: command.JsonOption = False,
 ) -> None:

@@ -29,7 +29,7 @@ def tail(
     config: command.ConfigOption = None,
     bus: command.BusOption = None,
     since: Annotated[str, option("latest, earliest, or an age such as 10s, 5m, 2h")] = "latest",
-    count: Annotated[int | None, option("End after so many", min=1)] = None,
+    count: Annotated[int | None, option("End after this number of messages", min=1)] = None,
     seconds: command.ForOption = None,
     as_json: command.JsonOption = False,
 ) -> None:

@@ -28,7 +28,7 @@ from mercury.service.message_trail import LIVE_US, TrailReader, id_digits, time_
 @dataclass(frozen=True, slots=True)
 class Answer:
     id: UUID
-    sent: str  # who told whom, when and until when
+    sent: str  # who sent what to whom, when and until when
     said: str  # what became of it
     entry: Entry
     origin: str  # "bus" or "history"

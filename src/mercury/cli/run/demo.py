@@ -184,7 +184,7 @@ def _crowded(plane: Plane, share: tuple[float, float]) -> tuple[float, float]:
 
 
 async def _found(story: _Story, incident: Incident) -> bool:
-    """Wait until vehicles are told of an incident; whether they were."""
+    """Wait until vehicles are notified of an incident; whether they were."""
     deadline = time.monotonic() + _FOUND_S[EventKind(incident.kind)]
     while incident.area is None:
         if time.monotonic() > deadline:

@@ -38,8 +38,8 @@ def moos(
     group: Annotated[str | None, option("Group of this vehicle")] = None,
     mates: Annotated[str | None, option("Vehicles of the group", "A,B")] = None,
     no_ack_vars: Annotated[str | None, option("Variables that are sent once", "A,B")] = None,
-    max_tries: Annotated[int | None, option("Send again so often")] = None,
-    resend_thresh: Annotated[float | None, option("After so many seconds")] = None,
+    max_tries: Annotated[int | None, option("Most repetitions of a message")] = None,
+    resend_thresh: Annotated[float | None, option("Seconds until a repetition")] = None,
     adapter: Annotated[str | None, option("Connect to Mercury: udp://HOST:PORT", "URI")] = None,
     position: Annotated[
         str | None, option("Where it is until it reports itself", "LAT,LON")

@@ -80,7 +80,7 @@ def matcher(
     gateway_port: Annotated[int | None, option("TCP port of that")] = None,
     metrics_port: command.MetricsPortOption = None,
 ) -> None:
-    """Run a matcher: who is near whom, told as they come and go."""
+    """Run a matcher: who is near whom, notified as they come and go."""
     settings = command.settings_for(
         config,
         bus__uri=bus,

@@ -14,7 +14,7 @@ _ENDS = {
     "unreachable": "unreachable",
     "waiting": "still waiting",
 }
-_EXPLAINED = 3  # so many vehicles get a sentence of their own
+_EXPLAINED = 3  # vehicles that get a sentence of their own, at most
 
 
 async def why_missed(settings: Settings, alert: str | None, vehicles: Sequence[str]) -> list[str]:
@@ -30,7 +30,7 @@ def ledger_sentence(ledger: dict[str, float | None]) -> str:
     messages = "1 message" if count == 1 else f"{count:,} messages"
     if not count:
         return "Ledger: no message was addressed to clients."
-    if not (told := ledger["recipients"]):
+    if not (recipients := ledger["recipients"]):
         return f"Ledger: {messages}, addressed to nobody who was there."
     took = ""
     if ledger["p50_s"] is not None and ledger["p99_s"] is not None:
@@ -41,7 +41,7 @@ def ledger_sentence(ledger: dict[str, float | None]) -> str:
         if ledger[state] or state == "unreachable"
     )
     return (
-        f"Ledger: {messages} to {told:,} recipient{'s' if told != 1 else ''}: "
+        f"Ledger: {messages} to {recipients:,} recipient{'s' if recipients != 1 else ''}: "
         f"{ledger['acknowledged']:,} acknowledged{took}, {others}."
     )
 

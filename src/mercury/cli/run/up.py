@@ -32,7 +32,7 @@ def up(
         int | None, option("UDP port of the adapter; the gateway's is then 80 above it")
     ] = None,
     brokers: Annotated[int, option("Brokers that share the work", min=1, max=64)] = 1,
-    vehicles: Annotated[int, option("Also simulate a city with so many vehicles", min=0)] = 0,
+    vehicles: Annotated[int, option("Vehicles of a simulated city beside it", min=0)] = 0,
     event: Annotated[
         str | None, option("Something to sense in that city, in metres", "X,Y,R")
     ] = None,

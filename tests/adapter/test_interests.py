@@ -68,7 +68,7 @@ def test_near_me_is_served_only_with_content_of_a_near_place() -> None:
     assert bench.recipients(fuel, at=KILOMETRE_AWAY) == ["anywhere", "near"]
 
 
-def test_the_widest_of_a_clients_wishes_counts() -> None:
+def test_the_widest_of_a_clients_subscriptions_counts() -> None:
     bench = Bench()
     car = bench.open("car")
     bench.interests.add(car, subscription(b"1", near_m=10.0))
@@ -84,7 +84,7 @@ def test_a_client_without_a_position_is_near_nothing() -> None:
     assert bench.recipients(interest("fuel"), at=HERE) == []
 
 
-def test_the_same_wish_again_replaces_the_first() -> None:
+def test_the_same_subscription_again_replaces_the_first() -> None:
     bench = Bench()
     car = bench.open("car")
     bench.interests.add(car, subscription(b"1", text="price < 1"))
@@ -129,7 +129,7 @@ def test_a_slot_that_changes_hands_holds_nothing() -> None:
         subscription(b"1", topic=""),
     ],
 )
-def test_senseless_wishes_are_not_kept(senseless: Subscription) -> None:
+def test_senseless_subscriptions_are_not_kept(senseless: Subscription) -> None:
     bench = Bench()
     assert not bench.interests.add(bench.open("car"), senseless)
     assert len(bench.interests) == 0

@@ -26,28 +26,28 @@ class World:
     def __init__(self) -> None:
         self.dropped: Counter[str] = Counter()
         self.pairs = Pairs(self.dropped)
-        self.receipts: list[tuple[EventType, str]] = []
+        self.events: list[tuple[EventType, str]] = []
 
     def take(self, incarnation: int, number: int, event_type: EventType, *rest: object) -> None:
         row = NumberedMatch(incarnation, number, match(event_type, *rest))  # type: ignore[arg-type]
-        self.receipts += [(one.event_type, one.publication) for one in self.pairs.take(row)]
+        self.events += [(one.event_type, one.publication) for one in self.pairs.take(row)]
 
     def settle(self) -> None:
-        self.receipts += [(one.event_type, one.publication) for one in self.pairs.settle(9)]
+        self.events += [(one.event_type, one.publication) for one in self.pairs.settle(9)]
 
 
 def test_what_comes_early_waits_for_what_is_missing() -> None:
     world = World()
     world.take(1, 3, ENTER)
     world.take(1, 2, EXIT)
-    assert world.receipts == []
+    assert world.events == []
     assert world.pairs.has_gap
     world.take(1, 1, ENTER)
-    assert world.receipts == [(ENTER, "a"), (EXIT, "a"), (ENTER, "a")]
+    assert world.events == [(ENTER, "a"), (EXIT, "a"), (ENTER, "a")]
     assert not world.pairs.has_gap
     world.take(1, 2, EXIT)
     assert world.dropped == {"match-repeated": 1}
-    assert len(world.receipts) == 3
+    assert len(world.events) == 3
 
 
 def test_inside_is_told_only_between_coming_and_going_and_in_order() -> None:
@@ -59,11 +59,11 @@ def test_inside_is_told_only_between_coming_and_going_and_in_order() -> None:
     world.take(1, 2, INSIDE, "a", 8)  # after something that has not come yet
     world.take(1, 2, EXIT, "a", 9)
     world.take(1, 1, INSIDE, "a", 8)
-    assert world.receipts == [(ENTER, "a"), (INSIDE, "a"), (EXIT, "a")]
+    assert world.events == [(ENTER, "a"), (INSIDE, "a"), (EXIT, "a")]
     assert world.dropped == {"match-out-of-order": 4}
 
 
-def test_a_new_life_tells_nothing_that_is_known_and_ends_what_is_gone() -> None:
+def test_a_new_incarnation_repeats_nothing_known_and_ends_what_is_gone() -> None:
     world = World()
     for number, name in enumerate("abc", 1):
         world.take(1, number, ENTER, name)
@@ -74,13 +74,13 @@ def test_a_new_life_tells_nothing_that_is_known_and_ends_what_is_gone() -> None:
     ):
         world.take(2, number, event_type, name)
     world.take(2, 7, DWELL, "a")
-    world.take(1, 5, EXIT, "a")  # late, of the earlier life
-    assert world.receipts[3:] == [(DWELL, "a"), (ENTER, "d")]
+    world.take(1, 5, EXIT, "a")  # late, of the earlier incarnation
+    assert world.events[3:] == [(DWELL, "a"), (ENTER, "d")]
     assert world.pairs.is_unsure
     world.settle()
-    assert world.receipts[5:] == [(EXIT, "c")]
+    assert world.events[5:] == [(EXIT, "c")]
     world.take(2, 8, EXIT, "b")
-    assert world.receipts[6:] == [(EXIT, "b")]
+    assert world.events[6:] == [(EXIT, "b")]
     assert sorted(world.pairs.inside) == ["a", "d"]
 
 
@@ -89,7 +89,7 @@ def test_a_new_life_in_which_nothing_is_inside() -> None:
     world.take(1, 1, ENTER)
     world.pairs.doubt()
     world.settle()
-    assert world.receipts == [(ENTER, "a"), (EXIT, "a")]
+    assert world.events == [(ENTER, "a"), (EXIT, "a")]
     assert world.pairs.inside == {}
 
 
@@ -105,7 +105,7 @@ def test_in_whatever_order_and_however_often_they_come(data: st.DataObject) -> N
     world = World()
     for number, (event_type, name) in data.draw(st.permutations(numbered + again)):
         world.take(1, number, event_type, name)
-    assert world.receipts == truth
+    assert world.events == truth
     assert set(world.pairs.inside) == inside
     assert not world.pairs.has_gap
     assert world.dropped["match-repeated"] == len(again)

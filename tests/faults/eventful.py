@@ -44,10 +44,10 @@ lateness_s = 5.0
 reach_m = 50.0
 validity_s = 600.0
 """
-_TURN_S = 0.02
-_LONE_A_TURN = 2
-_TURNS_TO_INCIDENT = 10
-_TURNS_TO_POISON = 5
+_TICK_S = 0.02
+_LONE_A_TICK = 2
+_TICKS_TO_INCIDENT = 10
+_TICKS_TO_POISON = 5
 
 Place = tuple[float, float]
 
@@ -101,16 +101,16 @@ class Eventful:
                 self._bus.append(topics.events_topic(kind), value, b"poison")
 
     def _go_on(self, done: threading.Event) -> None:
-        for turn in itertools.count():
-            if done.wait(_TURN_S):
+        for tick in itertools.count():
+            if done.wait(_TICK_S):
                 return
-            for _ in range(_LONE_A_TURN):
+            for _ in range(_LONE_A_TICK):
                 self.lone()
-            if turn % _TURNS_TO_INCIDENT == 0:
+            if tick % _TICKS_TO_INCIDENT == 0:
                 self._witnessed.append((self._elsewhere(), self._rng.randint(2, 5)))
-            if turn % _TURNS_TO_POISON == 0:
+            if tick % _TICKS_TO_POISON == 0:
                 self.poison()
-            # One witness of each a turn, so that incidents fall across batches and kills.
+            # One witness of each a tick, so that incidents fall across batches and kills.
             for place, _ in self._witnessed:
                 self._sense(TOGETHER, place)
             self._witnessed = [(place, left - 1) for place, left in self._witnessed if left > 1]

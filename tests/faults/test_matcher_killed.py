@@ -1,4 +1,4 @@
-"""One of three matchers is killed, a fourth joins: every update is told of once, all is right."""
+"""One of three matchers is killed, a fourth joins: each update is notified exactly once."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ ttl_s = 600.0
 PUBLICATIONS, SUBSCRIPTIONS = 1500, 300
 LAT, LON, WIDE = 47.0, 8.0, 0.12  # a square of 13 by 9 km
 STEP = 0.0007  # up to 80 m an update: somebody is always on the way to another tile
-TURN_S = 0.4
-TURNS = 20  # of everybody; the kill is after a third, the new one joins after two thirds
+TICK_S = 0.4
+TICKS = 20  # of everybody; the kill is after a third, the new one joins after two thirds
 SILENCE_S = 1.5
-TOLD_S = 60.0
+NOTIFIED_S = 60.0
 WATCH = "watch"
 
 
 class World:
-    """Everything moves at random; what the matchers are told, one engine is told as well."""
+    """Everything moves at random; what the matchers are sent, one engine is sent as well."""
 
     def __init__(self, front: Frontend, seed: int) -> None:
         self.front = front
@@ -127,8 +127,8 @@ class World:
                 inside.remove(couple)
         return inside
 
-    def told_of(self) -> dict[int, list[int]]:
-        """The updates that the one who watches everything was told of."""
+    def notified_of(self) -> dict[int, list[int]]:
+        """The updates that the one who watches everything was notified of."""
         watch = self.keys[0]
         found: dict[int, list[int]] = {}
         for event in self.front.told:
@@ -137,10 +137,10 @@ class World:
         return found
 
 
-async def told_all(world: World) -> None:
-    """Wait until all updates have been told of, and nothing has come for a while after that."""
+async def all_notified(world: World) -> None:
+    """Wait until all updates have been notified, and nothing has come for a while after that."""
     front, count = world.front, sum(map(len, world.updates.values()))
-    await until(lambda: front.heard[world.keys[0]] >= count, timeout_s=TOLD_S)
+    await until(lambda: front.heard[world.keys[0]] >= count, timeout_s=NOTIFIED_S)
     before = -1
     while len(front.told) != before:
         before = len(front.told)
@@ -156,21 +156,21 @@ async def scenario(starter: Starter, seed: int) -> None:
         async with Frontend(bus) as front:
             world = World(front, seed)
             world.place()
-            # Who watches is known everywhere from here on: it was told of everybody.
-            await until(lambda: front.heard[world.keys[0]] >= PUBLICATIONS, timeout_s=TOLD_S)
+            # Who watches is known everywhere from here on: it was notified of everybody.
+            await until(lambda: front.heard[world.keys[0]] >= PUBLICATIONS, timeout_s=NOTIFIED_S)
             world.begin()
-            for turn in range(TURNS):
-                if turn == TURNS // 3:
+            for tick in range(TICKS):
+                if tick == TICKS // 3:
                     workers[1].process.kill()
-                if turn == 2 * TURNS // 3:
+                if tick == 2 * TICKS // 3:
                     workers.append(starter("matcher", "--id", "matcher-4"))
                 world.drive()
                 world.place()
-                await asyncio.sleep(TURN_S)
-            await told_all(world)
+                await asyncio.sleep(TICK_S)
+            await all_notified(world)
             truth = world.inside()
             assert len(truth) > PUBLICATIONS
-            assert world.told_of() == world.updates
+            assert world.notified_of() == world.updates
             assert front.inside() == truth
             await workers[3].ready()
             for worker in (workers[0], workers[2], workers[3]):

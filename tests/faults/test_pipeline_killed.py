@@ -40,7 +40,7 @@ TRY_AGAIN = 75
 EVENTS = f"{topics.EVENTS_PREFIX}*"
 
 
-class Life:
+class Run:
     """One run of `mercury pipeline`, and the processes it starts."""
 
     def __init__(self, folder: Path) -> None:
@@ -98,7 +98,7 @@ class Life:
         return (health(self.metrics_port) or {}).get("events_position")
 
     def dropped(self) -> dict[str, float]:
-        """What was dropped in this life, by reason."""
+        """What was dropped in this run, by reason."""
         page = urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=5.0)
         pattern = r'^mercury_pipeline_dropped_total\{reason="([^"]+)"\} (\S+)$'
         return {
@@ -107,21 +107,21 @@ class Life:
         }
 
 
-class Lives:
-    """One life after the other, on one bus and one checkpoint."""
+class Runs:
+    """One run after the other, on one bus and one checkpoint."""
 
     def __init__(self, folder: Path) -> None:
         (folder / "mercury.toml").write_text(RULES)
         self._folder = folder
-        self._lives: list[Life] = []
+        self._runs: list[Run] = []
 
-    def begin(self) -> Life:
-        self._lives.append(Life(self._folder))
-        return self._lives[-1]
+    def begin(self) -> Run:
+        self._runs.append(Run(self._folder))
+        return self._runs[-1]
 
     def end(self) -> None:
-        for life in self._lives:
-            life.end()
+        for run in self._runs:
+            run.end()
 
 
 class Receipts:
@@ -137,13 +137,13 @@ class Receipts:
             self.alerts += [decode(record.value) for record in records]
         return self.alerts
 
-    def more(self, life: Life) -> None:
-        """Wait until another one comes in this life."""
+    def more(self, run: Run) -> None:
+        """Wait until another one comes in this run."""
         before = len(self.look())
-        wait_for(lambda: life.goes_on() and len(self.look()) > before, START_S, "another alert")
+        wait_for(lambda: run.goes_on() and len(self.look()) > before, START_S, "another alert")
 
     def of(self, kind: str) -> Counter[Place]:
-        """How often each place was told of."""
+        """How many alerts each place had."""
         events = [one.event for one in self.look()]
         return Counter(place_of(event) for event in events if event and event.kind == kind)
 
@@ -159,14 +159,14 @@ def buses(tmp_path: Path) -> Iterator[tuple[Bus, Bus]]:
 
 
 @pytest.fixture
-def lives(tmp_path: Path) -> Iterator[Lives]:
-    lives = Lives(tmp_path)
-    yield lives
-    lives.end()
+def runs(tmp_path: Path) -> Iterator[Runs]:
+    runs = Runs(tmp_path)
+    yield runs
+    runs.end()
 
 
 def test_killed_at_random_moments(
-    spark: SparkSession, buses: tuple[Bus, Bus], lives: Lives, tmp_path: Path
+    spark: SparkSession, buses: tuple[Bus, Bus], runs: Runs, tmp_path: Path
 ) -> None:
     seed = random.randrange(10**6)
     print(f"seed {seed}")
@@ -176,25 +176,25 @@ def test_killed_at_random_moments(
     reader = RecordReader(tmp_path / "bus.db")
 
     with world.going_on():
-        life = lives.begin()
+        run = runs.begin()
         time.sleep(rng.uniform(0.5, 6.0))  # while it still starts
-        life.kill()
+        run.kill()
 
-        life = lives.begin()
-        alerts.more(life)
+        run = runs.begin()
+        alerts.more(run)
         time.sleep(rng.uniform(0.0, 2.0))
         if rng.random() < 0.5:
-            life.kill()
+            run.kill()
         else:
-            assert life.kill_spark() == TRY_AGAIN, life.log
+            assert run.kill_spark() == TRY_AGAIN, run.log
 
-        life = lives.begin()
-        alerts.more(life)
+        run = runs.begin()
+        alerts.more(run)
         time.sleep(rng.uniform(0.0, 2.0))
-    # Nothing happens any more: what is read now and not judged is for the next life to judge.
-    wait_for(lambda: caught_reading(world, life, alerts, reader), PATIENCE_S, "one not judged yet")
-    dropped = life.dropped()
-    life.kill()
+    # Nothing happens any more: what is read now and not judged is for the next run to judge.
+    wait_for(lambda: caught_reading(world, run, alerts, reader), PATIENCE_S, "one not judged yet")
+    dropped = run.dropped()
+    run.kill()
     assert dropped.keys() == {"malformed", "no-event", "version"}
 
     expected = due(reads)
@@ -213,25 +213,25 @@ def test_killed_at_random_moments(
     assert len(expected[TOGETHER]) > 20
 
 
-def caught_reading(world: Eventful, life: Life, alerts: Receipts, reader: RecordReader) -> bool:
-    """Whether a new incident is not told of yet when the pipeline has read all there is."""
+def caught_reading(world: Eventful, run: Run, alerts: Receipts, reader: RecordReader) -> bool:
+    """Whether a new incident has no alert yet when the pipeline has read all there is."""
     place = world.incident()
     end = sum(reader.ends([EVENTS]).values())
-    wait_for(lambda: life.position() == end, PATIENCE_S, "all events being read")
+    wait_for(lambda: run.position() == end, PATIENCE_S, "all events being read")
     return (place.lat, place.lon) not in alerts.of(TOGETHER)
 
 
-def test_a_second_pipeline_is_refused(lives: Lives, tmp_path: Path) -> None:
+def test_a_second_pipeline_is_refused(runs: Runs, tmp_path: Path) -> None:
     checkpoint = tmp_path / "bus.db-pipeline"
     with locked(checkpoint, "pipeline"):
-        life = lives.begin()
-        assert life.ended() == 1
-    assert f"another pipeline works with {checkpoint}" in " ".join(life.log.split())
+        run = runs.begin()
+        assert run.ended() == 1
+    assert f"another pipeline works with {checkpoint}" in " ".join(run.log.split())
 
 
 @contextmanager
 def job_going_on(spark: SparkSession, folder: Path, bus: Bus) -> Iterator[EventJob]:
-    """The last life, in this process: it goes on from the same checkpoint."""
+    """The last run, in this process: it goes on from the same checkpoint."""
     settings, checkpoint = load_settings(folder / "mercury.toml"), folder / "bus.db-pipeline"
     job = EventJob(settings.detection.rules(), AlertsSink(bus, now_us()), checkpoint)
     query = job.start(spark, f"embedded:{folder / 'bus.db'}")

@@ -1,4 +1,4 @@
-"""Clients, adapters and a real matcher over the bus: who comes near whom, told exactly once."""
+"""Clients, adapters and a real matcher over the bus: who comes near whom, notified exactly once."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_a_fleet_over_a_link_that_loses_a_fifth() -> None:
     async with live() as world, AsyncExitStack() as stack:
         await world.matcher()
         adapter = await world.adapter(session=QUICK)
-        meetings = world.read(topics.MATCHES)
+        matches = world.read(topics.MATCHES)
 
         async def client(name: str, spread_m: float) -> object:
             place = somewhere(dice, spread_m)
@@ -100,17 +100,17 @@ async def test_a_fleet_over_a_link_that_loses_a_fifth() -> None:
         await until(lambda: not any(s.pairs.has_gap for s in streams.values()), 30.0)
 
         truth: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        for record in meetings.poll(100_000):
+        for record in matches.poll(100_000):
             for segment in read_frame(record.value):
                 if isinstance(segment, Happened):
                     for row in segment.rows:
-                        receipts = (int(row["time_us"]), int(row["publication"]))
-                        truth[int(row["subscription"])].append(receipts)
+                        event = (int(row["time_us"]), int(row["publication"]))
+                        truth[int(row["subscription"])].append(event)
         count = 0
         for name in streams:
-            receipts = [(at, entity_key("publication", cab)) for at, cab in heard[name]]
-            assert receipts == truth[entity_key("subscription", f"{name}/taxi")]
-            count += len(receipts)
+            events = [(at, entity_key("publication", cab)) for at, cab in heard[name]]
+            assert events == truth[entity_key("subscription", f"{name}/taxi")]
+            count += len(events)
         assert count > 100
         assert adapter.deliveries.outgoing.topics["near"].resent > 10
 

@@ -1,4 +1,4 @@
-"""Meetings without Spark: against brute force, and against the rule that engines follow live."""
+"""Encounters without Spark: against brute force, and against the rule that engines follow live."""
 
 from __future__ import annotations
 
@@ -112,13 +112,13 @@ def test_as_a_live_engine_tells_it() -> None:
                 )
             for side in ("publication", "subscription"):
                 twin.move(side, report.client, report.lat, report.lon, at_us)
-        for told in twin.told:
-            couple = told.subscription, told.publication
-            if told.event_type is EventType.ENTER:
-                began[couple] = told.time_us
+        for event in twin.notified:
+            couple = event.subscription, event.publication
+            if event.event_type is EventType.ENTER:
+                began[couple] = event.time_us
             elif couple[0] < couple[1]:
-                expected.append((*couple, began[couple], told.time_us))
-        twin.told.clear()
+                expected.append((*couple, began[couple], event.time_us))
+        twin.notified.clear()
     assert len(expected) > 20
     assert [met[:4] for met in found(tracks, RULE)] == sorted(expected)
 

@@ -72,7 +72,7 @@ def test_init_is_retried_with_linear_back_off_and_jitter() -> None:
         expected = min(attempt, 4)
         assert 0.8 * expected <= wait <= 1.2 * expected
         assert wait != expected  # jittered
-    assert len({unpack(packet).sequence for packet in core.outbox}) == 1  # the same life
+    assert len({unpack(packet).sequence for packet in core.outbox}) == 1  # the same incarnation
 
 
 def test_two_clients_do_not_retry_in_step() -> None:
@@ -142,7 +142,7 @@ def test_who_is_displaced_does_not_displace_again() -> None:
     from mercury.model.message import Attributes
 
     core = established()
-    life = core.incarnation
+    incarnation = core.incarnation
     body = from_adapter(Kind.REFUSE, Attributes({"reason": "displaced"}))
     core.receive(pack(Kind.REFUSE, 5, TOKEN, 1, body), 1.0)
     assert list(core.events) == [Lost("displaced")]
@@ -152,7 +152,8 @@ def test_who_is_displaced_does_not_displace_again() -> None:
         assert due is not None
         waits.append(due - now)
         core.handle_timer(now := due)
-    assert {unpack(packet).sequence for packet in core.outbox} == {life}  # the newer one keeps it
+    # The newer one keeps the session.
+    assert {unpack(packet).sequence for packet in core.outbox} == {incarnation}
     assert all(0.8 * min(n, 4) <= wait <= 1.2 * min(n, 4) for n, wait in enumerate(waits, 1))
     acknowledge(core, now)
     assert core.state is SessionState.ESTABLISHED

@@ -28,7 +28,7 @@ def test_what_the_options_mean() -> None:
 
 
 @pytest.mark.parametrize("text", ["taxi", "taxi:", "taxi:near", ":"])
-def test_a_wish_that_does_not_read(text: str) -> None:
+def test_a_query_that_cannot_be_read(text: str) -> None:
     with pytest.raises(ConfigurationError, match=r"is not TOPIC:RADIUS\[:WHERE\]"):
         read_near(text)
 

@@ -104,7 +104,7 @@ async def test_withdrawing() -> None:
 
 
 @in_loop
-async def test_values_and_wishes_change() -> None:
+async def test_values_and_subscriptions_change() -> None:
     async with world() as here, here.connect() as ann:
         await ann.ok(publish("taxi-1", 0, values={"seats": 4}), near(where="seats >= 2"))
         assert (await ann.event())["event"] == "enter"

@@ -13,8 +13,8 @@ from mercury.matcher.gateway.numbering import (
 from mercury.wire.gateway_frames import NO_HANDLE
 
 
-def ref(slot: int, life: int = 1) -> int:
-    return life << 32 | slot
+def ref(slot: int, generation: int = 1) -> int:
+    return generation << 32 | slot
 
 
 def test_handles_stand_for_references_and_nothing_else_does() -> None:
@@ -40,7 +40,7 @@ def test_a_publication_keeps_its_number_and_nobody_gets_it_again() -> None:
     numbers = PublicationNumbers()
     first = numbers.look_up(np.array([ref(3), ref(9000), ref(3)]))
     assert first[0] == first[2] != first[1]
-    # Two lives of one slot in the same turn: each has its own, and the later one keeps it.
+    # Two generations of one slot in one iteration: each has its own, and the later one keeps it.
     both = numbers.look_up(np.array([ref(3, 1), ref(3, 2), ref(3, 1), ref(3, 2)]))
     assert both.tolist() == [first[0], both[1], first[0], both[1]]
     assert both[1] not in first
@@ -54,6 +54,6 @@ def test_strangers_are_introduced_once_and_again_when_they_change() -> None:
     assert known.strangers(refs, revisions).tolist() == [0, 1, 3]
     assert known.strangers(refs, revisions).tolist() == []
     assert known.strangers(refs, np.array([11, 20, 11, 0])).tolist() == [0]
-    # Another life of a slot is another publication, also beside the first one.
-    lives = np.array([ref(1, 1), ref(1, 2)])
-    assert known.strangers(lives, np.array([12, 12])).tolist() == [0, 1]
+    # Another generation of a slot is another publication, also beside the first one.
+    generations = np.array([ref(1, 1), ref(1, 2)])
+    assert known.strangers(generations, np.array([12, 12])).tolist() == [0, 1]

@@ -1,4 +1,4 @@
-"""Meetings on Spark: the same however time and place are cut, and as by brute force."""
+"""Encounters on Spark: the same however time and place are cut, and as by brute force."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ java:
 kernel: $(KERNEL)
 
 # The matching engine's machine code is made once, so that no process has to make it while others wait.
-$(KERNEL): $(READY) $(wildcard src/mercury/matching/*.py src/mercury/roads/*.py)
+$(KERNEL): $(READY) src/mercury/geo/machine_code.py $(wildcard src/mercury/matching/*.py src/mercury/roads/*.py)
 	@echo "compiling the matching engine, once: about half a minute …" >&2
 	@$(BIN)/python -c 'from mercury.matching import warm_up; warm_up()'
 	@touch $@

@@ -15,8 +15,9 @@ SOURCE = Path(__file__).parents[1] / "src" / "mercury"
 LEVELS = [
     {"model"},
     {"geo", "wire"},
+    {"roads"},
     {"session", "mediator", "detection", "matching", "overlay"},
-    {"bus", "java", "net", "roads"},
+    {"bus", "java", "net"},
     {"config", "dev", "service"},
     {"adapter", "broker", "client", "matcher", "pipeline", "alerts"},
     {"sim", "moos", "load"},

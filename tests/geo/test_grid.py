@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mercury.geo import geodesic_m
 from mercury.geo.grid import ROW, Grid
-from mercury.model.errors import DetectionError
+from mercury.model.errors import AreaError
 
 grids = st.sampled_from([50.0, 200.0, 1000.0, 7777.0]).map(Grid)
 
@@ -104,5 +104,5 @@ def test_sectors_have_the_names_of_the_compass() -> None:
 
 @pytest.mark.parametrize("cell_m", [0.0, 9.0, 1e6, math.nan])
 def test_cells_of_impossible_size_are_refused(cell_m: float) -> None:
-    with pytest.raises(DetectionError, match="cell_m"):
+    with pytest.raises(AreaError, match="cell_m"):
         Grid(cell_m)

@@ -10,7 +10,7 @@ import pytest
 from roads.streets import square, tangle
 
 from mercury.geo import haversine_m
-from mercury.model.errors import LoadError
+from mercury.model.errors import RoadsError
 from mercury.roads.movement import Movement
 from mercury.roads.network import open_roads
 from mercury.roads.trips import Trips, TripSettings, plan
@@ -125,5 +125,5 @@ def test_headings_point_along_the_street() -> None:
 
 @pytest.mark.parametrize("noise_m", [-1.0, math.nan, 1e6])
 def test_impossible_noise_is_refused(noise_m: float) -> None:
-    with pytest.raises(LoadError, match="noise"):
+    with pytest.raises(RoadsError, match="noise"):
         moving(square(), 2, noise_m=noise_m)

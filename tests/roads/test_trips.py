@@ -9,7 +9,7 @@ import pytest
 from roads.streets import seconds_between, square, tangle
 
 from mercury.geo import haversine_m
-from mercury.model.errors import LoadError
+from mercury.model.errors import RoadsError
 from mercury.roads.network import RoadNetwork, open_roads
 from mercury.roads.trips import Trips, TripSettings, plan
 
@@ -92,5 +92,5 @@ def test_the_same_dice_give_the_same_trips() -> None:
     ],
 )
 def test_impossible_trips_are_refused(make) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(LoadError):
+    with pytest.raises(RoadsError):
         make()

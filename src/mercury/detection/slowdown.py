@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from mercury.detection.rules import MAX_SPAN_S, check_number, in_us
-from mercury.geo.grid import Grid
+from mercury.geo.grid import MAX_CELL_M, MIN_CELL_M
 from mercury.model.area import HALF_MERIDIAN_M
 from mercury.model.errors import DetectionError
 from mercury.model.message import EventKind, Priority
@@ -42,7 +42,7 @@ class CongestionRule:
     text: str = "Slow traffic ahead"
 
     def __post_init__(self) -> None:
-        Grid(self.cell_m)
+        check_number(self, "cell_m", MIN_CELL_M, MAX_CELL_M)
         for name in ("window_s", "forget_s", "learn_s", "relearn_s", "validity_s"):
             check_number(self, name, 0.001, MAX_SPAN_S)
         for name in ("lateness_s", "on_after_s", "off_after_s"):

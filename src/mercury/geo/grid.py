@@ -21,13 +21,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from mercury.geo.arrays import FloatArray
 from mercury.geo.distance import MEAN_RADIUS_M
-from mercury.model.errors import DetectionError
+from mercury.model.errors import AreaError
 
 SECTORS = 8
 SECTOR_DEG = 360.0 / SECTORS
 ROW = 1 << 32  # what a row counts for in a cell's number
 
-_MIN_CELL_M, _MAX_CELL_M = 10.0, 100_000.0
+MIN_CELL_M, MAX_CELL_M = 10.0, 100_000.0
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,9 @@ class Grid:
     cell_m: float
 
     def __post_init__(self) -> None:
-        if not _MIN_CELL_M <= self.cell_m <= _MAX_CELL_M:
-            raise DetectionError(
-                f"cell_m {self.cell_m:g} is not between {_MIN_CELL_M:g} and {_MAX_CELL_M:g}",
-                "cell_m",
+        if not MIN_CELL_M <= self.cell_m <= MAX_CELL_M:
+            raise AreaError(
+                f"cell_m {self.cell_m:g} is not between {MIN_CELL_M:g} and {MAX_CELL_M:g}"
             )
 
     @cached_property
@@ -59,12 +58,14 @@ class Grid:
 
     def cell_of(self, lats: ArrayLike, lons: ArrayLike) -> NDArray[np.int64]:
         """The numbers of the cells that positions are in."""
-        row = np.floor((np.asarray(lats, dtype=np.float64) + 90.0) / self.step_deg)
-        row = np.minimum(row, self.rows - 1).astype(np.int64)
+        row = self.row_of(lats)
         columns = self.columns(row)
-        turn = (np.asarray(lons, dtype=np.float64) + 180.0) / 360.0
-        column = np.floor(turn * columns).astype(np.int64) % columns
-        return np.asarray(row * ROW + column, dtype=np.int64)
+        return np.asarray(row * ROW + steps_east(lons, columns) % columns, dtype=np.int64)
+
+    def row_of(self, lats: ArrayLike) -> NDArray[np.int64]:
+        """The rows that latitudes are in; beyond a pole, the row at it."""
+        row = np.floor((np.asarray(lats, dtype=np.float64) + 90.0) / self.step_deg)
+        return np.clip(row, 0, self.rows - 1).astype(np.int64)
 
     def centre_of(self, cells: ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Latitudes and longitudes of the middles of cells."""
@@ -95,6 +96,12 @@ class Grid:
         """Whether there is a cell of this number."""
         row, column = divmod(cell, ROW)
         return 0 <= row < self.rows and column < _columns_of(self, row)
+
+
+def steps_east(lons: ArrayLike, columns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Columns from -180° to longitudes, in rows of so many; not yet taken around the Earth."""
+    share = (np.asarray(lons, dtype=np.float64) + 180.0) / 360.0
+    return np.floor(share * columns).astype(np.int64)
 
 
 @lru_cache(maxsize=1 << 16)

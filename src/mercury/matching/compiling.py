@@ -2,49 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import numba
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
-
-_CONFIG: Any = numba.config
-_FOLDER = Path(__file__).parent
-
-
-def _cache_folder() -> str:
-    """Where machine code is kept: a folder for each state of the sources, all of which count."""
-    digest = hashlib.sha256()
-    for source in sorted(_FOLDER.glob("*.py")):
-        digest.update(source.read_bytes())
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return str(Path(base) / "mercury" / f"kernel-{digest.hexdigest()[:16]}")
-
-
-# Without counting who holds an array, or each call would do that for all of the kernel's.
-_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
-_CACHE = _cache_folder()
+from mercury.geo import machine_code
+from mercury.geo.machine_code import AnyFunction
 
 
 def compiled(function: AnyFunction, **options: Any) -> AnyFunction:
-    """Machine code, made at the first call and kept on disk."""
-    before = _CONFIG.CACHE_DIR
-    _CONFIG.CACHE_DIR = _CACHE  # asked for while a function is decorated
-    try:
-        made: AnyFunction = njit(cache=True, **_OPTIONS, **options)(function)
-    except RuntimeError:  # nowhere to write
-        made = njit(**_OPTIONS, **options)(function)
-    finally:
-        _CONFIG.CACHE_DIR = before
-    return made
+    """Machine code that does not count who holds an array, or each call would for all of them."""
+    return machine_code.compiled(function, _nrt=False, **options)
 
 
 def inlined(function: AnyFunction) -> AnyFunction:

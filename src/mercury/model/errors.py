@@ -100,8 +100,8 @@ class LoadError(MercuryError):
     """Load cannot be made, or whom it is for cannot be reached."""
 
 
-class RoadsError(LoadError):
-    """A file of roads that cannot be read, or roads that lead nowhere."""
+class RoadsError(MercuryError):
+    """A file of roads that cannot be read, roads that lead nowhere, or trips that cannot be."""
 
 
 class RequestError(MercuryError):

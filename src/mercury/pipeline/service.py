@@ -34,7 +34,7 @@ from mercury.pipeline.spark.query_listener import QueryListener, listener_of
 from mercury.pipeline.spark.session import DETAILS, first_line, start_session
 from mercury.pipeline.spark.sources import spark_settings
 from mercury.pipeline.spark.startup import class_archive
-from mercury.pipeline.spark.startup.warm_up import warm_up
+from mercury.pipeline.spark.startup.first_batch import first_batch
 from mercury.service import Service, Statistics, now, now_us
 
 log = logging.getLogger(__name__)
@@ -130,7 +130,7 @@ class Pipeline(Service):
         self._sink = sink
         # One after the other: the first batches of all at once would make each wait for all.
         if not await self._begin(EventJob(self._rules, sink, checkpoint)):
-            await asyncio.to_thread(warm_up, self._spark)
+            await asyncio.to_thread(first_batch, self._spark)
         if self._congestion is not None:
             await self._begin(CongestionJob(self._congestion, sink, checkpoint))
         if history is not None:

@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike
 
 from mercury.geo.arrays import FloatArray
 from mercury.geo.distance import MEAN_RADIUS_M
-from mercury.model.errors import LoadError
-from mercury.roads.network import Numbers, RoadNetwork, compiled
+from mercury.geo.machine_code import compiled
+from mercury.model.errors import RoadsError
+from mercury.roads.network import Numbers, RoadNetwork
 from mercury.roads.trips import Records, Trips
 
 _DEGREE_M = math.radians(1.0) * MEAN_RADIUS_M
@@ -58,7 +59,7 @@ class Movement:
         self, roads: RoadNetwork, trips: Trips, *, noise_m: float = 5.0, seed: int = 1
     ) -> None:
         if not 0.0 <= noise_m <= 10_000.0:
-            raise LoadError(f"noise of {noise_m:g} m is not between 0 and 10 km")
+            raise RoadsError(f"noise of {noise_m:g} m is not between 0 and 10 km")
         self.roads, self.trips, self.noise_m = roads, trips, noise_m
         self._seed = np.uint64(seed & 0xFFFF_FFFF_FFFF_FFFF)
         self._entities = np.zeros(len(trips.period_s), _ENTITY)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from mercury.geo import haversine_m
@@ -17,7 +14,6 @@ from mercury.model.area import Position
 from mercury.model.errors import RoadsError
 
 Numbers = NDArray[np.int64]
-AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
 OSM_ENDINGS = (".osm.pbf", ".osm", ".osm.gz", ".osm.bz2")
 SUMO_ENDINGS = (".net.xml", ".net.xml.gz")
@@ -152,11 +148,6 @@ def _read(source: str) -> RoadNetwork:
         raise RoadsError(f"no roads in {source}: {error}") from None
     endings = ", ".join(OSM_ENDINGS + SUMO_ENDINGS)
     raise RoadsError(f"the ending of {path.name} tells no roads; known are {endings}")
-
-
-def compiled(function: AnyFunction) -> AnyFunction:
-    """Machine code for what is done for every position or street; kept on disk."""
-    return cast(AnyFunction, njit(cache=True, nogil=True, error_model="numpy")(function))
 
 
 def _continuous(lons: FloatArray, middle: float) -> FloatArray:

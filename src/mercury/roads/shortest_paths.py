@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mercury.geo.arrays import FloatArray
-from mercury.roads.network import Numbers, RoadNetwork, compiled
+from mercury.geo.machine_code import compiled
+from mercury.roads.network import Numbers, RoadNetwork
 
 Edges = NDArray[np.int32]
 

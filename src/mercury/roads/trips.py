@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mercury.geo.arrays import FloatArray
-from mercury.model.errors import LoadError
-from mercury.roads.network import Numbers, RoadNetwork, compiled, firsts_of
+from mercury.geo.machine_code import compiled
+from mercury.model.errors import RoadsError
+from mercury.roads.network import Numbers, RoadNetwork, firsts_of
 from mercury.roads.shortest_paths import Edges, ShortestWays
 
 Records = NDArray[Any]  # structured; compiled code reads their fields as attributes
@@ -43,11 +44,11 @@ class TripSettings:
 
     def __post_init__(self) -> None:
         if not 2 <= self.places <= MAX_PLACES:
-            raise LoadError(f"a round trip has 2 to {MAX_PLACES} places, not {self.places}")
+            raise RoadsError(f"a round trip has 2 to {MAX_PLACES} places, not {self.places}")
         if not self.range_m > 0.0:
-            raise LoadError(f"a range of {self.range_m:g} m leads nowhere")
+            raise RoadsError(f"a range of {self.range_m:g} m leads nowhere")
         if self.landmarks < 1:
-            raise LoadError("there must be a landmark for trips to begin at")
+            raise RoadsError("there must be a landmark for trips to begin at")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,7 +70,7 @@ def plan(
 ) -> Trips:
     """A round trip for each entity."""
     if not 1 <= entities <= MAX_ENTITIES:
-        raise LoadError(f"there are 1 to {MAX_ENTITIES:,} entities, not {entities:,}")
+        raise RoadsError(f"there are 1 to {MAX_ENTITIES:,} entities, not {entities:,}")
     places, landmarks = _places(roads, entities, rng, settings)
     first_row, edge = _routes(roads, places, landmarks)
     rows = np.empty(len(edge), ROW)

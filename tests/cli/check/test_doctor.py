@@ -38,6 +38,8 @@ class Machine:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.port = free_port()
+        # Where nobody listens; at the default address somebody's own adapter may run.
+        self.nowhere = {"MERCURY_CLIENT__ADAPTER": f"udp://127.0.0.1:{free_port()}"}
         self.parts: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, part: str, *arguments: str) -> None:
@@ -78,7 +80,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
 
 
 def test_parts_that_hang_die_and_are_stopped(machine: Machine) -> None:
-    code, said = machine.doctor()
+    code, said = machine.doctor(**machine.nowhere)
     assert (code, said["cause"], said["next"]) == (1, "nothing runs here", "mercury up")
 
     # Doctor finds the adapter by its report: its port is not the default.
@@ -104,7 +106,7 @@ def test_parts_that_hang_die_and_are_stopped(machine: Machine) -> None:
     assert f"broker:broker-1 died: process {pid} is gone" in said["cause"]
 
     machine.signal("adapter", signal.SIGTERM)
-    shown = mercury("doctor", folder=machine.folder)
+    shown = mercury("doctor", folder=machine.folder, **machine.nowhere)
     assert shown.returncode == 1
     assert "adapter:adapter-1 was stopped" in shown.stdout
     assert shown.stdout.splitlines()[-1] == "next: mercury up"
@@ -165,7 +167,7 @@ def test_what_a_disk_with_little_left_still_takes(
 
 
 def test_a_memory_bus_is_nothing_to_run_on(machine: Machine) -> None:
-    code, said = machine.doctor("--bus", "memory:")
+    code, said = machine.doctor("--bus", "memory:", **machine.nowhere)
     assert (code, said["next"]) == (1, "mercury up --bus embedded:mercury.db")
 
 
@@ -194,6 +196,7 @@ def test_output_that_is_piped_is_whole(machine: Machine) -> None:
     folder = machine.folder / ("a-long-name-" * 12)
     folder.mkdir()
     uri = f"embedded:{folder / 'mercury.db'}"
-    shown = mercury("doctor", "--bus", uri, folder=machine.folder, COLUMNS="40")
+    environment = {"COLUMNS": "40", **machine.nowhere}
+    shown = mercury("doctor", "--bus", uri, folder=machine.folder, **environment)
     assert f"{uri} does not exist yet" in shown.stdout
     assert f"→ mercury up --bus {uri}" in shown.stdout

@@ -16,7 +16,6 @@ from mercury.matcher.backend import MatchingBackend
 from mercury.matcher.gateway.pages import Pages
 from mercury.matcher.gateway.register import Register
 from mercury.matcher.gateway.websocket import MatchProtocol
-from mercury.matching import warm_up
 from mercury.net.ports import bind_tcp
 from mercury.service.statistics import Statistics
 
@@ -44,7 +43,6 @@ class Gateway:
 
     async def start(self) -> None:
         """Listen, and serve from now on."""
-        await asyncio.to_thread(warm_up)
         self._socket = bind_tcp(self._settings.host, self._settings.port, "the gateway")
         self.port = int(self._socket.getsockname()[1])
         config = uvicorn.Config(

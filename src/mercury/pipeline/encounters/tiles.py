@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mercury.geo.distance import MEAN_RADIUS_M
-from mercury.geo.grid import ROW, Grid
+from mercury.geo.grid import ROW, Grid, steps_east
 
 # Positions on a border may be counted to either side of it.
 _MARGIN_DEG = 1e-9
@@ -32,21 +32,16 @@ def tiles_within(grid: Grid, lat: Floats, lon: Floats, reach_m: float) -> Copies
     share = np.sin(np.radians(high_deg)) / np.cos(np.radians(np.where(around, 0.0, lat)))
     wide_deg = np.degrees(np.arcsin(np.minimum(share, 1.0))) + _MARGIN_DEG
 
-    low = _row(grid, lat - high_deg)
-    at, row = counted(low, _row(grid, lat + high_deg) - low + 1)
+    low = grid.row_of(lat - high_deg)
+    at, row = counted(low, grid.row_of(lat + high_deg) - low + 1)
     columns = grid.columns(row)
-    west = np.floor((lon[at] - wide_deg[at] + 180.0) / 360.0 * columns).astype(np.int64)
-    east = np.floor((lon[at] + wide_deg[at] + 180.0) / 360.0 * columns).astype(np.int64)
+    west = steps_east(lon[at] - wide_deg[at], columns)
+    east = steps_east(lon[at] + wide_deg[at], columns)
     all_of_it = around[at] | (east - west >= columns)
     west = np.where(all_of_it, 0, west)
     count = np.where(all_of_it, columns, east - west + 1)
     cell, column = counted(west, count)
     return Copies(at[cell], row[cell] * ROW + column % columns[cell])
-
-
-def _row(grid: Grid, lat: Floats) -> Ints:
-    row = np.floor((lat + 90.0) / grid.step_deg)
-    return np.clip(row, 0, grid.rows - 1).astype(np.int64)
 
 
 def counted(first: Ints, count: Ints) -> tuple[Ints, Ints]:

@@ -20,8 +20,9 @@ from pyspark.sql import SparkSession
 from mercury.java.archives import cache_folder
 from mercury.java.runtime import find_java
 from mercury.model.errors import PipelineError
+from mercury.pipeline.spark import local_files
 from mercury.pipeline.spark.embedded_source import EmbeddedSource
-from mercury.pipeline.spark.startup import class_archive, local_files
+from mercury.pipeline.spark.startup import class_archive
 from mercury.pipeline.spark.startup.worker_home import use_installed_spark
 
 _CLASS_PATH = "spark.driver.extraClassPath"

@@ -9,13 +9,10 @@ processor time, two runs each beside other work; on two free cores about half of
     and 3.1–3.7 s sooner when little else ran.
 `worker_home`
     Python workers import Spark compiled, not as sources from an archive: 4–7 s less.
-`warm_up`
+`first_batch`
     On an empty bus the first batch is done before anybody waits: the first alert comes 1.3–2.6 s
     after its event, not 5–10 s.
 Job order, in `mercury.pipeline.service`
     One job after the other: the events job is alone until it has judged what was there. 5 s less,
     and Python sources that start at the same time could miss each other's sockets.
-`local_files`
-    A checkpoint starts no process for each of its files: 1 s less, and every batch is shorter
-    (half of them within 161–317 ms, without it 722 ms; beside other work).
 """

@@ -8,7 +8,7 @@ from mercury.pipeline.detection.transforms import events
 from mercury.pipeline.schemas import RECORD
 
 
-def warm_up(spark: SparkSession) -> None:
+def first_batch(spark: SparkSession) -> None:
     """Do once what a batch does: workers start, libraries load, code is compiled."""
     row = ("events.none", 0, 1, 0, b"", None, b"")
     events(spark.createDataFrame([row, row], RECORD)).toArrow()

@@ -101,7 +101,8 @@ def row(
         (
             row(UNREACHABLE, Reason.AWAY, 2, 160),
             170,
-            "had no session after it was sent twice without an answer until it ended at t160.",
+            "did not answer: it was sent twice, then its session ended, "
+            "and none was opened until the message ended at t160.",
         ),
         (
             row(UNREACHABLE, Reason.GAVE_UP, 6, 114),
@@ -214,6 +215,11 @@ def test_who_stood_in_the_centre_with_the_wrong_heading() -> None:
     )
     # Who says nothing of its heading is inside.
     assert unaddressed(eastward, (110, INSIDE, NO_HEADING)).startswith("was there at t110, and no")
+    before = unaddressed(eastward, (90, INSIDE, 90.0), (99, INSIDE, 270.0))
+    assert before == (
+        "was not addressed: at its last report before, at t99, it was inside the area, "
+        "heading 270°, and the message is for headings of 90° ± 45° only."
+    )
     # Who turned was to hear it.
     turned = unaddressed(eastward, (110, INSIDE, 270.0), (111, INSIDE, 80.0))
     assert turned.startswith("was there at t111, and no adapter sent it")
@@ -223,6 +229,9 @@ def test_who_was_outside_the_area() -> None:
     reports = [(110.0, OUTSIDE, 0.0), (120.0, OUTSIDE, 0.0)]
     sentence = "was not addressed: none of its 2 reports between t110 and t120 was inside the area."
     assert unaddressed(to_area(), *reports) == sentence
+    assert unaddressed(to_area(), reports[0]) == (
+        "was not addressed: its only report, at t110, was outside the area."
+    )
     holds = unaddressed(to_area(), *reports, now=130.0)
     assert holds == f"{sentence} It gets it if it comes in before t160."
 
@@ -244,7 +253,10 @@ def test_who_was_inside_only_before_or_after_it_held() -> None:
     )
     said = "was not addressed: it was silent while the message held: its last report was"
     assert unaddressed(to_area(), (90, INSIDE, 0.0)) == f"{said} inside the area at t90."
-    assert unaddressed(to_area(), (90, OUTSIDE, 0.0)) == f"{said} at t90."
+    assert unaddressed(to_area(), (90, OUTSIDE, 0.0)) == (
+        "was not addressed: its last report before, at t90, was outside the area, "
+        "and none came while it held."
+    )
     assert unaddressed(addressed(Address.group("blue")), (90, INSIDE, 0.0)) == f"{said} at t90."
 
 

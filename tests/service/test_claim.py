@@ -12,7 +12,7 @@ from typing import IO
 
 import pytest
 
-from mercury.model.errors import AlreadyRunningError, BusUnavailableError
+from mercury.model.errors import AlreadyRunningError, BusFullError, BusUnavailableError
 from mercury.service import claim
 from mercury.service.claim import Holder, claimed, holder_of
 
@@ -94,6 +94,19 @@ def test_who_waited_for_a_claim_that_is_removed_has_not_got_it(tmp_path: Path) -
         monkeypatch.setattr(claim, "_other", removed_before)
         with claimed(uri):
             assert holder_of(uri) == Holder(os.getpid(), [])
+
+
+def test_a_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with (
+        pytest.raises(BusFullError, match=r"^cannot write .*bus.db-up: No space left on device$"),
+        claimed(f"embedded:{tmp_path}/bus.db"),
+    ):
+        pass
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_system_that_became_read_only_does_not_keep_it(

@@ -114,8 +114,12 @@ def _unreachable(row: Delivery, clock: Clock) -> str:
         )
     if row.reason == Reason.NO_ROOM:
         return f"{name} was given up at {end}: too many messages were waiting."
-    sent = f" after it was sent {_times(row.tries)} without an answer" if row.tries else ""
-    return f"{name} had no session{sent} until it ended at {end}."
+    if row.tries:
+        return (
+            f"{name} did not answer: it was sent {_times(row.tries)}, then its session ended, "
+            f"and none was opened until the message ended at {end}."
+        )
+    return f"{name} had no session until it ended at {end}."
 
 
 def _waiting(row: Delivery, ends_us: int, now_us: int, clock: Clock, asked: bool) -> str:
@@ -189,6 +193,7 @@ class Whereabouts:
         self.heading_deg = math.nan
         self.earlier_us = 0  # the last report before it held
         self.before_us = 0  # the last time inside before it held
+        self.before_turned_us = 0  # the last time inside before it held, on its way elsewhere
         self.after_us = 0  # the first time inside after it
 
     def report(self, lat: float, lon: float, heading_deg: float, time_us: int) -> None:
@@ -206,7 +211,9 @@ class Whereabouts:
             return
         timeless = replace(self.area, valid_from_us=None, valid_until_us=None)
         if not contains_point(timeless, lat, lon, heading_deg):
-            if not is_before and not is_after:
+            if is_before:
+                self.before_turned_us, self.heading_deg = time_us, heading_deg
+            elif not is_after:
                 self.turned_us, self.heading_deg = time_us, heading_deg
         elif is_before:
             self.before_us = time_us
@@ -237,11 +244,7 @@ def about_unaddressed(
     if seen.inside_us:
         return about_one(never_addressed(client, seen.inside_us, 0), ends_us, now_us, clock)
     if not seen.reports:
-        heard = "it had no session, or there is no client of this name"
-        if seen.earlier_us:
-            inside = " inside the area" if seen.earlier_us == seen.before_us else ""
-            heard = f"its last report was{inside} at {clock(seen.earlier_us)}"
-        return f"{client} was not addressed: it was silent while the message held: {heard}."
+        return f"{client} was not addressed: {_silent(seen, clock)}."
     reason = _elsewhere(seen, clock)
     if to.kind is AddressKind.GROUP:
         return f"{client} was not addressed: it was not in the group {to.name}."
@@ -253,19 +256,41 @@ def about_unaddressed(
     none = (
         f"none of its {seen.reports:,} reports between "
         f"{clock(seen.first_us)} and {clock(seen.last_us)} was inside the area."
+        if seen.reports > 1
+        else f"its only report, at {clock(seen.last_us)}, was outside the area."
     )
     return f"{client} was not addressed: {reason or none}{so_far}"
 
 
+def _silent(seen: Whereabouts, clock: Clock) -> str:
+    """What is known of one that did not report while the message held."""
+    silent = "it was silent while the message held"
+    if not seen.earlier_us:
+        return f"{silent}: it had no session, or there is no client of this name"
+    at = clock(seen.earlier_us)
+    if seen.area is None:
+        return f"{silent}: its last report was at {at}"
+    if seen.earlier_us == seen.before_us:
+        return f"{silent}: its last report was inside the area at {at}"
+    if seen.earlier_us == seen.before_turned_us:
+        return f"at its last report before, at {at}, it was inside the area, {_wrong_heading(seen)}"
+    return f"its last report before, at {at}, was outside the area, and none came while it held"
+
+
+def _wrong_heading(seen: Whereabouts) -> str:
+    sector = seen.area.heading if seen.area else None
+    if sector is None:
+        return ""
+    return (
+        f"heading {seen.heading_deg:.0f}°, and the message is for headings of "
+        f"{sector.center_deg:.0f}° ± {sector.half_width_deg:.0f}° only"
+    )
+
+
 def _elsewhere(seen: Whereabouts, clock: Clock) -> str:
     """Where one was who was inside, but not when or as the message wants it."""
-    sector = seen.area.heading if seen.area else None
-    if seen.turned_us and sector is not None:
-        return (
-            f"it was inside the area at {clock(seen.turned_us)}, heading {seen.heading_deg:.0f}°, "
-            f"and the message is for headings of {sector.center_deg:.0f}° ± "
-            f"{sector.half_width_deg:.0f}° only."
-        )
+    if seen.turned_us:
+        return f"it was inside the area at {clock(seen.turned_us)}, {_wrong_heading(seen)}."
     if seen.after_us:
         after = f"had ended at {clock(seen.ends_us)}" if seen.ends_us else "was sent"
         return f"it was inside the area at {clock(seen.after_us)}, after the message {after}."

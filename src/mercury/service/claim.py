@@ -6,6 +6,7 @@ a number that another process has got since is never taken for it.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -18,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
 
-from mercury.model.errors import AlreadyRunningError, BusUnavailableError
+from mercury.model.errors import AlreadyRunningError, BusFullError, BusUnavailableError
 
 _WAIT_S = 0.05
 
@@ -41,10 +42,10 @@ def claimed(bus_uri: str) -> Iterator[Callable[[Sequence[str]], None]]:
     with _locked(bus_uri, path) as file:
 
         def write(parts: Sequence[str] = ()) -> None:
-            _write(file, json.dumps(asdict(Holder(os.getpid(), parts))))
+            _write(path, file.fileno(), json.dumps(asdict(Holder(os.getpid(), parts))))
 
-        write()
         try:
+            write()
             yield write
         finally:
             with suppress(OSError):  # what stays is nobody's when the lock is free
@@ -55,7 +56,7 @@ def _locked(bus_uri: str, path: Path) -> IO[str]:
     while True:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            file = path.open("a+")
+            file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r")
         except OSError as error:
             raise BusUnavailableError(f"cannot write {path}: {error.strerror}") from None
         if (holder := _other(file, fcntl.LOCK_EX)) is not None:
@@ -111,8 +112,11 @@ def _read(file: IO[str]) -> Holder | None:
         return None
 
 
-def _write(file: IO[str], text: str) -> None:
-    file.seek(0)
-    file.truncate()
-    file.write(text)
-    file.flush()
+def _write(path: Path, descriptor: int, text: str) -> None:
+    """Over what stood there, so that on a disk that has become full it still has its place."""
+    try:
+        os.truncate(descriptor, os.pwrite(descriptor, text.encode(), 0))
+    except OSError as error:
+        sentence = f"cannot write {path}: {error.strerror}"
+        kind = BusFullError if error.errno == errno.ENOSPC else BusUnavailableError
+        raise kind(sentence) from None

@@ -16,6 +16,7 @@ from mercury.cli.check.diagnosis import (
     diagnose,
     part_states,
 )
+from mercury.service.claim import Holder
 from mercury.service.status import Status
 
 NOW = 1_800_000_000_000_000
@@ -41,12 +42,22 @@ def part(kind: str, *, process: str = "there", health: str = "", **said: object)
 
 
 WELL = Facts(
-    bus=BusFacts("embedded:m.db", "", "embedded:m.db, 9 topics", "m.db", NOW, 50 * GB, 100 * GB),
+    bus=BusFacts(
+        "embedded:m.db",
+        "",
+        "embedded:m.db, 9 topics",
+        "m.db",
+        NOW,
+        50 * GB,
+        100 * GB,
+        files=["m.db", "m.db-lock", "m.db-records"],
+    ),
     parts=[part("adapter"), part("broker"), part("matcher"), part("pipeline", name="pipeline")],
     round_trip=RoundTrip(URI, connected=True, median_s=0.001),
 )
 NO_ADAPTER = RoundTrip(URI, error="no answer within 1.5 s")
 NO_ECHO = RoundTrip(URI, connected=True, error="no reply to 'echo' within 2 s")
+OTHER = RoundTrip(URI, connected=True, median_s=0.001, owner="process 9 (mercury adapter)")
 
 
 def with_part(one: PartFacts, facts: Facts = WELL, **others: object) -> Facts:
@@ -91,11 +102,36 @@ def own(kind: str) -> dict[str, object]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_part_whose_process_is_gone_has_died(kind: str) -> None:
     facts = with_part(part(kind, process="gone", age_s=3.0, **own(kind)))
+    if kind == "adapter":
+        facts = replace(facts, round_trip=NO_ADAPTER)
     found = cause(facts)
     assert "died: process" in found.found
     assert "its last report came 3 s ago" in found.found
     assert found.hint == f"mercury {kind}"
-    assert len(failures(facts)) == 1  # said once
+    # It is said once, and where the echo fails because of it.
+    assert [one.name for one in failures(facts)[1:]] == ["round trip"] * (kind == "adapter")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_part_of_a_running_up_is_started_again_by_it(kind: str) -> None:
+    up = Holder(77, KINDS)
+    gone = with_part(part(kind, process="gone", age_s=3.0, **own(kind)), up=up)
+    found = cause(gone)
+    assert found.found.endswith("ago; `mercury up`, process 77, starts it again")
+    assert found.hint == "mercury tail status --since 1m"
+    assert [one.name for one in failures(gone)] == [found.name]  # what answers is its successor
+    silent = with_part(part(kind, age_s=14.0, pid=42, **own(kind)), up=up)
+    assert cause(silent).hint == "kill -KILL 42"
+    # Not one of another name, nor of another machine.
+    second = part(kind, name="second", process="gone")
+    assert cause(replace(WELL, parts=[*WELL.parts, second], up=up)).hint.startswith("mercury ")
+    far = with_part(part(kind, process="unknown", age_s=150.0, host="two", **own(kind)), up=up)
+    assert cause(far).hint == f"mercury {kind}"
+
+
+def test_a_part_with_a_port_of_its_own_is_started_with_it() -> None:
+    moved = part("adapter", process="gone", listens="udp://127.0.0.1:7410")
+    assert cause(with_part(moved, round_trip=NO_ADAPTER)).hint == "mercury adapter --port 7410"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -257,13 +293,28 @@ def test_nothing_runs() -> None:
 
 
 def test_an_adapter_of_another_bus_answers() -> None:
-    found = diagnose(replace(WELL, parts=[]), NOW)
-    [parts] = [one for one in found if one.name == "parts"]
-    assert parts.verdict == "failed"
-    assert parts.found == (
-        "nothing reports on embedded:m.db, but an adapter answers: it has another bus"
+    dead = [replace(one, process="gone") for one in WELL.parts]
+    for parts in ([], dead):
+        facts = replace(WELL, parts=parts, round_trip=OTHER)
+        found = trip(facts)
+        assert found.verdict == "failed"
+        assert found.found == (
+            f"the adapter that answers at {URI}, process 9 (mercury adapter) is of another bus"
+        )
+        assert found.hint == cause(facts).hint == "mercury up --port 7410"
+    # It answers as well while this one's own does not report.
+    silent = part("adapter", age_s=60.0)
+    assert trip(with_part(silent, round_trip=OTHER)).verdict == "ok"
+
+
+def test_of_a_bus_that_fails_it_is_not_known_whose_adapter_answers() -> None:
+    broken = replace(WELL.bus, trouble="corrupt", found="the bus file m.db is damaged at byte 7")
+    found = trip(replace(WELL, bus=broken, parts=[], round_trip=OTHER))
+    assert found.verdict == "warning"
+    assert found.found == (
+        f"an adapter answers at {URI}, process 9 (mercury adapter); "
+        "whether it is of this bus is not known"
     )
-    assert parts.hint.startswith("mercury doctor --bus")
 
 
 def test_an_adapter_that_listens_everywhere_is_the_one_at_this_address() -> None:
@@ -292,7 +343,11 @@ def test_two_of_the_same_id() -> None:
 
 TROUBLES: list[tuple[Trouble, str, str]] = [
     ("full", "no space is left to append to the bus file m.db", "df -h m.db"),
-    ("corrupt", "the bus file m.db is damaged at byte 7", "mv m.db* damaged/"),
+    (
+        "corrupt",
+        "the bus file m.db is damaged at byte 7",
+        "mv m.db m.db-lock m.db-records $(mktemp -d damaged-XXX) && mercury up",
+    ),
     ("unavailable", "the bus file m.db is read-only", "ls -ld m.db*; findmnt -T m.db"),
 ]
 
@@ -310,6 +365,17 @@ def test_a_bus_that_cannot_be_used_is_the_cause(
     assert command in found.hint
     assert all("hangs" not in one.found for one in failures(facts))  # the bus explains the silence
     assert sentence in failures(facts)[-1].found  # and the echo that does not come
+
+
+def test_what_is_not_a_bus_is_left_where_it_is() -> None:
+    foreign = replace(
+        WELL.bus, trouble="corrupt", found="m.db is not a Mercury bus file", files=["m.db"]
+    )
+    assert cause(replace(WELL, bus=foreign)).hint == "mercury up --bus embedded:m.db-mercury"
+    folder = replace(WELL.bus, trouble="unavailable", found="m.db is a directory", files=["m.db"])
+    assert cause(replace(WELL, bus=folder)).hint == "mercury up --bus embedded:m.db/mercury.db"
+    typo = BusFacts("kafka://k:90x2", "unavailable", "kafka://k:90x2: no such port")
+    assert cause(replace(WELL, bus=typo, parts=[])).hint == "mercury config"
 
 
 def test_kafka_is_away() -> None:
@@ -347,6 +413,10 @@ def test_a_disk_that_is_nearly_full(free: int, disk: int, fails: bool) -> None:
     if fails:
         assert "the disk of the bus is nearly full" in cause(facts).found
         assert cause(facts).hint == "df -h m.db"
+        full = replace(facts, bus=replace(facts.bus, free_bytes=0))
+        assert (
+            cause(full).found == f"the disk of the bus is full: 0.0 MB free of {disk / 1e6:,.0f} MB"
+        )
 
 
 def test_a_part_whose_clock_is_off() -> None:

@@ -91,6 +91,17 @@ def test_parts_that_hang_die_and_are_stopped(machine: Machine) -> None:
     assert said["parts"]["broker:broker-1"]["pid"] == machine.parts["broker"].pid
     assert (said["healthy"], said["cause"], said["next"]) == (True, None, None)
 
+    # In another folder there is another bus, and the port is taken.
+    (other := machine.folder / "other").mkdir()
+    there = {"MERCURY_CLIENT__ADAPTER": f"udp://127.0.0.1:{machine.port}"}
+    beside = json.loads(mercury("doctor", "--json", folder=other, **there).stdout)
+    assert (beside["cause"], beside["next"]) == (
+        "nothing runs here", f"mercury up --port {machine.port + 10}",
+    )  # fmt: skip
+    trip = next(one for one in beside["findings"] if one["name"] == "round trip")
+    assert f"process {machine.parts['adapter'].pid} (" in trip["found"]
+    assert trip["found"].endswith(") is of another bus")
+
     machine.signal("broker", signal.SIGSTOP)
     code, said = machine.doctor()
     pid = machine.parts["broker"].pid
@@ -140,7 +151,12 @@ def test_a_bus_with_a_flipped_byte(machine: Machine) -> None:
     code, said = machine.doctor()
     assert code == 1
     assert f"{segment.name} is damaged at byte" in said["cause"]
-    assert said["next"].startswith("mkdir damaged && mv ")
+    move, _, start = said["next"].partition(" && ")
+    assert start == "mercury up"
+    subprocess.run(["sh", "-c", move], cwd=machine.folder, check=True)
+    assert [file.name for file in machine.folder.glob("mercury.db*")] == []
+    _, said = machine.doctor(**machine.nowhere)
+    assert said["cause"] == "nothing runs here"
 
 
 def test_what_a_disk_with_little_left_still_takes(

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from mercury.service.claim import Holder
 from mercury.service.status import Status
 
 Verdict = Literal["ok", "warning", "failed"]
@@ -55,6 +56,7 @@ class BusFacts:
     free_bytes: int = 0
     disk_bytes: int = 0  # 0 if it is not on a disk of this machine
     missing: Sequence[str] = ()  # topics that there are wherever an adapter runs
+    files: Sequence[str] = ()  # of an embedded bus, with the state of jobs that counts its records
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class RoundTrip:
     connected: bool = False
     error: str = ""
     median_s: float = 0.0
+    owner: str = ""  # the process of this machine that has the port
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,7 @@ class Facts:
     java: str = ""  # what is wrong with it
     spark_installed: bool = True
     clock_synchronised: bool | None = None  # as the kernel says
+    up: Holder | None = None  # the `mercury up` that runs here
     options: str = ""  # for commands that are to work with the same bus and settings
 
     @property
@@ -88,6 +92,13 @@ class Facts:
     def bus_fails(self) -> bool:
         """Whether it is there and cannot be used."""
         return self.bus.trouble not in ("", "missing")
+
+    def starts_again(self, report: Status) -> bool:
+        """Whether `mercury up` runs this part."""
+        if self.up is None:
+            return False
+        name = report.address.partition(":")[2]
+        return name in self.up.parts or (_has_first_id(report) and report.part in self.up.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +132,10 @@ def diagnose(facts: Facts, now_us: int) -> list[Finding]:
         findings += _same_id(facts, now_us - _ahead_us(facts, now_us))
     elif facts.bus_fails and not states:
         findings.append(Finding("parts", "warning", "nothing is known of them without the bus"))
-    elif facts.round_trip.connected:
-        found = f"nothing reports on {facts.bus.uri}, but an adapter answers: it has another bus"
-        hint = "mercury doctor --bus …, with the bus of that adapter"
-        findings.append(Finding("parts", "failed", found, hint))
     else:
         seen = "; ".join(f"{one.report.address} {one.meaning}" for one in states)
         found = f"nothing runs here ({seen})" if seen else "nothing runs here"
-        findings.append(Finding("parts", "failed", found, f"mercury up{facts.options}"))
+        findings.append(Finding("parts", "failed", found, _start_all(facts)))
     findings.append(_round_trip(facts, states))
     findings.append(_java(facts, states))
     return findings
@@ -180,6 +187,7 @@ def _judge(part: PartFacts, facts: Facts, now_us: int) -> PartState:
     age_s = max(0.0, (now_us - report.at_us) / 1e6)
     up_s = age_s + max(0.0, (report.at_us - report.started_us) / 1e6)
     start = _start_command(report, facts.options)
+    kill = f"kill -KILL {report.pid} && {start}"
     silent = f"has said nothing for {age_text(age_s)}"
     last = f"its last report came {age_text(age_s)} ago"
 
@@ -190,12 +198,17 @@ def _judge(part: PartFacts, facts: Facts, now_us: int) -> PartState:
         if report.problem:
             return state("died", f"ended {age_text(age_s)} ago: {report.problem}", start)
         return state("stopped", f"was stopped {age_text(age_s)} ago", start)
+    restarted = part.process != "unknown" and facts.starts_again(report)
+    if restarted:
+        kill = f"kill -KILL {report.pid}"
     if part.process == "gone":
-        return state("died", f"died: process {report.pid} is gone, {last}", start)
+        meaning = f"died: process {report.pid} is gone, {last}"
+        if facts.up is not None and restarted:
+            meaning += f"; `mercury up`, process {facts.up.process}, starts it again"
+        return state("died", meaning, facts.look if restarted else start)
     if part.process == "stopped":
         meaning = f"hangs: process {report.pid} was stopped by a signal, {last}"
         return state("hung", meaning, f"kill -CONT {report.pid}")
-    kill = f"kill -KILL {report.pid} && {start}"
     if part.health:
         hangs = part.health.startswith("hangs")
         return state("hung" if hangs else "failing", part.health, kill if hangs else facts.look)
@@ -217,8 +230,23 @@ def _judge(part: PartFacts, facts: Facts, now_us: int) -> PartState:
 
 def _start_command(report: Status, options: str) -> str:
     name = report.address.partition(":")[2]
-    own = "" if name in (f"{report.part}-1", "pipeline") else f" --id {name}"
+    own = "" if _has_first_id(report) else f" --id {name}"
+    port = report.listens.rpartition(":")[2]
+    if port not in ("", "7400"):
+        own += f" --port {port}"
     return f"mercury {report.part}{options}{own}"
+
+
+def _has_first_id(report: Status) -> bool:
+    """Whether it has the id that is given where none is asked for."""
+    return report.address.partition(":")[2] in (f"{report.part}-1", "pipeline")
+
+
+def _start_all(facts: Facts) -> str:
+    """Beside another Mercury, if that has the port."""
+    port = facts.round_trip.uri.rpartition(":")[2]
+    aside = f" --port {int(port) + 10}" if facts.round_trip.connected and port.isdigit() else ""
+    return f"mercury up{facts.options}{aside}"
 
 
 def _parts(facts: Facts, states: Sequence[PartState]) -> Iterator[Finding]:
@@ -284,17 +312,21 @@ def _bus(bus: BusFacts, options: str, runs: bool) -> Finding:
         return Finding("bus", "warning" if bus.trouble else "ok", bus.found)
     hints = {
         "full": f"df -h {bus.path}",
-        "corrupt": f"mkdir damaged && mv {bus.path}* damaged/ && mercury up{options}",
+        "corrupt": f"mv {' '.join(bus.files)} $(mktemp -d damaged-XXX) && mercury up{options}",
         "unavailable": f"fuser -v {bus.path}*; ls -ld {bus.path}*; findmnt -T {bus.path}",
     }
     sentence, _, extra = bus.found.partition(": pip install ")
     if extra:
         return Finding("bus", "failed", sentence, f"pip install {extra}")
     hint = hints[bus.trouble]
-    if not bus.path:
+    if bus.trouble == "corrupt" and f"{bus.path}-records" not in bus.files:  # it is no bus
+        hint = f"mercury up --bus embedded:{bus.path}-mercury"
+    elif bus.found.endswith("is a directory"):
+        hint = f"mercury up --bus embedded:{bus.path}/mercury.db"
+    elif not bus.path:
         server = bus.uri.partition("//")[2].partition("/")[0].partition(",")[0]
         host, _, port = server.rpartition(":")
-        hint = f"nc -vz {host} {port}" if port else "mercury config"
+        hint = f"nc -vz {host} {port}" if port.isdigit() else "mercury config"
     return Finding("bus", "failed", bus.found, hint)
 
 
@@ -304,7 +336,8 @@ def _disk(bus: BusFacts) -> Iterator[Finding]:
     free = f"{bus.free_bytes / 1e6:,.{0 if bus.free_bytes > 1e7 else 1}f} MB free"
     share, size = LEAST_FREE
     if bus.free_bytes < min(share * bus.disk_bytes, size):
-        found = f"the disk of the bus is nearly full: {free} of {bus.disk_bytes / 1e6:,.0f} MB"
+        full = "nearly full" if bus.free_bytes else "full"
+        found = f"the disk of the bus is {full}: {free} of {bus.disk_bytes / 1e6:,.0f} MB"
         yield Finding("disk", "failed", found, f"df -h {bus.path or '.'}")
     else:
         yield Finding("disk", "ok", free)
@@ -343,6 +376,15 @@ def _clock(facts: Facts, now_us: int) -> Iterator[Finding]:
 
 def _round_trip(facts: Facts, states: Sequence[PartState]) -> Finding:
     trip = facts.round_trip
+    adapters = [one for one in states if one.report.part == "adapter"]
+    ended = all(one.state in ("died", "stopped") for one in adapters)
+    if trip.connected and ended and not any(facts.starts_again(one.report) for one in adapters):
+        by = f", {trip.owner}" if trip.owner else ""
+        if facts.bus_fails:
+            found = f"an adapter answers at {trip.uri}{by}; whether it is of this bus is not known"
+            return Finding("round trip", "warning", found)
+        found = f"the adapter that answers at {trip.uri}{by} is of another bus"
+        return Finding("round trip", "failed", found, _start_all(facts))
     if not trip.error:
         found = f"client → broker → client in {trip.median_s * 1e3:.2f} ms"
         verdict: Verdict = "warning" if trip.median_s > SLOW_S else "ok"

@@ -12,6 +12,7 @@ import tempfile
 import threading
 from collections.abc import Iterable
 from contextlib import closing, suppress
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -25,7 +26,9 @@ from mercury.config import Settings
 from mercury.java.runtime import find_java
 from mercury.model import topics
 from mercury.model.errors import BusCorruptError, BusError, BusFullError, JavaError, MercuryError
+from mercury.net.ports import command_of, port_owner
 from mercury.service import now_us
+from mercury.service.claim import Holder, holder_of
 from mercury.service.status import Status, process_state, read_status
 
 BUS_S = 10.0
@@ -49,6 +52,7 @@ async def gather(settings: Settings, options: str) -> Facts:
         java=await java,
         spark_installed=find_spec("pyspark") is not None,
         clock_synchronised=_synchronised(),
+        up=_up(bus.uri),
         options=options,
     )
 
@@ -102,8 +106,10 @@ def _embedded(uri: str, path: Path) -> tuple[BusFacts, list[Record]]:
     trouble: Trouble = ""
     if seen.problem is not None:
         trouble, found = _kind(seen.problem), str(seen.problem)
+    endings = ("", "-wal", "-shm", "-lock", "-records", "-pipeline")
+    there = [f"{path}{ending}" for ending in endings if Path(f"{path}{ending}").exists()]
     facts = BusFacts(uri, trouble, found, str(path), seen.newest_us, disk.free, disk.total)
-    return facts, seen.tail
+    return replace(facts, files=there), seen.tail
 
 
 def _remote(settings: Settings) -> tuple[BusFacts, list[Record]]:
@@ -158,17 +164,28 @@ def _health(port: int) -> str:
 
 
 def _adapter(settings: Settings, reports: Iterable[Status]) -> str:
-    """Where to connect: as the settings say, or else where an adapter of this machine listens."""
-    uri = settings.client.adapter
+    """Where to connect: as the settings say, or else where an adapter of this machine listens.
+
+    If none does, where one did: an adapter of another bus may be at the default address.
+    """
     if settings.origin("client.adapter") == "default":
-        for report in sorted(reports, key=lambda one: -one.at_us):
-            if report.listens and process_state(report) == "there":
-                return from_here(report.listens)
-    return uri
+        states = ((one, process_state(one)) for one in reports if one.listens)
+        here = [(state == "there", one.at_us, one) for one, state in states if state != "unknown"]
+        if here:
+            return from_here(max(here, key=lambda one: one[:2])[2].listens)
+    return settings.client.adapter
+
+
+def _up(bus_uri: str) -> Holder | None:
+    with suppress(BusError):
+        return holder_of(bus_uri)
+    return None
 
 
 async def _round_trip(uri: str) -> RoundTrip:
     # A client at the South Pole: in the way of nobody's area.
+    owner = port_owner("UDP", int(uri.rpartition(":")[2]))
+    by = "" if owner is None else f"process {owner} ({command_of(owner)})"
     probe = Client(uri, identity=f"doctor-{now_us()}", position=(-90.0, 0.0), connect_timeout_s=1.5)
     connected = False
     try:
@@ -176,8 +193,8 @@ async def _round_trip(uri: str) -> RoundTrip:
             connected = True
             times = sorted([await probe.echo(timeout_s=2.0) for _ in range(5)])
     except (MercuryError, OSError) as error:
-        return RoundTrip(uri, connected, str(error) or type(error).__name__)
-    return RoundTrip(uri, connected, median_s=times[2])
+        return RoundTrip(uri, connected, str(error) or type(error).__name__, owner=by)
+    return RoundTrip(uri, connected, median_s=times[2], owner=by)
 
 
 # The machine

@@ -67,13 +67,13 @@ def row(
         (
             row(REFUSED, "expired", settled=161),
             170,
-            "received it and refused it at t161: when it arrived it had expired.",
+            "received it and refused it at t161: it had expired.",
         ),
         (
             row(REFUSED, "outside-area", settled=110),
             120,
             "received it and refused it at t110: "
-            "when it arrived the client was no longer in the area.",
+            "the client had left the area.",
         ),
         (
             row(REFUSED, "no-such-task", settled=110),
@@ -334,7 +334,7 @@ def test_all_together() -> None:
     states = [ACKNOWLEDGED, ACKNOWLEDGED, EXPIRED, REFUSED, UNREACHABLE, WAITING]
     for number, state in enumerate(states):
         entry.rows[str(number)] = row(state, settled=102 if state is not WAITING else 0)
-    rest = "1 expired without an answer, 1 refused it, 1 could not be reached"
+    rest = "1 expired without an answer, 1 refused it (without saying why), 1 could not be reached"
     heard = "6 were addressed: 2 acknowledged it (median 1 s, last 1 s)"
     assert said(110) == f"{heard}, {rest}, 1 have not answered yet."
     assert said(160) == f"{heard}, {rest}, 1 did not answer in time."

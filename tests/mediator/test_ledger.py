@@ -101,10 +101,16 @@ def test_the_summary_tells_how_long_it_took() -> None:
     times = [Delivery(str(n), DeliveryState.ACKNOWLEDGED, "", 1, 0 + 1, 0, n * 1_000_000 + 1)
              for n in range(100)]  # fmt: skip
     lost = never_addressed("x", 5, 9)
-    summary = of([Deliveries(b"1", "s", (*times, lost))]).summary()
+    left = Delivery("y", DeliveryState.REFUSED, "outside-area", 1)
+    summary = of([Deliveries(b"1", "s", (*times, lost, left))]).summary()
     assert summary.states == Counter(
-        {DeliveryState.ACKNOWLEDGED: 100, DeliveryState.UNREACHABLE: 1}
+        {
+            DeliveryState.ACKNOWLEDGED: 100,
+            DeliveryState.UNREACHABLE: 1,
+            DeliveryState.REFUSED: 1,
+        }
     )
+    assert summary.refusals == {"outside-area": 1}
     assert (summary.delay_s(0.5), summary.delay_s(0.99)) == (50.0, 99.0)
     assert summary.as_dict()["unreachable"] == 1
     assert lost.reason == Reason.NEVER_ADDRESSED

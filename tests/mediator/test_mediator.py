@@ -56,7 +56,7 @@ def test_what_is_not_acknowledged_is_given_up_after_max_tries() -> None:
     assert len(times) == 1 + 5  # pMediator §5.2: re-sent a maximum of five times
     gaps = [after - before for before, after in pairwise(times)]
     assert all(1.8 <= gap <= 2.2 for gap in gaps)
-    row = abe.report(now).mates[0]
+    row = abe.report(now).peers[0]
     assert (row.sent, row.resent, row.dropped, row.waiting) == (1, 5, 1, 0)
 
 
@@ -79,7 +79,7 @@ def test_what_has_expired_is_not_sent_again() -> None:
         sent += len(abe.due(now))
     assert now == 3.0
     assert 3 <= sent <= 6
-    assert abe.report(now).mates[0].dropped == 1
+    assert abe.report(now).peers[0].dropped == 1
 
 
 def test_fire_and_forget_is_sent_once() -> None:
@@ -92,7 +92,7 @@ def test_fire_and_forget_is_sent_once() -> None:
     assert (topic.sent, topic.resent, topic.acknowledge) == (2, 0, False)
     assert topic.per_minute == pytest.approx(2.0)
     # It was sent as often as it was meant to be: nothing was dropped, nothing ended.
-    assert [row.dropped for row in abe.report(60.0).mates] == [0, 0]
+    assert [row.dropped for row in abe.report(60.0).peers] == [0, 0]
     assert abe.report(60.0).events == []
 
 
@@ -102,7 +102,7 @@ def test_an_answer_that_nobody_asked_for_counts_as_no_drop() -> None:
     [(dispatch, peers)] = abe.outgoing.due(0.0)
     abe.outgoing.sent(dispatch, peers, 0.0)
     assert abe.acknowledged("ben", id, 0.1)
-    row = abe.report(1.0).mates[0]
+    row = abe.report(1.0).peers[0]
     assert (row.acknowledged, row.dropped) == (1, 0)
 
 
@@ -135,7 +135,7 @@ def test_every_copy_is_answered_and_one_is_passed_on() -> None:
     assert ben.incoming.answers_due(2.0) == [("abe", [("abe_1", "")])]
     assert ben.incoming.receive("cal", "abe_1", 2.0, acknowledge=False) is Arrival.NEW  # another's
     row = ben.report(3.0).acks[0]
-    assert (row.mate, row.acks_sent, row.acks_resent) == ("abe", 1, 1)
+    assert (row.peer, row.acks_sent, row.acks_resent) == ("abe", 1, 1)
 
 
 def test_what_a_mate_missed_waits_for_it() -> None:
@@ -174,9 +174,9 @@ def test_the_report_tells_what_happened() -> None:
         road.run(road.now + 1.0)
     found = abe.report(road.now).as_dict()
     assert (found["sent"], found["resent"], found["acknowledged"]) == (6, 0, 6)
-    assert [row["mate"] for row in found["mates"]] == ["ben", "cal"]
-    assert found["mates"][0]["first_try_s"] == pytest.approx(0.02)
-    assert found["topics"][0]["mates"] == ["ben", "cal"]
+    assert [row["peer"] for row in found["peers"]] == ["ben", "cal"]
+    assert found["peers"][0]["first_try_s"] == pytest.approx(0.02)
+    assert found["topics"][0]["peers"] == ["ben", "cal"]
     assert found["events"][0]["state"] == "acknowledged"
     ben = road.vehicles["ben"].mediator.report(road.now)
     assert ben.received == 3

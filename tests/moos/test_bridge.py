@@ -96,7 +96,7 @@ def test_variables_without_acknowledgement_are_sent_once() -> None:
         ben.receive(abe.datagram(posting, 0.0), now)
     assert sent(ben, 0.2) == [(None, "NODE_MESSAGE")]
     report = abe.report(1.0)
-    assert (report.mates[0].dropped, report.topics[0].acknowledge) == (0, False)
+    assert (report.peers[0].dropped, report.topics[0].acknowledge) == (0, False)
 
 
 def test_what_nobody_acknowledges_is_given_up_after_max_tries() -> None:
@@ -107,7 +107,7 @@ def test_what_nobody_acknowledges_is_given_up_after_max_tries() -> None:
         now = max(timer, now)
         tries += len(abe.due(now))
     assert tries == 1 + 3
-    row = abe.report(now).mates[0]
+    row = abe.report(now).peers[0]
     assert (row.sent, row.resent, row.dropped, row.waiting) == (1, 3, 1, 0)
 
 
@@ -263,7 +263,7 @@ def test_everything_arrives_exactly_once_over_lossy_links(seed: int) -> None:
         assert (rows["STATUS"].sent, rows["STATUS"].resent) == (80, 0)
         assert rows["BID"].sent == 80
         assert rows["BID"].resent > 20, network
-        assert [row.dropped for row in report.mates] == [0, 0], network
+        assert [row.dropped for row in report.peers] == [0, 0], network
         assert not fleet.bridges[name].bad
     assert network.statistics.dropped > 100
 
@@ -276,7 +276,7 @@ def test_what_is_given_up_is_counted_and_nothing_comes_twice(seed: int) -> None:
         fleet.say("abe", NodeMessage("abe", ("ben", "cal"), "BID", str(number)))
     fleet.run(60.0)
     report = fleet.bridges["abe"].report(fleet.now)
-    lost = sum(row.dropped for row in report.mates)
+    lost = sum(row.dropped for row in report.peers)
     assert lost == 120 - report.acknowledged
     assert lost > 5, network
     for name in ("ben", "cal"):

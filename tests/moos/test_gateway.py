@@ -66,7 +66,7 @@ class Vehicles:
 
     def waiting(self) -> int:
         reports = [gateway.report() for gateway in self.gateways.values()]
-        return sum(row.waiting for report in reports for row in report.mates)
+        return sum(row.waiting for report in reports for row in report.peers)
 
     async def close(self) -> None:
         for gateway in self.gateways.values():
@@ -133,7 +133,7 @@ async def test_three_vehicles_over_lossy_links(seed: int) -> None:
             rows = {row.topic: row for row in report.topics}
             assert (rows["STATUS"].sent, rows["STATUS"].resent) == (40, 0)
             assert rows["BID"].resent > 0
-            assert [row.dropped for row in report.mates] == [0, 0]
+            assert [row.dropped for row in report.peers] == [0, 0]
             assert not world.gateways[name].bridge.bad
             assert report.acks[0].acks_resent > 0
 
@@ -148,7 +148,7 @@ async def test_only_who_did_not_acknowledge_gets_it_again_and_is_given_up() -> N
         world.say(NodeMessage("abe", ("ben", "cal"), "BID", "1"))
         await until(lambda: abe.report().sent == 2)
         await until(lambda: not world.waiting())
-        rows = {row.mate: row for row in abe.report().mates}
+        rows = {row.peer: row for row in abe.report().peers}
         assert (rows["ben"].sent, rows["ben"].resent, rows["ben"].dropped) == (1, 0, 0)
         assert (rows["cal"].sent, rows["cal"].resent, rows["cal"].dropped) == (1, 3, 1)
         assert [packet.key for packet in to_ben.passed] == ["MEDIATED_MESSAGE"]

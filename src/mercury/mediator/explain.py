@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from mercury.geo import contains_point
@@ -14,6 +14,11 @@ from mercury.model.message import Address, AddressKind, Kind, Message
 Clock = Callable[[int], str]  # microseconds since the epoch -> a time of day for people
 
 _NO_ANSWER_ASKED = "whether it arrived is not known: fire-and-forget asks for no answer"
+_REFUSALS = {
+    "expired": "it had expired",
+    "outside-area": "the client had left the area",
+    "": "without saying why",
+}
 # Who sent it by a topic of its own is heard by those who ask for it.
 _NOT_ADDRESSED = {
     Kind.CONTENT: "Content goes to whoever has subscribed to it; nobody is asked for a receipt.",
@@ -78,12 +83,17 @@ def _acknowledged(row: Delivery, ends_us: int, clock: Clock) -> str:
 
 
 def _refused(row: Delivery, clock: Clock) -> str:
-    reason = {
-        "expired": "when it arrived it had expired",
-        "outside-area": "when it arrived the client was no longer in the area",
-        "": "without saying why",
-    }.get(row.reason, row.reason)
+    reason = _REFUSALS.get(row.reason, row.reason)
     return f"{row.client} received it and refused it at {clock(row.settled_us)}: {reason}."
+
+
+def refusal_reasons(refusals: Mapping[str, int]) -> str:
+    """Why recipients refused it, to stand behind their number."""
+    parts = [
+        _REFUSALS.get(reason, reason) + (f": {count:,}" if len(refusals) > 1 else "")
+        for reason, count in refusals.items()
+    ]
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 def _expired(row: Delivery, clock: Clock) -> str:
@@ -163,7 +173,7 @@ def about_all(entry: Entry, summary: Summary, ends_us: int, now_us: int, clock: 
     is_over = 0 < ends_us <= now_us
     words = {
         DeliveryState.EXPIRED: "expired without an answer",
-        DeliveryState.REFUSED: "refused it",
+        DeliveryState.REFUSED: f"refused it{refusal_reasons(summary.refusals)}",
         DeliveryState.UNREACHABLE: "could not be reached",
         DeliveryState.WAITING: "did not answer in time" if is_over else "have not answered yet",
     }

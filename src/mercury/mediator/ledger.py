@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 from uuid import UUID
 
 from mercury.model.delivery import Deliveries, Delivery, DeliveryState, Reason
@@ -109,6 +110,8 @@ class Ledger:
             total.states.update(entry.states())
             for row in entry.rows.values():
                 total.tries += row.tries
+                if row.state is DeliveryState.REFUSED:
+                    total.refusals[row.reason] += 1
                 if row.state is DeliveryState.ACKNOWLEDGED and row.addressed_us:
                     total.delays_s.append((row.settled_us - row.addressed_us) / 1e6)
         assert sum(total.states.values()) == total.recipients
@@ -122,6 +125,7 @@ class Summary:
     messages: int = 0
     recipients: int = 0
     states: Counter[DeliveryState] = field(default_factory=Counter)
+    refusals: Counter[str] = field(default_factory=Counter)  # by reason
     tries: int = 0
     delays_s: list[float] = field(default_factory=list)  # from addressed to acknowledged
 
@@ -132,11 +136,12 @@ class Summary:
         ordered = sorted(self.delays_s)
         return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
 
-    def as_dict(self) -> dict[str, float | None]:
+    def as_dict(self) -> dict[str, Any]:
         return {
             "messages": self.messages,
             "recipients": self.recipients,
             **{state.label: self.states[state] for state in DeliveryState},
+            "refusals": dict(self.refusals),
             "tries": self.tries,
             "p50_s": self.delay_s(0.5),
             "p99_s": self.delay_s(0.99),

@@ -128,12 +128,12 @@ class TopicStatistics:
     acknowledge: bool
     sent: int = 0
     resent: int = 0
-    mates: set[str] = field(default_factory=set)  # some of those it went to
+    peers: set[str] = field(default_factory=set)  # some of those it went to
 
     def add(self, peers: Peers, numbers: Numbers) -> None:
         """Remember whom it went to, up to a number worth showing."""
-        if len(self.mates) < _LISTED:
-            self.mates.update(peers.names(numbers[:_LISTED]))
+        if len(self.peers) < _LISTED:
+            self.peers.update(peers.names(numbers[:_LISTED]))
 
     def per_minute(self, now: float) -> float:
         """First sends a minute, since the first of them."""

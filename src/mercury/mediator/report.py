@@ -20,10 +20,10 @@ _LOST = (DeliveryState.EXPIRED, DeliveryState.UNREACHABLE)
 
 
 @dataclass(frozen=True, slots=True)
-class MateRow:
-    """What was sent to one mate."""
+class PeerRow:
+    """What was sent to one peer."""
 
-    mate: str
+    peer: str
     sent: int
     resent: int
     resent_per_message: float
@@ -42,14 +42,14 @@ class TopicRow:
     resent: int
     acknowledge: bool
     per_minute: float
-    mates: list[str]
+    peers: list[str]
 
 
 @dataclass(frozen=True, slots=True)
 class AckRow:
-    """What one mate was answered."""
+    """What one peer was answered."""
 
-    mate: str
+    peer: str
     received: int
     acks_sent: int
     acks_resent: int
@@ -76,7 +76,7 @@ class EventRow:
 
     time_s: float  # on the mediator's clock, or since the epoch
     id: str
-    mate: str
+    peer: str
     state: str
     elapsed_s: float
 
@@ -92,7 +92,7 @@ class Report:
     received: int
     repeated: int
     resends_per_s: float | None  # allowed now
-    mates: list[MateRow] = field(default_factory=list)
+    peers: list[PeerRow] = field(default_factory=list)
     topics: list[TopicRow] = field(default_factory=list)
     acks: list[AckRow] = field(default_factory=list)
     heard: list[HeardRow] = field(default_factory=list)
@@ -104,21 +104,21 @@ class Report:
 
 def report(name: str, outgoing: Outgoing, incoming: Incoming, now: float) -> Report:
     """Sum up both sides of a mediator."""
-    peers = outgoing.peers
-    mates = []
-    for number in sorted(peers, key=peers.name):
-        sent, resent = int(peers.sent[number]), int(peers.resent[number])
-        tries = int(peers.first_tries[number])
-        mates.append(
-            MateRow(
-                mate=peers.name(number),
+    known = outgoing.peers
+    peers = []
+    for number in sorted(known, key=known.name):
+        sent, resent = int(known.sent[number]), int(known.resent[number])
+        tries = int(known.first_tries[number])
+        peers.append(
+            PeerRow(
+                peer=known.name(number),
                 sent=sent,
                 resent=resent,
                 resent_per_message=resent / sent if sent else 0.0,
-                first_try_s=float(peers.first_tries_s[number]) / tries if tries else None,
-                acknowledged=int(peers.acknowledged[number]),
-                dropped=int(peers.dropped[number]),
-                waiting=int(peers.waiting[number]),
+                first_try_s=float(known.first_tries_s[number]) / tries if tries else None,
+                acknowledged=int(known.acknowledged[number]),
+                dropped=int(known.dropped[number]),
+                waiting=int(known.waiting[number]),
             )
         )
     topics = [
@@ -128,19 +128,19 @@ def report(name: str, outgoing: Outgoing, incoming: Incoming, now: float) -> Rep
             resent=one.resent,
             acknowledge=one.acknowledge,
             per_minute=one.per_minute(now),
-            mates=sorted(one.mates),
+            peers=sorted(one.peers),
         )
         for topic, one in sorted(outgoing.topics.items())
     ]
     acks = [
         AckRow(
-            mate=mate,
+            peer=peer,
             received=one.received,
             acks_sent=one.acks_sent,
             acks_resent=one.acks_resent,
             resent_per_ack=one.acks_resent / one.acks_sent if one.acks_sent else 0.0,
         )
-        for mate, one in sorted(incoming.statistics.items())
+        for peer, one in sorted(incoming.statistics.items())
     ]
     events = [
         EventRow(one.time, str(one.id), one.peer, one.state.label, one.elapsed_s)
@@ -148,13 +148,13 @@ def report(name: str, outgoing: Outgoing, incoming: Incoming, now: float) -> Rep
     ]
     return Report(
         name=name,
-        sent=sum(one.sent for one in mates),
-        resent=sum(one.resent for one in mates),
+        sent=sum(one.sent for one in peers),
+        resent=sum(one.resent for one in peers),
         acknowledged=outgoing.ended[DeliveryState.ACKNOWLEDGED],
         received=sum(one.received for one in acks),
         repeated=sum(one.repeated for one in incoming.statistics.values()),
         resends_per_s=outgoing.pace.per_s,
-        mates=mates,
+        peers=peers,
         topics=topics,
         acks=acks,
         events=events,
@@ -163,21 +163,21 @@ def report(name: str, outgoing: Outgoing, incoming: Incoming, now: float) -> Rep
 
 def report_of(client: str, entries: Iterable[Entry], now_us: int) -> Report:
     """What a client sent to others, and what others sent to it."""
-    by_mate: dict[str, list[Delivery]] = defaultdict(list)
+    by_peer: dict[str, list[Delivery]] = defaultdict(list)
     by_topic: dict[str, list[tuple[Entry, Delivery]]] = defaultdict(list)
     by_source: dict[str, list[Delivery]] = defaultdict(list)
     settled: list[tuple[Entry, Delivery]] = []
     for entry in entries:
         if entry.about.source == f"client:{client}":
             for row in entry.rows.values():
-                by_mate[row.client].append(row)
+                by_peer[row.client].append(row)
                 by_topic[entry.about.topic].append((entry, row))
                 settled.append((entry, row))
         elif client in entry.rows:
             row = entry.rows[client]
             by_source[entry.about.source].append(row)
             settled.append((entry, row))
-    mates = [_mate(mate, rows) for mate, rows in sorted(by_mate.items())]
+    peers = [_peer(peer, rows) for peer, rows in sorted(by_peer.items())]
     heard = [_heard(source, rows) for source, rows in sorted(by_source.items())]
     mine = [row for rows in by_source.values() for row in rows]
     acks, again = (
@@ -185,13 +185,13 @@ def report_of(client: str, entries: Iterable[Entry], now_us: int) -> Report:
     )
     return Report(
         name=client,
-        sent=sum(one.sent for one in mates),
-        resent=sum(one.resent for one in mates),
-        acknowledged=sum(one.acknowledged for one in mates),
+        sent=sum(one.sent for one in peers),
+        resent=sum(one.resent for one in peers),
+        acknowledged=sum(one.acknowledged for one in peers),
         received=sum(one.acknowledged for one in heard),
         repeated=again,
         resends_per_s=None,
-        mates=mates,
+        peers=peers,
         topics=[_topic(topic, rows, now_us) for topic, rows in sorted(by_topic.items())],
         acks=[AckRow("adapter", len(mine), acks, again, again / acks if acks else 0.0)]
         if mine
@@ -201,7 +201,7 @@ def report_of(client: str, entries: Iterable[Entry], now_us: int) -> Report:
     )
 
 
-def _mate(mate: str, rows: list[Delivery]) -> MateRow:
+def _peer(peer: str, rows: list[Delivery]) -> PeerRow:
     sent = [row for row in rows if row.tries]
     resent = sum(row.tries - 1 for row in sent)
     first = [
@@ -209,8 +209,8 @@ def _mate(mate: str, rows: list[Delivery]) -> MateRow:
         for row in sent
         if row.tries == 1 and row.state is DeliveryState.ACKNOWLEDGED
     ]
-    return MateRow(
-        mate=mate,
+    return PeerRow(
+        peer=peer,
         sent=len(sent),
         resent=resent,
         resent_per_message=resent / len(sent) if sent else 0.0,
@@ -246,7 +246,7 @@ def _topic(topic: str, rows: list[tuple[Entry, Delivery]], now_us: int) -> Topic
         resent=sum(max(row.tries - 1, 0) for _, row in rows),
         acknowledge=any(entry.about.policy for entry, _ in rows),
         per_minute=sent / minutes,
-        mates=sorted({row.client for _, row in rows}),
+        peers=sorted({row.client for _, row in rows}),
     )
 
 
@@ -257,7 +257,7 @@ def _events(client: str, settled: list[tuple[Entry, Delivery]]) -> list[EventRow
         EventRow(
             time_s=row.settled_us / 1e6,
             id=str(entry.about.message),
-            mate=row.client if row.client != client else entry.about.source,
+            peer=row.client if row.client != client else entry.about.source,
             state=row.state.label,
             elapsed_s=(row.settled_us - row.addressed_us) / 1e6,
         )

@@ -12,6 +12,7 @@ import pytest
 from cli.commands import mercury
 from live import FAR, HERE, NEAR, connect, first, http_get, in_loop, live, until
 
+from mercury.bus import open_bus
 from mercury.client import ServiceEndpoint
 from mercury.model.area import Area, Circle, HeadingSector, Position
 from mercury.model.delivery import DeliveryState
@@ -45,6 +46,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]
                 turned = await office.alert(east, kind="roadworks", validity_s=600.0)
                 cal.move(ELSEWHERE.lat, ELSEWHERE.lon, heading_deg=270.0, report=True)
                 await over.settled()
+                ben.move(FAR.lat, FAR.lon, report=True)  # and once more below
                 said = await abe.tell("ben", {"x": 1})
                 assert (await first(ben)).values["x"] == 1
                 await said.settled(5.0)
@@ -110,6 +112,10 @@ def test_what_became_of_the_last_message(told: tuple[Path, dict[str, str]]) -> N
 
 
 def test_nothing_was_sent(tmp_path: Path) -> None:
+    for asked in (["--last"], ["0123abcd"], ["01a1f296-b8df-7f67-90b2-4e1659f907c9"]):
+        missing = mercury("why", *asked, folder=tmp_path)
+        assert missing.stderr.startswith("mercury: there is no bus at mercury.db: "), asked
+    open_bus(f"embedded:{tmp_path / 'mercury.db'}").close()
     done = mercury("why", "--last", folder=tmp_path)
     assert done.returncode == 1
     assert "nothing was sent to anybody over the bus in the last hour" in done.stderr
@@ -147,11 +153,11 @@ def test_the_report_of_a_client(told: tuple[Path, dict[str, str]]) -> None:
     assert ids["said"] in text  # whole, though nobody's terminal is that wide
     assert "…" not in text
     found = json.loads(mercury("report", "abe", "--json", folder=folder).stdout)
-    [mate] = found["mates"]
-    assert (mate["mate"], mate["sent"], mate["acknowledged"], mate["dropped"]) == ("ben", 1, 1, 0)
-    assert mate["first_try_s"] < 5.0
+    [peer] = found["peers"]
+    assert (peer["peer"], peer["sent"], peer["acknowledged"], peer["dropped"]) == ("ben", 1, 1, 0)
+    assert peer["first_try_s"] < 5.0
     [topic] = found["topics"]
-    assert (topic["topic"], topic["mates"]) == ("message", ["ben"])
+    assert (topic["topic"], topic["peers"]) == ("message", ["ben"])
     [heard] = found["heard"]
     assert (heard["source"], heard["acknowledged"]) == ("service:office", 1)
     [ack] = found["acks"]
@@ -186,8 +192,8 @@ def test_the_report_as_metrics(told: tuple[Path, dict[str, str]]) -> None:
             assert json.loads(await process.stdout.readline())["name"] == "abe"
             status, body = await http_get(port, "/metrics")
             assert status == 200
-            assert 'mercury_mediator_sent_total{client="abe",mate="ben"} 1.0' in body
-            assert 'mercury_mediator_acks_sent_total{client="abe",mate="adapter"} 1.0' in body
+            assert 'mercury_report_sent_total{client="abe",peer="ben"} 1.0' in body
+            assert 'mercury_report_acks_sent_total{client="abe",peer="adapter"} 1.0' in body
         finally:
             process.terminate()
             assert await process.wait() == 0

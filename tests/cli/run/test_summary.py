@@ -18,7 +18,7 @@ from mercury.wire.records import telemetry_fix
 HERE, THERE = Position(40.76, -111.89), Position(40.80, -111.89)
 LEDGER = {
     "messages": 2, "recipients": 1300, "acknowledged": 1299, "expired": 0, "refused": 0,
-    "unreachable": 0, "waiting": 1, "tries": 1301, "p50_s": 0.0042, "p99_s": 0.03,
+    "unreachable": 0, "waiting": 1, "refusals": {}, "tries": 1301, "p50_s": 0.0042, "p99_s": 0.03,
 }  # fmt: skip
 
 
@@ -30,6 +30,9 @@ def test_the_ledger_in_a_sentence() -> None:
     assert ledger_sentence(LEDGER | {"recipients": 0}) == (
         "Ledger: 2 messages, addressed to nobody who was there."
     )
+    late = LEDGER | {"refused": 3, "refusals": {"outside-area": 2, "expired": 1}}
+    reasons = " 3 refused (the client had left the area: 2, it had expired: 1), 0 unreachable"
+    assert reasons in ledger_sentence(late)
     one = LEDGER | {"messages": 1, "recipients": 1, "acknowledged": 1, "waiting": 0, "p50_s": None}
     said = "Ledger: 1 message to 1 recipient: 1 acknowledged, 0 unreachable."
     assert ledger_sentence(one) == said

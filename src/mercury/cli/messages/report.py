@@ -34,13 +34,13 @@ _WORDS = {"peer", "topic", "to", "from", "message", "time", "ended as"}  # to th
 _SENT = {"sent": "messages sent the first time", "resent": "messages sent again"}
 # Rows of the report, what tells them apart, how their metrics begin, and what each counts.
 _COUNTERS = (
-    ("mates", "mate", "", {
+    ("peers", "peer", "", {
         **_SENT,
         "acknowledged": "messages that were acknowledged",
         "dropped": "messages that expired or were given up",
     }),
     ("topics", "topic", "topic_", _SENT),
-    ("acks", "mate", "", {"acks_sent": "receipts sent", "acks_resent": "receipts sent again"}),
+    ("acks", "peer", "", {"acks_sent": "receipts sent", "acks_resent": "receipts sent again"}),
     ("heard", "source", "heard_", {
         "messages": "messages addressed to the client",
         "acknowledged": "of which it acknowledged",
@@ -83,7 +83,7 @@ def report(
                 await _watch(current, metrics_port, seconds, as_json)
                 return
             found = current()
-            if not (found.mates or found.heard or _reported(opened, client, since_us)):
+            if not (found.peers or found.heard or _reported(opened, client, since_us)):
                 who = "`mercury tail reports` shows who is there"
                 raise ConfigurationError(f"nothing is known of {client} (--since {since}): {who}")
             if as_json:
@@ -126,22 +126,22 @@ async def _watch(
 
 
 def _metrics(report: Report) -> Iterable[Metric]:
-    """The report for Prometheus, by client and mate, topic or sender."""
+    """The report for Prometheus, by client and peer, topic or sender."""
     for rows, label, prefix, fields in _COUNTERS:
         for field, text in fields.items():
-            name = f"mercury_mediator_{prefix}{field}"
+            name = f"mercury_report_{prefix}{field}"
             family = CounterMetricFamily(name, text, labels=["client", label])
             for row in getattr(report, rows):
                 family.add_metric([report.name, getattr(row, label)], getattr(row, field))
             yield family
     first = GaugeMetricFamily(
-        "mercury_mediator_first_try_seconds",
+        "mercury_report_first_try_seconds",
         "mean time to the answer where the first try was enough",
-        labels=["client", "mate"],
+        labels=["client", "peer"],
     )
-    for mate in report.mates:
-        if mate.first_try_s is not None:
-            first.add_metric([report.name, mate.mate], mate.first_try_s)
+    for peer in report.peers:
+        if peer.first_try_s is not None:
+            first.add_metric([report.name, peer.peer], peer.first_try_s)
     yield first
 
 
@@ -155,8 +155,8 @@ def _view(report: Report) -> RenderableType:
         ),
         *_table(
             "Sent to others", "peer, sent, again, again/msg, first try, heard, lost, open",
-            ((one.mate, one.sent, one.resent, one.resent_per_message, _seconds(one.first_try_s),
-              one.acknowledged, one.dropped, one.waiting) for one in report.mates),
+            ((one.peer, one.sent, one.resent, one.resent_per_message, _seconds(one.first_try_s),
+              one.acknowledged, one.dropped, one.waiting) for one in report.peers),
         ),
         *_table(
             "By topic", "topic, sent, again, per min, to",
@@ -171,12 +171,12 @@ def _view(report: Report) -> RenderableType:
         ),
         *_table(
             "Receipts it sent", "to, messages, sent, again, again/msg",
-            ((one.mate, one.received, one.acks_sent, one.acks_resent, one.resent_per_ack)
+            ((one.peer, one.received, one.acks_sent, one.acks_resent, one.resent_per_ack)
              for one in report.acks),
         ),
         *_table(
             "Most recent", "time, message, peer, ended as, after",
-            ((clock_time(int(one.time_s * 1e6)), one.id, one.mate, one.state,
+            ((clock_time(int(one.time_s * 1e6)), one.id, one.peer, one.state,
               _seconds(one.elapsed_s)) for one in report.events),
         ),
     ]  # fmt: skip
@@ -204,8 +204,8 @@ def _cell(value: object) -> Text:
 
 
 def _peers(topic: TopicRow) -> str:
-    shown = ", ".join(topic.mates[:5])
-    return shown if len(topic.mates) <= 5 else f"{shown}, …"
+    shown = ", ".join(topic.peers[:5])
+    return shown if len(topic.peers) <= 5 else f"{shown}, …"
 
 
 def _seconds(value: float | None) -> str:

@@ -53,6 +53,8 @@ def why(
     settings = stored_tables.load(config, folder, bus=bus)
     digits = id_digits(message) if message is not None else ""
     id = UUID(digits) if len(digits) == 32 else None
+    if id is None or not stored_tables.folder_of(settings).is_dir():
+        command.require_bus(settings)
     answer = None
     if _has_bus(settings) and (id is None or now_us() - time_of(id) < LIVE_US):
         answer = command.run(answer_from_bus(settings, digits, client))

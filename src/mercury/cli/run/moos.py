@@ -136,7 +136,7 @@ def _report_json(gateway: MoosGateway) -> dict[str, Any]:
         "posted": bridge.posted,
         "bad": bridge.bad,
         "dropped": bridge.dropped,
-        "mates": numbers["mates"],
+        "mates": numbers["peers"],
         "variables": numbers["topics"],
         "acks": numbers["acks"],
         "events": numbers["events"],
@@ -182,17 +182,17 @@ def _report_view(gateway: MoosGateway) -> RenderableType:
             "Outgoing stats:",
             "Mate, Msgs Sent, Msgs Re-Sent, Avg Msgs Re-Sent, Avg First Interval, Msgs Dropped,"
             " Waiting",
-            [(row.mate, row.sent, row.resent, row.resent_per_message, row.first_try_s, row.dropped,
-              row.waiting) for row in report.mates],
+            [(row.peer, row.sent, row.resent, row.resent_per_message, row.first_try_s, row.dropped,
+              row.waiting) for row in report.peers],
         ),
         *_table(
             "Outgoing stats: (Per Variable)", "Snds, ReSnds, Freq, Var, Dest(s)",
             [(row.sent, f"{row.resent}{'' if row.acknowledge else '*'}", f"{row.per_minute:.2f}",
-              row.topic, ", ".join(row.mates)) for row in report.topics],
+              row.topic, ", ".join(row.peers)) for row in report.topics],
         ),
         *_table(
             "Incoming stats:", "Mate, Acks Sent, Acks Re-sent, Avg Acks Re-sent",
-            [(row.mate, row.acks_sent, row.acks_resent, row.resent_per_ack)
+            [(row.peer, row.acks_sent, row.acks_resent, row.resent_per_ack)
              for row in report.acks],
         ),
         *_events(report.events),
@@ -238,7 +238,7 @@ def _events(rows: list[EventRow]) -> list[RenderableType]:
     if not rows:
         return []
     lines = [
-        f"[{row.time_s:.2f}]: {_ENDS.get(row.state, row.state)} msg id: [{row.id}] to {row.mate},"
+        f"[{row.time_s:.2f}]: {_ENDS.get(row.state, row.state)} msg id: [{row.id}] to {row.peer},"
         f" elapsed={row.elapsed_s:.3f}"
         for row in rows
     ]

@@ -7,6 +7,7 @@ from typing import Any
 
 from mercury.cli.messages.why import answer_from_bus
 from mercury.config import Settings
+from mercury.mediator.explain import refusal_reasons
 
 _ENDS = {
     "expired": "expired",
@@ -25,7 +26,7 @@ async def why_missed(settings: Settings, alert: str | None, vehicles: Sequence[s
     return [answer.said for answer in found if answer is not None]
 
 
-def ledger_sentence(ledger: dict[str, float | None]) -> str:
+def ledger_sentence(ledger: dict[str, Any]) -> str:
     count = ledger["messages"]
     messages = "1 message" if count == 1 else f"{count:,} messages"
     if not count:
@@ -36,7 +37,7 @@ def ledger_sentence(ledger: dict[str, float | None]) -> str:
     if ledger["p50_s"] is not None and ledger["p99_s"] is not None:
         took = f" (half within {ledger['p50_s']:.3f} s, 99 % within {ledger['p99_s']:.3f} s)"
     others = ", ".join(
-        f"{ledger[state]:,} {word}"
+        f"{ledger[state]:,} {word}{refusal_reasons(ledger['refusals']) if state == 'refused' else ''}"
         for state, word in _ENDS.items()
         if ledger[state] or state == "unreachable"
     )

@@ -9,7 +9,7 @@ KERNEL := $(VENV)/.kernel
 JAVA := command -v java >/dev/null || [ -n "$$JAVA_HOME" ]
 # One line for each package that is fetched, so that nobody wonders what takes so long.
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off
-SHOW := sed -un 's/^ *Downloading \([^ ]*\) \(([^)]*)\).*/  \1 \2/p; /ERROR/p; s/^Installing collected.*/  installing …/p'
+SHOW := sed -un 's/^ *Downloading \([^ ]*\) \(([^)]*)\).*/  \1 \2/p; s/^Building wheel for \([^ ]*\).*/  building \1 …/p; /ERROR/p; s/^Installing collected.*/  installing: half a minute …/p'
 
 .PHONY: demo test test-quick coverage check style types spelling lock docs proto release clean java kernel
 

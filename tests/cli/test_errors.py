@@ -22,7 +22,6 @@ from mercury import ServiceEndpoint
         (["adapter", "--bus", "embedded:noise.db"], "is not a bus file"),
         (["adapter", "--coverage", "missing.json"], "cannot read adapter.coverage"),
         (["adapter", "--coverage", '{"type": "Point"}'], "adapter.coverage is no area"),
-        (["adapter", "--port", "99999"], "adapter.port"),
         (["send", "hi", "--everyone", "--bus", "embedded:none.db"], "there is no bus at none.db"),
         (["tail", "alerts.*", "--bus", "embedded:none.db"], "there is no bus at none.db"),
         (["report", "car-7", "--bus", "embedded:none.db"], "there is no bus at none.db"),
@@ -74,6 +73,24 @@ def test_one_sentence(arguments: list[str], sentence: str, tmp_path: Path) -> No
     assert len(lines) == 1, result.stderr
     assert lines[0].startswith("mercury: ")
     assert sentence in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (["adapter", "--port", "99999"], "--port"),
+        (["matcher", "--gateway-port", "70000"], "--gateway-port"),
+        (["report", "car-7", "--watch", "--metrics-port", "99999"], "--metrics-port"),
+    ],
+)
+def test_a_value_out_of_range_names_the_option(
+    arguments: list[str], name: str, tmp_path: Path
+) -> None:
+    result = mercury(*arguments, folder=tmp_path)
+    assert result.returncode == 2  # as with any wrong option
+    assert result.stdout == ""
+    assert f"Invalid value for '{name}'" in result.stderr
+    assert "65535" in result.stderr
 
 
 def test_an_unknown_variable_is_named(tmp_path: Path) -> None:

@@ -72,8 +72,7 @@ def row(
         (
             row(REFUSED, "outside-area", settled=110),
             120,
-            "received it and refused it at t110: "
-            "the client had left the area.",
+            "received it and refused it at t110: the client had left the area.",
         ),
         (
             row(REFUSED, "no-such-task", settled=110),

@@ -17,11 +17,14 @@ from mercury.model.errors import MercuryError
 COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Run": {
         "demo": ("run.demo:demo", "Show in a minute what Mercury does."),
-        "up": ("run.up:up", "Run all parts on this machine until Ctrl-C."),
+        "up": ("run.up:up", "Run all parts on this machine until Ctrl-C or `mercury down`."),
         "down": ("run.up:down", "End what `mercury up` started."),
         "adapter": ("run.services:adapter", "Run an adapter: sessions of clients over UDP."),
         "broker": ("run.services:broker", "Run a broker: alerts, content, answers."),
-        "matcher": ("run.services:matcher", "Run a matcher: who comes near whom."),
+        "matcher": (
+            "run.services:matcher",
+            "Run a matcher: who is near whom, as they enter and leave.",
+        ),
         "pipeline": ("run.services:pipeline", "Run the data pipeline on Spark."),
         "client": ("run.client:client", "Be a client: connect, report a position, print messages."),
         "moos": ("run.moos:moos", "Bridge a MOOS community to others, or to Mercury."),
@@ -69,6 +72,11 @@ _EXTRAS = {
 
 class _Commands(TyperGroup):
     """Imports a command's module when the command is called, not for the list of commands."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args[:1] == ["help"]:  # as git and docker have it
+            args = [*args[1:], "--help"]
+        return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         name, _, rest = super().resolve_command(ctx, args)

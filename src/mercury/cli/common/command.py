@@ -34,6 +34,10 @@ def option(help: str, metavar: str | None = None, *, names: str = "", **more: An
     return typer.Option(*names.split(), help=help, metavar=metavar, **more)
 
 
+def port(help: str) -> Any:
+    return option(help, min=0, max=65535)
+
+
 ConfigOption = Annotated[
     Path | None, option("TOML file; default $MERCURY_CONFIG or ./mercury.toml")
 ]
@@ -41,7 +45,7 @@ BusOption = Annotated[
     str | None, option("embedded:PATH, memory:, kafka://HOST:PORT [,HOST:PORT] \\[/PREFIX]", "URI")
 ]
 IdOption = Annotated[str | None, option("Name, unique on the bus")]
-MetricsPortOption = Annotated[int | None, option("TCP port of /metrics, /healthz")]
+MetricsPortOption = Annotated[int | None, port("TCP port of /metrics, /healthz")]
 JsonOption = Annotated[bool, option("One JSON object on stdout", names="--json")]
 LinkOption = Annotated[
     str | None, option("Lossy link of each vehicle, such as cellular,loss=0.1", "SPEC")

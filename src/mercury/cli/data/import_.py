@@ -66,7 +66,7 @@ def import_(
     ] = "auto",
     separator: Annotated[str, option("Of CSV; default what the header suggests", "CHARACTER")] = "",
     max_speed: Annotated[
-        float, option("A fix that needs more m/s to get there is a jump", min=0.1)
+        float, option("Fastest plausible speed in m/s; faster fixes are rejected as jumps", min=0.1)
     ] = 100.0,
     spark_master: MasterOption = None,
     config: command.ConfigOption = None,

@@ -29,7 +29,7 @@ _CHECK_S = 0.2
 
 @app.command()
 def kafka(
-    port: Annotated[int, option("0 takes a free one", min=0, max=65535)] = 9092,
+    port: Annotated[int, command.port("0 takes a free one")] = 9092,
     data: Annotated[
         Path | None, option("Folder that outlives the broker; default temporary")
     ] = None,

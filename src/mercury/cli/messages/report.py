@@ -57,12 +57,12 @@ def report(
     since: Annotated[str, option(reading.TIME_HELP, "TIME")] = "1h",
     watch: Annotated[bool, option("Keep showing it", names="--watch -w")] = False,
     metrics_port: Annotated[
-        int | None, option("With --watch: TCP port of /metrics; 0 takes a free one")
+        int | None, command.port("With --watch: TCP port of /metrics; 0 takes a free one")
     ] = None,
     seconds: command.ForOption = None,
     as_json: command.JsonOption = False,
 ) -> None:
-    """Show what was sent to a client and by it: repeated, acknowledged, lost."""
+    """Show a client's messages to and from others: sent, repeated, acknowledged, lost."""
     if metrics_port is not None and not watch:
         raise ConfigurationError("--metrics-port goes with --watch")
     client = client.removeprefix("client:")  # as senders are named

@@ -31,7 +31,7 @@ def client(
     adapter: Annotated[str | None, option("udp://HOST:PORT", "URI")] = None,
     identity: Annotated[str | None, option("Name, unique among clients")] = None,
     relay_port: Annotated[
-        int | None, option("Loopback port for local applications; 0 takes a free one")
+        int | None, command.port("Loopback port for local applications; 0 takes a free one")
     ] = None,
     group: Annotated[list[str] | None, option("A group it is in; several times", "NAME")] = None,
     near: Annotated[

@@ -50,8 +50,10 @@ _LOOK_EVERY_S = 0.02
 
 def demo(
     config: command.ConfigOption = None,
-    bus: Annotated[str | None, option("Where it is kept; default a new folder", "URI")] = None,
-    port: Annotated[int | None, option("UDP port of the adapter")] = None,
+    bus: Annotated[
+        str | None, option("embedded:PATH, kafka://HOST:PORT; default a new folder", "URI")
+    ] = None,
+    port: Annotated[int | None, command.port("UDP port of the adapter")] = None,
     vehicles: Annotated[int, option("How many drive", min=800)] = 1500,
     seed: Annotated[int | None, option("Same seed, same city", min=0)] = None,
     verbose: Annotated[bool, option("Show the parts' logs", names="--verbose -v")] = False,
@@ -61,6 +63,7 @@ def demo(
         config,
         bus__uri=bus or f"embedded:{tempfile.mkdtemp(prefix='mercury-demo-')}/mercury.db",
         adapter__port=port,
+        log__level=None if verbose else "warning",
         sim__vehicles=vehicles,
         sim__seed=seed,
     )
@@ -231,7 +234,7 @@ def _program() -> str:
     if os.path.basename(called) != "mercury":
         return f"{sys.executable} -m mercury"
     found = shutil.which("mercury")
-    return "mercury" if found and os.path.samefile(found, called) else called
+    return "mercury" if found and os.path.realpath(found) == os.path.realpath(called) else called
 
 
 def _say_all(headline: str, incident: Incident) -> None:

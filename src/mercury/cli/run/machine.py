@@ -122,7 +122,7 @@ def plan(
             _check_metrics(settings.pipeline)
             parts.pipeline = Part("pipeline", ["pipeline", *common])
         elif pipeline:
-            raise PipelineError(missing)
+            raise PipelineError(f"the pipeline cannot run: {missing}")
         else:
             parts.without.append(f"the pipeline: {missing}")
     return parts

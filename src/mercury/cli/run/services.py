@@ -29,7 +29,7 @@ def adapter(
     bus: command.BusOption = None,
     id: command.IdOption = None,
     host: Annotated[str | None, option("Address to listen on")] = None,
-    port: Annotated[int | None, option("UDP port; 0 takes a free one")] = None,
+    port: Annotated[int | None, command.port("UDP port; 0 takes a free one")] = None,
     coverage: Annotated[str | None, option("Area served: GeoJSON file or text", "GEOJSON")] = None,
     metrics_port: command.MetricsPortOption = None,
 ) -> None:
@@ -77,7 +77,7 @@ def matcher(
         option("Share the work with other matchers over the bus", names="--shared/--alone"),
     ] = None,
     gateway: Annotated[bool | None, option("Serve HTTP and websockets, too")] = None,
-    gateway_port: Annotated[int | None, option("TCP port of that")] = None,
+    gateway_port: Annotated[int | None, command.port("TCP port of the gateway")] = None,
     metrics_port: command.MetricsPortOption = None,
 ) -> None:
     """Run a matcher: who is near whom, notified as they come and go."""

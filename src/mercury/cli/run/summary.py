@@ -36,8 +36,9 @@ def ledger_sentence(ledger: dict[str, Any]) -> str:
     took = ""
     if ledger["p50_s"] is not None and ledger["p99_s"] is not None:
         took = f" (half within {ledger['p50_s']:.3f} s, 99 % within {ledger['p99_s']:.3f} s)"
+    why = {"refused": refusal_reasons(ledger["refusals"])}
     others = ", ".join(
-        f"{ledger[state]:,} {word}{refusal_reasons(ledger['refusals']) if state == 'refused' else ''}"
+        f"{ledger[state]:,} {word}{why.get(state, '')}"
         for state, word in _ENDS.items()
         if ledger[state] or state == "unreachable"
     )

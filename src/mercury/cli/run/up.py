@@ -29,7 +29,7 @@ def up(
     config: command.ConfigOption = None,
     bus: command.BusOption = None,
     port: Annotated[
-        int | None, option("UDP port of the adapter; the gateway's is then 80 above it")
+        int | None, command.port("UDP port of the adapter; the gateway's is then 80 above it")
     ] = None,
     brokers: Annotated[int, option("Brokers that share the work", min=1, max=64)] = 1,
     vehicles: Annotated[int, option("Vehicles of a simulated city beside it", min=0)] = 0,
@@ -51,7 +51,7 @@ def up(
     as_json: command.JsonOption = False,
     verbose: Annotated[bool, option("Show the parts' logs", names="--verbose -v")] = False,
 ) -> None:
-    """Run all parts on this machine until Ctrl-C or `mercury down`, or for a time, and sum up."""
+    """Run all parts on this machine until Ctrl-C or `mercury down`; end with a summary."""
     settings = command.settings_for(
         config,
         bus__uri=bus,

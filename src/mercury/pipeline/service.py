@@ -7,12 +7,13 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
 from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -30,7 +31,7 @@ from mercury.pipeline.history.job import HistoryJob
 from mercury.pipeline.history.journal import locked
 from mercury.pipeline.ledger.job import NAME as LEDGER_POOL
 from mercury.pipeline.ledger.job import LedgerJob
-from mercury.pipeline.spark.query_listener import QueryListener, listener_of
+from mercury.pipeline.spark.query_listener import QueryListener, end_session, listener_of
 from mercury.pipeline.spark.session import DETAILS, first_line, start_session
 from mercury.pipeline.spark.sources import spark_settings
 from mercury.pipeline.spark.startup import class_archive
@@ -74,7 +75,8 @@ class Pipeline(Service):
         self._ledger: LedgerJob | None = None
         # A thread of its own: Spark's scheduler goes by threads.
         self._ledger_thread = ThreadPoolExecutor(1, "ledger")
-        self._queries: list[StreamingQuery] = []
+        self._starting = ThreadPoolExecutor(1, "starting")
+        self._queries: list[Future[StreamingQuery]] = []
         self._listener = QueryListener()
         self._leaving = threading.Event()
         self._held = ExitStack()  # the checkpoint is ours
@@ -137,8 +139,7 @@ class Pipeline(Service):
             interval_s = self.settings.history_interval_s
             self.stage = "job history"
             self._history = HistoryJob(history, checkpoint, interval_s=interval_s)
-            query = await asyncio.to_thread(self._history.start, self._spark, self._bus_uri)
-            self._queries.append(query)
+            await self._start_query(self._history.start)
             log.info("job history runs")
             if self.settings.ledger:
                 # On one machine it takes one core at a time, and leaves the others to detection.
@@ -152,13 +153,19 @@ class Pipeline(Service):
 
     async def _begin(self, job: CoreJob) -> bool:
         """Start a job, and wait until it has judged what was there: whether that was anything."""
-        assert self._spark is not None
         self.stage = f"job {job.name}"
         self._jobs.append(job)
-        self._queries.append(await asyncio.to_thread(job.start, self._spark, self._bus_uri))
+        await self._start_query(job.start)
         found = await asyncio.to_thread(job.await_first_look)
         log.info("job %s runs", job.name)
         return found
+
+    async def _start_query(self, start: Callable[[SparkSession, str], StreamingQuery]) -> None:
+        """Start a query; if we are stopped meanwhile, `_finish` stops it once it has started."""
+        assert self._spark is not None
+        query = self._starting.submit(start, self._spark, self._bus_uri)
+        self._queries.append(query)
+        await asyncio.wrap_future(query)
 
     @property
     def spark_log(self) -> Path:
@@ -188,7 +195,7 @@ class Pipeline(Service):
             if self._history is not None:
                 await asyncio.to_thread(self._history.stop)
             if self._spark is not None:
-                await asyncio.to_thread(self._spark.stop)
+                await asyncio.to_thread(end_session, self._spark)
         except _GONE as error:
             log.info("Spark was gone before it was stopped: %s", error)
         finally:
@@ -257,10 +264,14 @@ class Pipeline(Service):
         self._ledger.stop()
 
 
-def _finish(queries: Iterable[StreamingQuery]) -> None:
+def _finish(queries: Iterable[Future[StreamingQuery]]) -> None:
     """Stop between batches: one that is cut short is done again, and leaves a long complaint."""
     deadline = now() + _FINISH_S
-    for query in queries:
+    for starting in queries:
+        try:
+            query = starting.result(max(0.0, deadline - now()))
+        except (PySparkException, Py4JError, TimeoutError):
+            continue  # who started it was told
         while query.isActive and now() < deadline:
             status = query.status
             if not (status["isTriggerActive"] and status["isDataAvailable"]):

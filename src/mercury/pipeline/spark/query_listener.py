@@ -92,6 +92,13 @@ def listener_of(spark: SparkSession) -> QueryListener:
     return _listeners[spark]
 
 
+def end_session(spark: SparkSession) -> None:
+    """Stop Spark, which would complain at length of a listener that hangs up."""
+    if (listener := _listeners.pop(spark, None)) is not None:
+        spark.streams.removeListener(listener)
+    spark.stop()
+
+
 def start_query(
     frame: DataFrame,
     name: str,

@@ -23,8 +23,8 @@ async def drive(adapter: str, number: int, steps: int, pause_s: float) -> None:
     async with mercury.connect(
         adapter, identity=identity, position=(lat + first_m * METRE, lon)
     ) as taxi:
-        # What is published with `moving` goes where the client goes, until it is gone.
-        await taxi.publish("taxi", {"seats": number}, moving=True)
+        # It goes where the client goes, until that is gone.
+        await taxi.publish_moving("taxi", {"seats": number})
         for step in range(1, steps + 1):
             north_m = first_m - 2.0 * first_m * step / steps
             taxi.move(lat + north_m * METRE, lon, report=True)

@@ -193,7 +193,7 @@ async def test_what_another_adapter_may_have_undone_is_said_once_more() -> None:
         adapter = await world.adapter(session=settings)
         moving = world.read(topics.ENTITIES)
         async with connect(adapter, "car") as car:
-            await car.publish("taxi", {}, moving=True)
+            await car.publish_moving("taxi", {})
             declared = []
             async with asyncio.timeout(5.0):
                 while len(declared) < 2:
@@ -471,6 +471,6 @@ async def test_it_goes_on_when_the_bus_does_not_take_anything() -> None:
             assert "no space left" in str(refused["error"])
             assert adapter.dropped["bus-unavailable"] >= 1
             adapter.bus.append = append  # type: ignore[method-assign]
-            await car.publish("taxi", {}, moving=True)
+            await car.publish_moving("taxi", {})
             await until(lambda: "car/taxi" in matcher.twin.publications)
             hand.close()

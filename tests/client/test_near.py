@@ -18,7 +18,6 @@ from mercury.model.declarations import Declaration, Matches, NumberedMatch
 from mercury.model.errors import (
     FilterError,
     MatchingError,
-    MessageError,
     NotConnectedError,
     RequestError,
 )
@@ -39,7 +38,7 @@ async def test_a_taxi_comes_near_and_leaves() -> None:
     async with live() as world, bus_twin(world.bus):
         adapter = await world.adapter(session=QUICK)
         async with connect(adapter, "cab", FAR) as cab, connect(adapter, "me") as me:
-            taxi = await cab.publish("taxi", {"seats": 4}, moving=True)
+            taxi = await cab.publish_moving("taxi", {"seats": 4})
             stream = me.near("taxi", radius_m=500.0, where="seats >= 2")
             await stream.declared(5.0)
             matches = aiter(stream)
@@ -74,7 +73,7 @@ async def test_every_move_of_what_is_inside_is_told_if_asked_for() -> None:
     async with live() as world, bus_twin(world.bus):
         adapter = await world.adapter(session=QUICK)
         async with connect(adapter, "cab") as cab, connect(adapter, "me") as me:
-            await cab.publish("taxi", {}, moving=True)
+            await cab.publish_moving("taxi", {})
             matches = aiter(me.near("taxi", radius_m=500.0, inside=True, dwell_s=0.2))
             seen = [(await next_of(matches)).event_type for _ in range(12)]
             assert seen[0] is EventType.ENTER
@@ -92,7 +91,7 @@ async def test_a_place_stays_where_it_is() -> None:
     async with live() as world, bus_twin(world.bus):
         adapter = await world.adapter(session=QUICK)
         async with connect(adapter, "cab") as cab, connect(adapter, "me", FAR) as me:
-            await cab.publish("taxi", {}, moving=True)
+            await cab.publish_moving("taxi", {})
             heard: list[Match] = []
             stream = me.near("taxi", polygon=corners, handler=heard.append)
             await until(lambda: heard)
@@ -110,10 +109,10 @@ async def test_nobody_hears_of_itself() -> None:
         adapter = await world.adapter(session=QUICK)
         async with connect(adapter, "a") as a, connect(adapter, "b") as b:
             heard: list[Match] = []
-            await a.publish("taxi", {}, moving=True)
+            await a.publish_moving("taxi", {})
             a.near("taxi", radius_m=500.0, handler=heard.append)
             await until(lambda: matcher.twin.pairs)
-            await b.publish("taxi", {}, moving=True)
+            await b.publish_moving("taxi", {})
             await until(lambda: heard)
             assert [match.publication for match in heard] == ["b/taxi"]
 
@@ -127,7 +126,7 @@ async def test_what_is_asked_once() -> None:
             for free, north_m in ((3, 300), (0, 100), (7, 200), (9, 900)):
                 place = Position(HERE.lat + north_m / 111_200.0, HERE.lon)
                 lot = await lots.enter_async_context(connect(adapter, f"lot-{free}", place))
-                await lot.publish("parking", {"free": free}, moving=True)
+                await lot.publish_moving("parking", {"free": free})
             found = await me.ask_near("parking", radius_m=500.0, where="free > 0")
             assert [match.publication for match in found] == ["lot-7/parking", "lot-3/parking"]
             assert [match.values for match in found] == [{"free": 7}, {"free": 3}]
@@ -150,7 +149,7 @@ async def test_refusals_come_back_as_errors() -> None:
         adapter = await world.adapter(session=QUICK)
         async with connect(adapter, "me") as me:
             with pytest.raises(MatchingError, match="there is no topic 'boat' here") as refused:
-                await me.publish("boat", {}, moving=True)
+                await me.publish_moving("boat", {})
             assert refused.value.reason == "topic"
             with pytest.raises(MatchingError, match="wider than"):
                 async for _ in me.near("taxi", radius_m=2000.0):
@@ -161,12 +160,12 @@ async def test_refusals_come_back_as_errors() -> None:
                 me.near("taxi", radius_m=500.0, where="seats >")
             with pytest.raises(MatchingError, match="a radius or a polygon: give one"):
                 me.near("taxi")
-            taxi = await me.publish("taxi", {}, moving=True)
+            taxi = await me.publish_moving("taxi", {})
             with pytest.raises(MatchingError, match="at most 16384 bytes"):
                 await taxi.update({"text": "x" * 20_000})
             with pytest.raises(MatchingError, match="declared already"):
-                await me.publish("taxi", {}, moving=True, name="taxi")
-            assert (await me.publish("taxi", {}, moving=True)).what.id == "taxi-2"
+                await me.publish_moving("taxi", {}, name="taxi")
+            assert (await me.publish_moving("taxi", {})).what.id == "taxi-2"
             assert me.moving.streams == {}
             assert len(adapter.moving.entities) == 2
 
@@ -177,7 +176,7 @@ async def test_a_refusal_after_all_ends_the_stream() -> None:
         adapter = await world.adapter(session=QUICK)
         async with connect(adapter, "me") as me:
             stream = me.near("boat", radius_m=500.0)
-            boat = await me.publish("boat", {}, moving=True)
+            boat = await me.publish_moving("boat", {})
             await stream.declared(5.0)
             async with bus_twin(world.bus, MatchingRules(topics=frozenset({"taxi"}))):
                 for one in (boat, stream):
@@ -198,7 +197,7 @@ async def test_an_adapter_of_an_earlier_version_says_no() -> None:
         adapter._on_message = lambda session, body, envelope: _as_before(adapter, session, body)
         async with connect(adapter, "me") as me:
             with pytest.raises(RequestError, match="does not match what moves"):
-                await me.publish("taxi", {}, moving=True)
+                await me.publish_moving("taxi", {})
             with pytest.raises(RequestError, match="does not match what moves"):
                 async for _ in me.near("taxi", radius_m=500.0):
                     pass
@@ -213,7 +212,7 @@ async def test_declarations_survive_an_adapter_and_a_matcher() -> None:
     async with live() as world, bus_twin(world.bus) as matcher:
         adapter = await world.adapter(session=QUICK)
         async with connect(adapter, "cab") as cab, connect(adapter, "me") as me:
-            await cab.publish("taxi", {}, moving=True)
+            await cab.publish_moving("taxi", {})
             heard: list[Match] = []
             stream = me.near("taxi", radius_m=500.0, handler=heard.append)
             await until(lambda: heard)
@@ -254,7 +253,7 @@ async def _gone_meanwhile() -> None:
             heard: list[Match] = []
             me.near("taxi", radius_m=500.0, handler=heard.append)
             async with connect(adapter, "cab") as cab:
-                await cab.publish("taxi", {}, moving=True)
+                await cab.publish_moving("taxi", {})
                 await until(lambda: heard)
                 port = adapter.port
                 await world.stop(adapter)
@@ -275,7 +274,7 @@ async def _lost_for_good() -> None:
     async with live() as world, bus_twin(world.bus):
         adapter = await world.adapter(session=QUICK)
         async with connect(adapter, "cab") as cab, connect(adapter, "me") as me:
-            await cab.publish("taxi", {}, moving=True)
+            await cab.publish_moving("taxi", {})
             heard: list[Match] = []
             stream = me.near("taxi", radius_m=500.0, handler=heard.append)
             await until(lambda: heard)
@@ -299,7 +298,7 @@ async def test_who_closes_is_gone_for_the_others() -> None:
             heard: list[Match] = []
             me.near("taxi", radius_m=500.0, handler=heard.append)
             async with connect(adapter, "cab") as cab:
-                await cab.publish("taxi", {}, moving=True)
+                await cab.publish_moving("taxi", {})
                 await until(lambda: heard)
             await until(lambda: len(heard) == 2)
             assert (heard[1].event_type, heard[1].reason) == (EventType.EXIT, EventReason.WITHDRAWN)
@@ -320,7 +319,7 @@ async def test_who_changes_adapters_is_there_in_the_end() -> None:
             hand.say(Kind.REQUEST, said, topic="moving.declare")
             await until(lambda: heard)
             async with connect(there, "cab", NEAR) as cab:
-                await cab.publish("taxi", {}, moving=True)
+                await cab.publish_moving("taxi", {})
                 # The first adapter withdraws what it thinks is gone.
                 await until(lambda: len(heard) >= 2)
                 await until(lambda: len(heard) >= 3)
@@ -332,14 +331,9 @@ async def test_who_changes_adapters_is_there_in_the_end() -> None:
 
 
 @in_loop
-async def test_what_does_not_go_together_is_said() -> None:
+async def test_a_stream_that_was_given_up_says_so() -> None:
     async with live() as world:
         adapter = await world.adapter()
-        async with connect(adapter, "me") as me:
-            with pytest.raises(MessageError, match="has no position"):
-                await me.publish("taxi", {}, moving=True, position=HERE)
-            with pytest.raises(MessageError, match="say moving=True"):
-                await me.publish("taxi", {}, ttl_s=5.0)
         stream = connect(adapter, "you").near("taxi", radius_m=500.0)
         stream.close()
         with pytest.raises(NotConnectedError, match="given up"):
@@ -370,7 +364,7 @@ async def test_at_20_percent_loss_everything_comes_and_goes_exactly_once() -> No
             heard: list[Match] = []
             stream = me.near("taxi", radius_m=500.0, handler=heard.append, timeout_s=30.0)
             await stream.declared(30.0)
-            await cab.publish("taxi", {}, moving=True)
+            await cab.publish_moving("taxi", {})
             for _ in range(30):
                 for place, inside in ((NEAR, True), (FAR, False)):
                     cab.move(place.lat, place.lon, report=True)

@@ -245,8 +245,8 @@ async def test_applications_call_what_moves_as_they_like() -> None:
             connect(adapter, "cab", NEAR) as cab,
             connect(adapter, "lorry", NEAR) as lorry,
         ):
-            await cab.publish("taxi", {"seats": 4}, moving=True)
-            await lorry.publish("taxi", {"seats": 2}, moving=True)
+            await cab.publish_moving("taxi", {"seats": 4})
+            await lorry.publish_moving("taxi", {"seats": 2})
             heard: dict[str, list[str]] = {"car": [], "one": [], "two": []}
             car.near("taxi", radius_m=500.0, handler=lambda m: heard["car"].append(m.publication))
             one.near(
@@ -264,7 +264,7 @@ async def test_applications_call_what_moves_as_they_like() -> None:
                 )
                 await until(lambda: all(heard.values()))
                 await until(lambda: len(matcher.twin.subscriptions) == 3)
-                await one.publish("app", {}, moving=True)
+                await one.publish_moving("app", {})
                 assert "car/one/app" in matcher.twin.publications
                 assert [m.publication for m in await two.ask_near("taxi", radius_m=500.0)] == [
                     "cab/taxi", "lorry/taxi",

@@ -37,7 +37,7 @@ async def test_comes_is_asked_for_is_refused_and_goes(shared: bool) -> None:
         async with connect(adapter, "me") as me, connect(adapter, "cab", NEAR) as cab:
             heard: list[Match] = []
             stream = me.near("taxi", radius_m=500.0, where="seats > 1", handler=heard.append)
-            taxi = await cab.publish("taxi", {"seats": 4}, moving=True)
+            taxi = await cab.publish_moving("taxi", {"seats": 4})
             await until(lambda: heard)
             assert (heard[0].event_type, heard[0].values) == (EventType.ENTER, {"seats": 4})
             assert heard[0].distance_m == pytest.approx(111.2, abs=0.5)

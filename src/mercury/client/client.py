@@ -8,7 +8,7 @@ import os
 import random
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import replace
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, TypeVar
 from uuid import UUID
 
 from mercury.client.arguments import checked
@@ -121,66 +121,40 @@ class Client(Connection):
 
     # Said to everybody whom it concerns
 
-    @overload
-    async def publish(
-        self,
-        topic: str,
-        values: Values,
-        *,
-        moving: Literal[False] = False,
-        position: PositionLike | None = None,
-        priority: int = Priority.CONTENT,
-        expires_in_s: float | None = None,
-        policy: Policy | DeliveryPolicy = "fire-and-forget",
-    ) -> Message: ...
-
-    @overload
-    async def publish(
-        self,
-        topic: str,
-        values: Values,
-        *,
-        moving: Literal[True],
-        radius_m: float = 0.0,
-        ttl_s: float | None = None,
-        name: str | None = None,
-    ) -> MovingPublication: ...
-
     @checked
     async def publish(
         self,
         topic: str,
         values: Values,
         *,
-        moving: bool = False,
         position: PositionLike | None = None,
         priority: int = Priority.CONTENT,
         expires_in_s: float | None = None,
         policy: Policy | DeliveryPolicy = "fire-and-forget",
-        radius_m: float = 0.0,
-        ttl_s: float | None = None,
-        name: str | None = None,
-    ) -> Message | MovingPublication:
-        """Publish content under a topic; `position` ties it to a place.
-
-        With `moving`, say what this client is: others who are near hear of it while it moves, until
-        it is withdrawn or the client is gone. Raises MatchingError when that is refused.
-        """
-        is_tied = position is not None or expires_in_s is not None or policy != "fire-and-forget"
-        if moving and is_tied:
-            raise MessageError("what moves has no position, expiry or policy of its own")
-        if not moving and (radius_m or ttl_s is not None or name is not None):
-            raise MessageError("radius_m, ttl_s and name are for what moves: say moving=True")
-        if moving:
-            name = self.moving.entities.free_name("publication", topic, name)
-            return await self.moving.publish(
-                Publication(name, topic, dict(values), radius_m, ttl_s)
-            )
+    ) -> Message:
+        """Publish content under a topic; `position` ties it to a place."""
         topics.content_topic(topic)  # or says what is wrong
         place = None if position is None else as_position(position)
         payload = Attributes(dict(values), place)
         message = self.compose(Kind.CONTENT, topic, payload, priority, expires_in_s)
         return await self._say(replace(message, policy=as_policy(policy)))
+
+    @checked
+    async def publish_moving(
+        self,
+        topic: str,
+        values: Values,
+        *,
+        radius_m: float = 0.0,
+        ttl_s: float | None = None,
+        name: str | None = None,
+    ) -> MovingPublication:
+        """Say what this client is: others who are near hear of it while it moves.
+
+        It holds until it is withdrawn or the client is gone. Raises MatchingError when refused.
+        """
+        name = self.moving.entities.free_name("publication", topic, name)
+        return await self.moving.publish(Publication(name, topic, dict(values), radius_m, ttl_s))
 
     @checked
     async def sense(

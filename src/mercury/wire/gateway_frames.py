@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mercury.model.errors import PacketError
+from mercury.wire.match_frames import EVENT_COLUMNS
 
 VERSION = 1
 MAX_ROWS = 65_536
@@ -28,13 +29,7 @@ EVENT_ROW = np.dtype(
     [
         ("subscription", "<u4"),  # its handle
         ("publication", "<u4"),  # a number of this server
-        ("time_us", "<i8"),
-        ("lat_e7", "<i4"),
-        ("lon_e7", "<i4"),
-        ("distance_m", "<f4"),
-        ("event_type", "u1"),
-        ("reason", "u1"),
-        ("reserved", "<u2"),
+        *EVENT_COLUMNS,
     ]
 )
 PROGRESS_ROW = np.dtype([("taken", "<u8"), ("dropped", "<u8")])

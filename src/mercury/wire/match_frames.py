@@ -47,19 +47,16 @@ MOVES = np.dtype(
     ]
 )
 WITHDRAWALS = np.dtype([("key", "<u8"), ("time_us", "<i8")])
-EVENTS = np.dtype(
-    [
-        ("subscription", "<u8"),
-        ("publication", "<u8"),
-        ("time_us", "<i8"),
-        ("lat_e7", "<i4"),
-        ("lon_e7", "<i4"),
-        ("distance_m", "<f4"),
-        ("event_type", "u1"),
-        ("reason", "u1"),
-        ("reserved", "<u2"),
-    ]
-)
+EVENT_COLUMNS = [
+    ("time_us", "<i8"),
+    ("lat_e7", "<i4"),
+    ("lon_e7", "<i4"),
+    ("distance_m", "<f4"),
+    ("event_type", "u1"),
+    ("reason", "u1"),
+    ("reserved", "<u2"),
+]
+EVENTS = np.dtype([("subscription", "<u8"), ("publication", "<u8"), *EVENT_COLUMNS])
 
 Rows = NDArray[np.void]
 

@@ -79,8 +79,8 @@ def test_two_vehicles(tmp_path: Path) -> None:
 
         shown, _ = stop(ben)
         assert "mercury moos ben" in shown
-        assert "Rcv Msg Count: 1" in shown
-        assert "Incoming stats:" in shown
+        assert "1 received, 0 repeated" in shown
+        assert "Receipts it sent" in shown
         lines = [json.loads(line) for line in stop(abe)[0].splitlines()]
     assert [line["final"] for line in lines[:-1]] == [False] * (len(lines) - 1)
     final = lines[-1]

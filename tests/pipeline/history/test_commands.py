@@ -65,17 +65,17 @@ def test_where_a_vehicle_was(run: Run) -> None:
 
 
 def test_what_happened_in_an_area(run: Run, tmp_path: Path) -> None:
-    near = ("history", "area", "--lat", "40.751", "--lon", "-111.9", "--radius", "300")
+    near = ("history", "area", "--area", "40.751,-111.9,300")
     found = answer(run(*near, "--json"))
     assert [one["what"] for one in found["happened"]] == ["alert", "event"] * 4
     assert {one["kind"] for one in found["happened"]} == {"collision"}
     assert found["happened"][1]["who"] == "car-1"
     # The alert reaches 800 m far, and the crash is 900 m from here.
-    far = ("history", "area", "--lat", "40.7581", "--lon", "-111.9", "--radius", "300")
+    far = ("history", "area", "--area", "40.7581,-111.9,300")
     assert {one["what"] for one in answer(run(*far, "--json"))["happened"]} == {"alert"}
     area = tmp_path / "area.json"
     area.write_text(json.dumps(area_to_geojson(Area(Circle(recording.CRASH, 50_000.0)))))
-    wide = ("history", "area", "--geojson", str(area))
+    wide = ("history", "area", "--area", str(area))
     found = answer(run(*wide, "--kind", "obstacle", "--to", MIDNIGHT, "--json"))
     assert [one["kind"] for one in found["happened"]] == ["obstacle"] * 2
     assert (found["reports"], found["vehicles"]) == (40, 20)
@@ -130,9 +130,9 @@ def run_fails(run: Run, *arguments: str) -> Exception:
         (["where", "x", "--at", "1h", "--to", "1h"], "--at is one time"),
         (["where", "x", "--from", "1h", "--to", "2h"], "--from is not before --to"),
         (["where", "x", "--folder", "nowhere"], "there is no such folder"),
-        (["area", "--lat", "1"], "say where"),
-        (["area", "--lat", "91", "--lon", "1"], "latitude 91"),
-        (["area", "--lat", "1", "--geojson", "x"], "by --geojson or by"),
+        (["area", "--area", "1,2"], "cannot read --area 1,2"),
+        (["area", "--area", "91,1,500"], "latitude 91"),
+        (["area", "--area", "none.json"], "cannot read --area none.json: No such file"),
     ],
 )
 def test_one_sentence(run: Run, arguments: list[str], sentence: str) -> None:

@@ -12,6 +12,7 @@ from mercury.model.errors import AreaError, ConfigurationError
 from mercury.model.geojson import area_from_geojson
 from mercury.service import now_us
 
+AREA_FORM = "LAT,LON,RADIUS_M|GEOJSON"
 TIME_HELP = "UTC unless it says otherwise, as 2026-03-01T08:30, or an age as 90s, 30m, 2h, 1d"
 
 _LENGTH = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
@@ -51,6 +52,12 @@ def geojson_area(text: str, what: str) -> Area:
         raise ConfigurationError(f"cannot read {what} {text}: {error.strerror}") from None
     except (AreaError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{what} is no area: {error}") from None
+
+
+def area(text: str) -> Area:
+    """Read `--area`: a circle, GeoJSON text, or a file of it."""
+    is_circle = text.count(",") == 2 and "{" not in text
+    return circle(text) if is_circle else geojson_area(text, "--area")
 
 
 def instant(text: str | None, option: str) -> int | None:

@@ -15,7 +15,6 @@ from mercury.cli.data import stored_tables
 from mercury.cli.data.stored_tables import counted, rounded, show
 from mercury.cli.messages.describe import iso_time
 from mercury.config import Settings
-from mercury.model.area import Area, Circle, Position
 from mercury.model.errors import ConfigurationError, PipelineError
 from mercury.pipeline.history.days import day_of, days_of
 from mercury.pipeline.history.journal import with_retry
@@ -81,10 +80,7 @@ def where(
 
 @app.command()
 def area(
-    lat: Annotated[float | None, typer.Option()] = None,
-    lon: Annotated[float | None, typer.Option()] = None,
-    radius: Annotated[float, option("In metres", min=0.1)] = 500.0,
-    geojson: Annotated[Path | None, option("An area, in a file")] = None,
+    area: Annotated[str, option("Where", reading.AREA_FORM)],
     begin: stored_tables.FromOption = None,
     end: stored_tables.ToOption = None,
     kind: Annotated[str | None, option("Only this kind of event")] = None,
@@ -96,7 +92,7 @@ def area(
 ) -> None:
     """What happened in an area: events, alerts that reached into it, and how much traffic."""
     from_us, to_us = reading.span(begin, end)
-    asked = _asked_area(lat, lon, radius, geojson)
+    asked = reading.area(area)
     settings = stored_tables.load(config, folder, spark_master)
     stored = stored_tables.opened(settings)
     from mercury.pipeline.history import queries
@@ -271,7 +267,7 @@ def encounters(
     gap: Annotated[str, option("After this silence a client is nowhere", "LENGTH")] = "60s",
     begin: stored_tables.FromOption = None,
     end: stored_tables.ToOption = None,
-    area: Annotated[str | None, option("While both are inside", "LAT,LON,RADIUS|GEOJSON")] = None,
+    area: Annotated[str | None, option("While both are inside", reading.AREA_FORM)] = None,
     limit: Annotated[int, option("List at most this many, oldest first", min=0)] = 1000,
     out: Annotated[Path | None, option("Write all of them as Parquet, by day", "DIR")] = None,
     overwrite: Annotated[
@@ -290,7 +286,7 @@ def encounters(
     if positions is not None and folder is not None:
         raise ConfigurationError("reports are read from --folder or from --positions")
     from_us, to_us = reading.span(begin, end)
-    place = None if area is None else _area(area)
+    place = None if area is None else reading.area(area)
     source = stored_tables.opened(settings) if positions is None else positions
     from mercury.matching.encounters import EncounterRule
     from mercury.pipeline.encounters import job
@@ -329,25 +325,9 @@ def encounters(
         )
 
 
-def _asked_area(lat: float | None, lon: float | None, radius_m: float, file: Path | None) -> Area:
-    if file is not None:
-        if lat is not None or lon is not None:
-            raise ConfigurationError("an area is given by --geojson or by --lat and --lon")
-        return reading.geojson_area(str(file), "--geojson")
-    if lat is None or lon is None:
-        raise ConfigurationError("say where: --lat and --lon, or --geojson")
-    return Area(Circle(Position(lat, lon), radius_m))
-
-
 def _timed(row: Row) -> dict[str, Any]:
     values = rounded(row.asDict())
     return {"time": iso_time(values.pop("time_us")), **values}
-
-
-def _area(text: str) -> Area:
-    if text.count(",") == 2 and "{" not in text:
-        return reading.circle(text)
-    return reading.geojson_area(text, "--area")
 
 
 def _describe(row: Row) -> dict[str, Any]:

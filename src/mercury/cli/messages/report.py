@@ -5,31 +5,27 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 import typer
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from rich.console import Console, Group, RenderableType
+from rich.console import Console
 from rich.live import Live
-from rich.table import Table
-from rich.text import Text
 
 from mercury.bus import Bus, FromTime, catch_up
 from mercury.cli.common import command, reading
 from mercury.cli.common.command import option
+from mercury.cli.common.report_view import report_view
 from mercury.mediator import Report
-from mercury.mediator.report import TopicRow, report_of
+from mercury.mediator.report import report_of
 from mercury.model.errors import ConfigurationError
 from mercury.model.topics import REPORTS
 from mercury.service import Statistics, now_us
-from mercury.service.clock import clock_time
 from mercury.service.message_trail import LedgerReader
 from mercury.service.metrics import MetricsServer
 
 _REFRESH_S = 1.0
 _PIPED_WIDTH = 240
-_ID_DIGITS = 36
-_WORDS = {"peer", "topic", "to", "from", "message", "time", "ended as"}  # to the left
 
 _SENT = {"sent": "messages sent the first time", "resent": "messages sent again"}
 # Rows of the report, what tells them apart, how their metrics begin, and what each counts.
@@ -91,7 +87,7 @@ def report(
             else:
                 # What is piped on is as wide as it needs to be.
                 width = None if sys.stdout.isatty() else _PIPED_WIDTH
-                Console(highlight=False, width=width).print(_view(found))
+                Console(highlight=False, width=width).print(report_view(found))
 
     command.run(work())
 
@@ -117,7 +113,7 @@ async def _watch(
         if as_json:
             command.print_json(current().as_dict())
         else:
-            live.update(_view(current()), refresh=True)
+            live.update(report_view(current()), refresh=True)
 
     with contextlib.nullcontext() if as_json else live:
         await command.watch(stop, seconds, _REFRESH_S, show)
@@ -143,70 +139,3 @@ def _metrics(report: Report) -> Iterable[Metric]:
         if peer.first_try_s is not None:
             first.add_metric([report.name, peer.peer], peer.first_try_s)
     yield first
-
-
-def _view(report: Report) -> RenderableType:
-    """The report as tables, as pMediator shows it (§8)."""
-    parts: list[RenderableType] = [
-        Text(
-            f"{report.name}: {report.sent:,} sent, {report.resent:,} sent again, "
-            f"{report.acknowledged:,} acknowledged; {report.received:,} received, "
-            f"{report.repeated:,} repeated"
-        ),
-        *_table(
-            "Sent to others", "peer, sent, again, again/msg, first try, heard, lost, open",
-            ((one.peer, one.sent, one.resent, one.resent_per_message, _seconds(one.first_try_s),
-              one.acknowledged, one.dropped, one.waiting) for one in report.peers),
-        ),
-        *_table(
-            "By topic", "topic, sent, again, per min, to",
-            # pMediator marks what is not repeated because nobody answers it.
-            ((one.topic, one.sent, f"{one.resent:,}{'' if one.acknowledge else '*'}",
-              f"{one.per_minute:.2f}", _peers(one)) for one in report.topics),
-        ),
-        *_table(
-            "Sent to this client", "from, sent, copies, heard, mean, refused, lost, open",
-            ((one.source, one.messages, one.copies, one.acknowledged, _seconds(one.mean_s),
-              one.refused, one.dropped, one.waiting) for one in report.heard),
-        ),
-        *_table(
-            "Receipts it sent", "to, messages, sent, again, again/msg",
-            ((one.peer, one.received, one.acks_sent, one.acks_resent, one.resent_per_ack)
-             for one in report.acks),
-        ),
-        *_table(
-            "Most recent", "time, message, peer, ended as, after",
-            ((clock_time(int(one.time_s * 1e6)), one.id, one.peer, one.state,
-              _seconds(one.elapsed_s)) for one in report.events),
-        ),
-    ]  # fmt: skip
-    if len(parts) == 1:
-        parts.append(Text("Nothing was sent to it or by it in this time."))
-    return Group(*parts)
-
-
-def _table(title: str, columns: str, rows: Iterable[tuple[Any, ...]]) -> list[Table]:
-    """A table, if it has rows."""
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    for column in columns.split(", "):
-        justify: Literal["left", "right"] = "left" if column in _WORDS else "right"
-        width = _ID_DIGITS if column == "message" else None  # an id that is cut is of no use
-        table.add_column(column, justify=justify, no_wrap=True, min_width=width)
-    for row in rows:
-        table.add_row(*map(_cell, row))
-    return [table] if table.row_count else []
-
-
-def _cell(value: object) -> Text:
-    if isinstance(value, float):
-        return Text(f"{value:.3f}")
-    return Text(f"{value:,}" if isinstance(value, int) else str(value))
-
-
-def _peers(topic: TopicRow) -> str:
-    shown = ", ".join(topic.peers[:5])
-    return shown if len(topic.peers) <= 5 else f"{shown}, …"
-
-
-def _seconds(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f} s"

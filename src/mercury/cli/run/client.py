@@ -158,7 +158,7 @@ async def _declare(
 ) -> list[MatchStream]:
     """Declare it all; returns what is to be listened to."""
     for one in publications:
-        await endpoint.publish(one.topic, one.values, moving=True)
+        await endpoint.publish_moving(one.topic, one.values)
     streams = [
         endpoint.near(wanted.topic, radius_m=wanted.radius_m, where=wanted.where)
         for wanted in subscriptions

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from mercury.cli.common import command, reading
 from mercury.cli.common.command import option
-from mercury.mediator.report import EventRow
+from mercury.cli.common.report_view import report_view
 from mercury.moos import MoosGateway, bridge_settings, read_moos_file
 from mercury.moos.settings import ANY, route
 
 _REFRESH_S = 0.5
 _SHOWN = 20  # rows of a table that people can take in
-_TEXTS = ("Mate", "Var", "Dest(s)")
-_ENDS = {"acknowledged": "Completed", "unreachable": "Gave up", "expired": "Gave up"}
 
 
 def moos(
@@ -97,7 +94,7 @@ async def _run(gateway: MoosGateway, seconds: float | None, json_every_s: float 
             with Live(console=command.progress, transient=True, auto_refresh=False) as live:
 
                 def show() -> None:
-                    live.update(_report_view(gateway), refresh=True)
+                    live.update(_view(gateway), refresh=True)
 
                 await command.watch(stop, seconds, _REFRESH_S, show)
         else:
@@ -107,7 +104,7 @@ async def _run(gateway: MoosGateway, seconds: float | None, json_every_s: float 
     if json_every_s is not None:
         _print_json(gateway, final=True)
     else:
-        Console(highlight=False).print(_report_view(gateway))
+        Console(highlight=False).print(_view(gateway))
 
 
 def _print_json(gateway: MoosGateway, *, final: bool = False) -> None:
@@ -146,100 +143,25 @@ def _report_json(gateway: MoosGateway) -> dict[str, Any]:
     }
 
 
-def _report_view(gateway: MoosGateway) -> RenderableType:
+def _view(gateway: MoosGateway) -> Group:
     """The same for a terminal, as pMediator shows it (§8, Listing 8.3)."""
-    settings, bridge, report = gateway.settings, gateway.bridge, gateway.report()
-    bad = sum(bridge.bad.values())
-    parts: list[RenderableType] = [
-        Text(f"mercury moos {settings.name}   {gateway.time_s:.0f} s", style="bold"),
-        _pairs(
-            "Config:",
-            {
-                "ReSend thresh": f"{settings.resend_thresh_s:g}",
-                "Max Tries": str(settings.max_tries),
-                "Group": settings.group or "",
-                "Named mates": ", ".join(settings.mates),
-                "mates": ", ".join(bridge.mates) + (" ..." if ANY in settings.routes else ""),
-                "No_ack_vars": ", ".join(sorted(settings.no_ack_vars)),
-            },
-        ),
-        _pairs(
-            "Stats (outgoing):",
-            {
-                "Out Msg Count": str(report.sent),
-                "Ack Msg Count": str(report.acknowledged),
-            },
-        ),
-        _pairs(
-            "Stats (incoming):",
-            {
-                "Rcv Msg Count": str(report.received),
-                "Bad Msg Count": f"{bad}{_reasons(bridge.bad)}",
-                "Passed over": f"{sum(bridge.dropped.values())}{_reasons(bridge.dropped)}",
-            },
-        ),
-        *_table(
-            "Outgoing stats:",
-            "Mate, Msgs Sent, Msgs Re-Sent, Avg Msgs Re-Sent, Avg First Interval, Msgs Dropped,"
-            " Waiting",
-            [(row.peer, row.sent, row.resent, row.resent_per_message, row.first_try_s, row.dropped,
-              row.waiting) for row in report.peers],
-        ),
-        *_table(
-            "Outgoing stats: (Per Variable)", "Snds, ReSnds, Freq, Var, Dest(s)",
-            [(row.sent, f"{row.resent}{'' if row.acknowledge else '*'}", f"{row.per_minute:.2f}",
-              row.topic, ", ".join(row.peers)) for row in report.topics],
-        ),
-        *_table(
-            "Incoming stats:", "Mate, Acks Sent, Acks Re-sent, Avg Acks Re-sent",
-            [(row.peer, row.acks_sent, row.acks_resent, row.resent_per_ack)
-             for row in report.acks],
-        ),
-        *_events(report.events),
-    ]  # fmt: skip
-    if gateway.uplink is not None:
-        state = "connected to" if gateway.uplink.connected else "seeks"
-        counts = ", ".join(f"{name} {count}" for name, count in gateway.uplink.counters.items())
-        parts.insert(2, Text(f"Mercury: {state} {gateway.uplink.uri}   {counts}\n"))
-    return Group(*parts)
-
-
-def _pairs(title: str, pairs: dict[str, str]) -> Text:
-    width = max(map(len, pairs))
-    lines = [f"  {name:>{width}}: {value}".rstrip() for name, value in pairs.items()]
-    return Text("\n".join([title, *lines, ""]))
+    settings, bridge, uplink = gateway.settings, gateway.bridge, gateway.uplink
+    mates = ", ".join(bridge.mates) + (" …" if ANY in settings.routes else "")
+    lines = {
+        "mates": mates + (f" (group {settings.group})" if settings.group else ""),
+        "repeated": f"after {settings.resend_thresh_s:g} s, {settings.max_tries} times at most",
+        "sent once": ", ".join(sorted(settings.no_ack_vars)),
+        "bad": _reasons(bridge.bad),
+        "passed over": _reasons(bridge.dropped),
+    }
+    if uplink is not None:
+        state = "connected to" if uplink.connected else "seeks"
+        counts = ", ".join(f"{name} {count}" for name, count in uplink.counters.items())
+        lines["Mercury"] = f"{state} {uplink.uri}   {counts}"
+    about = "\n".join(f"{name:>12}: {line}" for name, line in lines.items() if line)
+    title = Text(f"mercury moos {settings.name}   {gateway.time_s:.0f} s", style="bold")
+    return Group(title, Text(about), report_view(gateway.report(), "{:.2f} s".format, _SHOWN))
 
 
 def _reasons(counts: dict[str, int]) -> str:
-    if not counts:
-        return ""
-    return " (" + ", ".join(f"{reason} {count}" for reason, count in sorted(counts.items())) + ")"
-
-
-def _table(title: str, columns: str, rows: list[tuple[object, ...]]) -> list[RenderableType]:
-    """A table of as many rows as people can take in, if it has any."""
-    table = Table(title=title, title_justify="left", title_style="", box=None, pad_edge=False)
-    for column in columns.split(", "):
-        justify: Literal["left", "right"] = "left" if column in _TEXTS else "right"
-        table.add_column(column, justify=justify, overflow="fold")
-    for row in rows[:_SHOWN]:
-        table.add_row(*map(_cell, row))
-    more = [Text(f"and {len(rows) - _SHOWN} more")] if len(rows) > _SHOWN else []
-    return [table, *more, Text("")] if rows else []
-
-
-def _cell(value: object) -> Text:
-    if value is None:
-        return Text("")
-    return Text(f"{value:.3f}" if isinstance(value, float) else str(value))
-
-
-def _events(rows: list[EventRow]) -> list[RenderableType]:
-    if not rows:
-        return []
-    lines = [
-        f"[{row.time_s:.2f}]: {_ENDS.get(row.state, row.state)} msg id: [{row.id}] to {row.peer},"
-        f" elapsed={row.elapsed_s:.3f}"
-        for row in rows
-    ]
-    return [Text("\n".join([f"Most Recent Events ({len(rows)}):", *lines]))]
+    return ", ".join(f"{reason} {count:,}" for reason, count in sorted(counts.items()))

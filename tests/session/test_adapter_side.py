@@ -150,6 +150,18 @@ def test_a_report_updates_where_the_client_is() -> None:
     assert table.moved[slot]
 
 
+@pytest.mark.parametrize("wrong", [1e25, -1e25, float("inf"), float("nan"), 1001.0])
+def test_a_motion_that_cannot_be_is_unknown_and_its_place_holds(wrong: float) -> None:
+    bench = Bench()
+    bench.init()
+    event = bench.send(Kind.REPORT, Telemetry(Position(41.0, -112.0), wrong, wrong), now=1.0)
+    assert isinstance(event, Reported)
+    table, slot = bench.core.table, event.session.slot
+    assert (table.lat[slot], table.lon[slot]) == (41.0, -112.0)
+    assert np.isnan(table.heading[slot])
+    assert np.isnan(table.speed[slot])
+
+
 @pytest.mark.parametrize("sequence_gap", [0, 1, 100, 255])
 def test_a_replayed_packet_is_dropped(sequence_gap: int) -> None:
     bench = Bench()

@@ -7,7 +7,7 @@ import math
 from mercury.model.errors import PacketError
 from mercury.wire import mercury_pb2 as pb
 from mercury.wire import parse
-from mercury.wire.records import POSITION, Fix, read_fix
+from mercury.wire.records import MAX_SPEED_MPS, POSITION, Fix, read_fix, within
 
 
 def read_sensed(position: bytes | None, value: bytes) -> tuple[pb.Envelope, Fix | None]:
@@ -24,4 +24,6 @@ def read_sensed(position: bytes | None, value: bytes) -> tuple[pb.Envelope, Fix 
         return envelope, None
     if not (abs(fix.lat) <= 90.0 and abs(fix.lon) <= 180.0):
         raise PacketError("bad-coordinates")
-    return envelope, fix._replace(speed_mps=event.speed_mps) if event.HasField("speed_mps") else fix
+    if event.HasField("speed_mps"):
+        fix = fix._replace(speed_mps=within(event.speed_mps, MAX_SPEED_MPS))
+    return envelope, fix

@@ -25,11 +25,10 @@ from mercury.wire.packet import (
     read_header,
     wants_receipt,
 )
-from mercury.wire.records import fix_header
+from mercury.wire.records import MAX_HEADING_DEG, MAX_SPEED_MPS, fix_header, within
 
 MAX_IDENTITY_BYTES = 128
 MAX_PRUNED = 1000  # sessions in one call: each has much to be forgotten
-_MAX_NUMBER = 1e30
 
 # What a client may send within a session; alerts and replies come from the other side only.
 _FROM_CLIENTS = frozenset(
@@ -310,13 +309,11 @@ class AdapterSessions:
         lat, lon = telemetry.lat, telemetry.lon
         if not (-90.0 <= lat <= 90.0 and -180.0 <= lon <= 180.0):  # also refuses NaN
             return False
-        # What is not finite is unknown: no sector and no mean could use it.
-        heading = telemetry.heading_deg if telemetry.HasField("heading_deg") else math.nan
-        if not -_MAX_NUMBER < heading < _MAX_NUMBER:
-            heading = math.nan
-        speed = telemetry.speed_mps if telemetry.HasField("speed_mps") else math.nan
-        if not -_MAX_NUMBER < speed < _MAX_NUMBER:
-            speed = math.nan
+        heading = speed = math.nan
+        if telemetry.HasField("heading_deg"):
+            heading = within(telemetry.heading_deg, MAX_HEADING_DEG)
+        if telemetry.HasField("speed_mps"):
+            speed = within(telemetry.speed_mps, MAX_SPEED_MPS)
         table, slot = self.table, session.slot
         session.fix = (lat, lon, heading, speed)
         session.fix_header = fix_header(lat, lon, heading, speed)

@@ -18,6 +18,9 @@ POSITION = "position"  # lat, lon, heading, speed of the sender when it was sent
 INTERESTS = "interests"  # ids of the interests that a content message matches
 TRAFFIC = "traffic"  # mean speed around an event, in m/s
 
+# What is beyond is no heading and no speed: it counts as unknown.
+MAX_HEADING_DEG, MAX_SPEED_MPS = 360.0, 1000.0
+
 _ROUTE = struct.Struct(">BBQ")
 _POSITION = struct.Struct(">4d")
 _REAL = struct.Struct(">d")
@@ -89,7 +92,13 @@ def read_fix(headers: Headers) -> Fix | None:
     numbers = read_numbers(headers, POSITION, _POSITION)
     if numbers is None or math.isnan(numbers[0]) or math.isnan(numbers[1]):
         return None
-    return Fix(*numbers)
+    lat, lon, heading, speed = numbers
+    return Fix(lat, lon, within(heading, MAX_HEADING_DEG), within(speed, MAX_SPEED_MPS))
+
+
+def within(value: float, limit: float) -> float:
+    """The value, or NaN if it is farther from 0 than the limit."""
+    return value if abs(value) <= limit else math.nan
 
 
 def read_interests(headers: Headers) -> list[bytes]:

@@ -7,9 +7,10 @@ import math
 import pytest
 from pyspark.sql import SparkSession
 
+from mercury.detection import CongestionRule
 from mercury.model.area import Position
 from mercury.model.message import Address, Attributes, Event, Kind, Message
-from mercury.pipeline.detection.transforms import events, positions
+from mercury.pipeline.detection.transforms import cell_speeds, events, positions
 from mercury.pipeline.schemas import RECORD
 from mercury.wire import encode
 from mercury.wire.records import fix_header
@@ -46,6 +47,24 @@ def test_reports_become_columns(spark: SparkSession) -> None:
         "client": "car-1", "time_us": 77, "lat": 40.5, "lon": -111.25, "heading_deg": 90.0,
         "speed_mps": 13.5,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("heading_deg", [1e25, -1e300, math.inf, 361.0])
+@pytest.mark.parametrize("speed_mps", [1e25, -math.inf, 1001.0])
+def test_a_motion_that_cannot_be_is_unknown(
+    spark: SparkSession, heading_deg: float, speed_mps: float
+) -> None:
+    """One such report must not fail a batch: Spark would try that again for ever."""
+    _, wrong = fix_header(40.5, -111.25, heading_deg, speed_mps)
+    _, right = fix_header(40.5, -111.25, 359.0, 13.5)
+    rows = [record("reports", b"", place=place) for place in (wrong, right)]
+    found = positions(spark.createDataFrame(rows, RECORD))
+    assert [(row.heading_deg, row.speed_mps) for row in found.collect()] == [
+        (None, None),
+        (359.0, 13.5),
+    ]
+    (cell,) = cell_speeds(found, CongestionRule()).collect()
+    assert (cell.vehicles, cell.speed_mps, cell.sector) == (1, 13.5, 0)
 
 
 def test_events_are_where_they_say_or_where_their_sender_was(spark: SparkSession) -> None:

@@ -16,11 +16,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from mercury.pipeline.schemas import RECORD, joined, schema
+from mercury.wire.records import MAX_HEADING_DEG, MAX_SPEED_MPS
 
 FIX_COLUMNS = ("lat", "lon", "heading_deg", "speed_mps")
 FIX_BYTES = 8 * len(FIX_COLUMNS)
 WITH_FIX = joined(RECORD, schema(", ".join(f"{name} double" for name in FIX_COLUMNS)))
 _ARROW = to_arrow_schema(WITH_FIX)
+_LIMITS = (90.0, 180.0, MAX_HEADING_DEG, MAX_SPEED_MPS)
 
 
 def with_fix(records: DataFrame) -> DataFrame:
@@ -43,6 +45,6 @@ def fix_columns(data: NDArray[np.uint8], whole: NDArray[np.bool_]) -> list[pa.Ar
     """The numbers in headers that lie one after the other, for those records that have one."""
     numbers = np.full((len(whole), len(FIX_COLUMNS)), np.nan)
     numbers[whole] = data.view(">f8").reshape(-1, len(FIX_COLUMNS))
-    numbers[~np.isfinite(numbers)] = np.nan
+    numbers[~(np.abs(numbers) <= _LIMITS)] = np.nan
     # To Arrow, as to pandas, NaN is null.
     return [pa.array(column, from_pandas=True) for column in numbers.T]

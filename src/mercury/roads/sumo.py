@@ -1,18 +1,14 @@
-"""The roads of a SUMO network (`.net.xml`), read as a stream.
+"""The roads of a SUMO network (`.net.xml`).
 
-Expat calls back for each element. A document type is refused: without one there are no entities,
-neither to expand nor to fetch. Which lane leads where at a junction is not looked at.
+Which lane leads where at a junction is not looked at.
 """
 
 from __future__ import annotations
 
-import gzip
 import math
-import zlib
 from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
-from xml.parsers import expat
 
 import numpy as np
 from pyproj import Transformer
@@ -20,9 +16,8 @@ from pyproj.exceptions import ProjError
 
 from mercury.model.errors import RoadsError
 from mercury.roads.network import RoadNetwork, build, firsts_of
+from mercury.roads.sumo_xml import SumoFile
 
-_CHUNK = 1 << 16
-_MAX_ELEMENT = 1 << 22  # Expat holds an unfinished element in memory
 _CAR = "passenger"
 
 Point = tuple[float, float]
@@ -30,45 +25,24 @@ Point = tuple[float, float]
 
 def read_network(path: Path) -> RoadNetwork:
     """The streets on which cars may drive."""
-    document = _Document()
+    network = _Network()
     try:
-        zipped = path.name.lower().endswith(".gz")
-        opened = gzip.open(path) if zipped else path.open("rb")  # noqa: SIM115
-        with opened as file:
-            while chunk := file.read(_CHUNK):
-                document.feed(chunk)
-            document.end()
-    except (expat.ExpatError, zlib.error, EOFError, gzip.BadGzipFile) as error:
-        raise RoadsError(f"the file is not well-formed: {error}") from None
+        for _ in network.read(path):
+            pass
     except OSError as error:
         raise RoadsError(f"it cannot be read: {error.strerror}") from None
-    return document.roads()
+    return network.roads()
 
 
-class _Document:
-    """What Expat has met so far."""
+class _Network(SumoFile):
+    root, kind, error = "net", "a network of SUMO", RoadsError
 
     def __init__(self) -> None:
-        self._inside = False
-        self._fed = 0
         self._location: dict[str, str] | None = None
         self._junctions: dict[str, Point] = {}
         self._edge: dict[str, str] | None = None  # the open one
         self._lane: tuple[float, str] | None = None  # its fastest lane for cars
         self._edges: list[tuple[str, str, float, list[Point]]] = []
-        self._parser = parser = expat.ParserCreate()
-        parser.StartElementHandler = self._begin
-        parser.EndElementHandler = self._end
-        parser.StartDoctypeDeclHandler = _refuse
-
-    def feed(self, chunk: bytes) -> None:
-        self._fed += len(chunk)
-        self._parser.Parse(chunk, False)
-        if self._fed - self._parser.CurrentByteIndex > _MAX_ELEMENT:
-            raise RoadsError("an element is longer than four megabytes")
-
-    def end(self) -> None:
-        self._parser.Parse(b"", True)
 
     def roads(self) -> RoadNetwork:
         """Everything, on the Earth."""
@@ -104,12 +78,8 @@ class _Document:
             raise RoadsError("by its projection and offset the network is not on the Earth")
         return lats.tolist(), lons.tolist()
 
-    def _begin(self, name: str, values: dict[str, str]) -> None:
-        if not self._inside:
-            if name != "net":
-                raise RoadsError(f"the file is a <{name}>, not a network of SUMO")
-            self._inside = True
-        elif name == "location":
+    def begin(self, name: str, values: dict[str, str]) -> None:
+        if name == "location":
             self._location = values
         elif name == "edge" and values.get("function", "normal") == "normal":
             self._edge, self._lane = values, None
@@ -121,7 +91,7 @@ class _Document:
             place = _number(values.get("x", "")), _number(values.get("y", ""))
             self._junctions[values.get("id", "")] = place
 
-    def _end(self, name: str) -> None:
+    def end(self, name: str) -> None:
         if name != "edge" or self._edge is None:
             return
         get = self._edge.get
@@ -153,7 +123,3 @@ def _point(text: str) -> Point:
     if not comma:
         raise RoadsError(f"{text!r} is no point")
     return _number(x), _number(rest.partition(",")[0])  # a height may follow
-
-
-def _refuse(*_declaration: object) -> None:
-    raise RoadsError("refused: the file declares a document type")

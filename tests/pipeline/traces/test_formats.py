@@ -167,7 +167,7 @@ def test_sumo_fcd(spark: SparkSession, tmp_path: Path) -> None:
         ("<routes><vehicle id='1'/></routes>", 0, "is a <routes>"),
         ("noise", 0, "not well-formed"),
         ("", 0, "not well-formed"),
-        (f"<fcd-export><vehicle id='{'x' * 2_000_000}'/></fcd-export>", 0, "longer than"),
+        (f"<fcd-export><vehicle id='{'x' * 5_000_000}'/></fcd-export>", 0, "longer than"),
     ],
 )
 def test_xml_that_is_refused(tmp_path: Path, text: str, rows: int, sentence: str) -> None:

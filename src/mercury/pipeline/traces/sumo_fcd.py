@@ -1,17 +1,11 @@
-"""SUMO's floating car data (FCD) in XML, read as a stream.
-
-Expat calls back for each element, so that no tree is built however long the simulation was. A
-document type is refused: without one there are no entities, neither to expand nor to fetch.
-"""
+"""SUMO's floating car data (FCD)."""
 
 from __future__ import annotations
 
-import gzip
 import json
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from xml.parsers import expat
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -19,10 +13,8 @@ from mercury.pipeline.traces.columns import Columns, Reading
 from mercury.pipeline.traces.inputs import Alike
 from mercury.pipeline.traces.interpret import fixes
 from mercury.pipeline.traces.text_rows import TextRow, UnreadableFileError, read_with
+from mercury.roads.sumo_xml import SumoFile
 
-_CHUNK = 1 << 16
-_MAX_ELEMENT = 1 << 20  # Expat holds an unfinished element in memory
-_ROOT = "fcd-export"
 _MOVING = ("vehicle", "person")
 _COLUMNS = Columns("id", ("time",), "y", "x", "speed", "angle")
 
@@ -40,50 +32,28 @@ def read(spark: SparkSession, found: Alike) -> DataFrame:
 
 def read_rows(path: str) -> Iterator[TextRow]:
     """The rows of one file."""
-    document = _Document()
-    opened = gzip.open(path) if path.endswith(".gz") else open(path, "rb")  # noqa: SIM115
-    with opened as file:
-        try:
-            while chunk := file.read(_CHUNK):
-                document.feed(chunk)
-                yield from document.take()
-            document.end()
-        except (expat.ExpatError, zlib.error, EOFError) as error:
-            yield from document.take()
-            raise UnreadableFileError(f"not well-formed from here: {error}") from None
+    trace = _Trace()
+    try:
+        for _ in trace.read(Path(path)):
+            yield from trace.take()
+    except UnreadableFileError:
+        yield from trace.take()  # what came before
+        raise
 
 
-class _Document:
-    """What Expat has met so far."""
+class _Trace(SumoFile):
+    root, kind, error = "fcd-export", "SUMO FCD", UnreadableFileError
 
     def __init__(self) -> None:
         self._rows: list[TextRow] = []
         self._time: str | None = None
-        self._inside = False
-        self._fed = 0
-        self._parser = parser = expat.ParserCreate()
-        parser.StartElementHandler = self._element
-        parser.StartDoctypeDeclHandler = _refuse
-
-    def feed(self, chunk: bytes) -> None:
-        self._fed += len(chunk)
-        self._parser.Parse(chunk, False)
-        if self._fed - self._parser.CurrentByteIndex > _MAX_ELEMENT:
-            raise UnreadableFileError("an element is longer than a megabyte")
-
-    def end(self) -> None:
-        self._parser.Parse(b"", True)
 
     def take(self) -> list[TextRow]:
         rows, self._rows = self._rows, []
         return rows
 
-    def _element(self, name: str, values: dict[str, str]) -> None:
-        if not self._inside:
-            if name != _ROOT:
-                raise UnreadableFileError(f"no SUMO FCD: the file is a <{name}>")
-            self._inside = True
-        elif name == "timestep":
+    def begin(self, name: str, values: dict[str, str]) -> None:
+        if name == "timestep":
             self._time = values.get("time")
         elif name in _MOVING:
             get = values.get
@@ -93,7 +63,3 @@ class _Document:
                     get("id"), self._time, get("y"), get("x"), get("speed"), get("angle"), original
                 )
             )
-
-
-def _refuse(*_declaration: object) -> None:
-    raise UnreadableFileError("refused: the file declares a document type")

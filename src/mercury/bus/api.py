@@ -82,7 +82,7 @@ class Consumer(Protocol):
 def catch_up(consumer: Consumer, max_records: int = 512) -> Iterator[list[Record]]:
     """Yield what waits for the consumer, until nothing does.
 
-    That a poll finds nothing proves nothing: a bus far away may be slower than its patience.
+    That a poll finds nothing proves nothing: a bus far away may be slower than its timeout.
     """
     while (records := consumer.poll(max_records)) or consumer.lag():
         if records:

@@ -29,7 +29,7 @@ Appended = tuple[str, bytes, bytes, tuple[tuple[str, bytes], ...]]
 TOPICS = ("reports", "events.*", "alerts.*", "deliveries")
 CRASH = Position(40.75, -111.9)
 BAD_KEY = b"\xff\xfe"
-POISON = 8  # records of each step that are none
+POISON = 9  # records of each step that are none
 
 
 @contextmanager
@@ -105,6 +105,7 @@ def fill(bus: Bus, steps: int = 60, vehicles: int = 10, seed: int = 1) -> int:
                 ("reports", b"", b"car-4", ()),
                 ("reports", b"", b"car-4", (("position", b"short"),)),
                 ("reports", b"", b"car-4", (fix_header(91.0, 0.0, 0.0, 0.0),)),
+                ("reports", b"", b"car-4", (fix_header(math.nan, 0.0, 0.0, 0.0),)),
                 ("reports", b"", BAD_KEY, (fix_header(1.0, 0.0, 0.0, 0.0),)),
                 ("events.collision", b"\xff\xff\xff", b"k", ()),
                 ("events.collision", report("x", 1.0, 1.0)[1], b"k", ()),

@@ -95,7 +95,7 @@ def test_the_busiest_tiles(run: Run) -> None:
 def test_tables_and_compaction(run: Run) -> None:
     found = answer(run("history", "tables", "--json"))["tables"]
     assert {one["table"]: one["rows"] for one in found} == {
-        "reports": 80, "events": 8, "alerts": 8, "deliveries": 4, "rejects": 32,
+        "reports": 80, "events": 8, "alerts": 8, "deliveries": 4, "rejects": 36,
         "ledger": 0, "outcomes": 0,
     }  # fmt: skip
     merged = answer(run("history", "compact", "--json"))
@@ -110,11 +110,11 @@ def test_a_stored_hour_is_put_back(run: Run, tmp_path: Path) -> None:
     span = ("--from", "2026-03-01T23:30", "--to", MIDNIGHT)
     folder = ("--folder", "bus.db-history")
     result = run("replay", *span, "--speed", "max", "--bus", bus, *folder, "--json")
-    assert answer(result) == {"records": 2 * (20 + 4 + 4), "interrupted": False}
+    assert answer(result) == {"records": 2 * (20 + 5 + 4), "interrupted": False}
     with recording.opened(tmp_path / "new.db") as new:
         found = recording.everything(new)
     assert {one.topic for one in found} == {"reports", "events.collision", "events.obstacle"}
-    assert len(found) == 56
+    assert len(found) == 58
 
 
 def run_fails(run: Run, *arguments: str) -> Exception:

@@ -110,7 +110,7 @@ def test_streams_and_batches_store_the_same_rows(
             assert table(tmp_path / "h", name) == table(stored, name)
     assert job.counters["reports"] == STEPS * VEHICLES
     assert job.rejected == {
-        "no-position": 2 * STEPS, "bad-coordinates": STEPS, "bad-key": STEPS,
+        "no-position": 2 * STEPS, "bad-coordinates": 2 * STEPS, "bad-key": STEPS,
         "malformed": 2 * STEPS, "no-event": STEPS, "version": STEPS,
     }  # fmt: skip
     assert job.counters["rejects"] == recording.POISON * STEPS
@@ -178,6 +178,7 @@ def test_deliveries_and_rejects_keep_what_came(stored: Path) -> None:
     assert (delivery["recipients"], delivery["waiting"], delivery["tile"]) == (1, 1, "none")
     reasons = Counter(row["reason"] for row in table(stored, "rejects"))
     assert reasons.total() == recording.POISON * STEPS
+    assert reasons["bad-coordinates"] == 2 * STEPS  # beyond the pole, and no number
     assert {row["tile"] for row in table(stored, "rejects")} == {"none"}
 
 

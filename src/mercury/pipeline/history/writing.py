@@ -107,7 +107,7 @@ def _off_earth(records: pa.Table) -> pa.ChunkedArray:
         pc.greater(pc.abs(records.column("lat")), 90.0),
         pc.greater(pc.abs(records.column("lon")), 180.0),
     )
-    return pc.fill_null(far, False)
+    return pc.fill_null(far, True)  # no number is nowhere, too
 
 
 def _of_table(records: pa.Table, table: Table) -> pa.Table:

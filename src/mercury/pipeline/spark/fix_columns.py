@@ -22,7 +22,8 @@ FIX_COLUMNS = ("lat", "lon", "heading_deg", "speed_mps")
 FIX_BYTES = 8 * len(FIX_COLUMNS)
 WITH_FIX = joined(RECORD, schema(", ".join(f"{name} double" for name in FIX_COLUMNS)))
 _ARROW = to_arrow_schema(WITH_FIX)
-_LIMITS = (90.0, 180.0, MAX_HEADING_DEG, MAX_SPEED_MPS)
+# A place beyond the earth stays what it is: whoever needs one counts it as wrong, not as unknown.
+_LIMITS = (np.inf, np.inf, MAX_HEADING_DEG, MAX_SPEED_MPS)
 
 
 def with_fix(records: DataFrame) -> DataFrame:

@@ -57,7 +57,7 @@ def test_every_message_matches_something_and_not_everything() -> None:
 
 
 def test_messages_without_an_answer_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mercury.bench.brokers._PATIENCE_S", 0.1)
+    monkeypatch.setattr("mercury.bench.brokers._TIMEOUT_S", 0.1)
     bus = open_bus("memory:")
     with pytest.raises(MercuryError, match="of 10 messages 10 were not answered"):
         Work(bus, interests=3).run(10)

@@ -6,7 +6,7 @@ import itertools
 import math
 
 import pytest
-from detection.sightings import CITY, ORIGINS, S, at, check_bins, crowd, run, sighting
+from detection.observations import CITY, ORIGINS, S, at, check_bins, crowd, observation, run
 
 from mercury.detection import DEFAULT_RULES, KindBins, KindRule
 from mercury.geo import geodesic_m, haversine_m
@@ -19,7 +19,7 @@ EVERY_10_S = KindRule("obstacle", "count >= 2", every_s=10.0, validity_s=30.0, l
 
 def test_the_third_vehicle_makes_it_true() -> None:
     bins = KindBins(AT_ONCE)
-    first, second, third = (sighting(10 + i, i, north_m=20.0 * i) for i in range(3))
+    first, second, third = (observation(10 + i, i, north_m=20.0 * i) for i in range(3))
     assert bins.add([first]) == bins.add([second]) == []
     (verdict,) = bins.add([third])
     assert verdict.kind == "collision"
@@ -40,7 +40,7 @@ def test_the_third_vehicle_makes_it_true() -> None:
 def test_one_vehicle_counts_once_and_its_newest_place_stands_for_it() -> None:
     bins = KindBins(AT_ONCE)
     for i in range(10):
-        assert bins.add([sighting(i, "lonely", north_m=5.0 * i)]) == []
+        assert bins.add([observation(i, "lonely", north_m=5.0 * i)]) == []
     (condition,) = bins.conditions()
     assert (condition.count, condition.values["reports"]) == (1, 10)
     assert condition.radius_m < 0.001
@@ -50,7 +50,7 @@ def test_one_vehicle_counts_once_and_its_newest_place_stands_for_it() -> None:
 
 def test_the_same_observation_again_changes_nothing() -> None:
     bins = KindBins(AT_ONCE)
-    one = sighting(1, 1)
+    one = observation(1, 1)
     bins.add([one, one])
     bins.add([one])
     (condition,) = bins.conditions()
@@ -91,11 +91,11 @@ def test_two_incidents_500_m_apart_are_two(
 
 def test_bins_that_come_within_reach_become_one() -> None:
     bins = KindBins(AT_ONCE)
-    run(bins, [[sighting(0, 1, north_m=0)], [sighting(1, 2, north_m=160)]])
+    run(bins, [[observation(0, 1, north_m=0)], [observation(1, 2, north_m=160)]])
     assert len(bins.bins) == 2
-    (verdict,) = run(bins, [[sighting(2, 3, north_m=75)]])
+    (verdict,) = run(bins, [[observation(2, 3, north_m=75)]])
     assert (len(bins.bins), bins.counters.merged, verdict.count) == (1, 1, 3)
-    assert verdict.alert_id == derived_id(sighting(0, 1, north_m=0).id, "alert 1")
+    assert verdict.alert_id == derived_id(observation(0, 1, north_m=0).id, "alert 1")
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
@@ -103,7 +103,7 @@ def test_who_comes_first_in_one_instant_does_not_decide(order: tuple[int, ...]) 
     places_m = [0.0, 160.0, 75.0]
     bins = KindBins(EVERY_10_S)
     for number, who in enumerate(order):  # ids say in which order they are taken
-        bins.add([sighting(1, who, north_m=places_m[who], number=number)])
+        bins.add([observation(1, who, north_m=places_m[who], number=number)])
     (verdict,) = bins.advance(12 * S)
     assert verdict.count == 3
 
@@ -112,7 +112,7 @@ def test_who_comes_first_in_one_instant_does_not_decide(order: tuple[int, ...]) 
 def test_an_instant_may_arrive_in_pieces_and_in_any_order(order: tuple[int, ...]) -> None:
     """Which two of three in a row are one bin depends on who is taken first: the lowest id."""
     rule = KindRule("x", "count >= 2", every_s=10.0, lateness_s=0.0)
-    row = [sighting(1, who, north_m=110.0 * who, number=who) for who in range(3)]
+    row = [observation(1, who, north_m=110.0 * who, number=who) for who in range(3)]
     bins = KindBins(rule)
     for who in order:
         bins.add([row[who]])
@@ -123,13 +123,13 @@ def test_an_instant_may_arrive_in_pieces_and_in_any_order(order: tuple[int, ...]
 def test_verdicts_of_one_interval_come_in_the_order_of_their_first_observations() -> None:
     bins = KindBins(EVERY_10_S)
     for time_s, place_m in [(1, 0.0), (2, 900.0), (3, 900.0), (4, 0.0)]:
-        bins.add([sighting(time_s, time_s, north_m=place_m)])
+        bins.add([observation(time_s, time_s, north_m=place_m)])
     assert [verdict.since_us for verdict in bins.advance(20 * S)] == [1 * S, 2 * S]
 
 
 def test_it_is_told_once_while_the_alert_holds_and_again_after() -> None:
     bins = KindBins(AT_ONCE)
-    stream = [sighting(i, i) for i in range(300)]
+    stream = [observation(i, i) for i in range(300)]
     verdicts = run(bins, [[one] for one in stream])
     assert [verdict.at_us // S for verdict in verdicts] == [2, 122, 242]
     assert [v.alert_id for v in verdicts] == [
@@ -141,7 +141,7 @@ def test_it_is_told_once_while_the_alert_holds_and_again_after() -> None:
 
 def test_every_interval_judges_anew_but_tells_once_while_the_alert_holds() -> None:
     bins = KindBins(EVERY_10_S)
-    verdicts = run(bins, [[sighting(i, i, north_m=i)] for i in range(100)])
+    verdicts = run(bins, [[observation(i, i, north_m=i)] for i in range(100)])
     assert [verdict.at_us // S for verdict in verdicts] == [10, 40, 70]
     assert all(verdict.count == 10 for verdict in verdicts)
     assert len({verdict.alert_id for verdict in verdicts}) == 3
@@ -153,17 +153,19 @@ def test_the_alert_follows_what_it_told_of() -> None:
     bins = KindBins(
         KindRule("moving-object", "count >= 2", every_s=5.0, validity_s=600.0, lateness_s=0.0)
     )
-    verdicts = run(bins, [[sighting(i, i, north_m=10.0 * i)] for i in range(100)])
+    verdicts = run(bins, [[observation(i, i, north_m=10.0 * i)] for i in range(100)])
     assert len(verdicts) == 1
-    other = run(bins, [[sighting(101, "x"), sighting(101, "y")], [sighting(106, "z", 900)]])
+    other = run(
+        bins, [[observation(101, "x"), observation(101, "y")], [observation(106, "z", 900)]]
+    )
     assert len(other) == 1  # back at the first place, nothing holds any more
 
 
 def test_intervals_are_aligned_to_the_epoch() -> None:
     bins = KindBins(EVERY_10_S)
-    bins.add([sighting(9.9, 1), sighting(10.0, 2)])  # one on each side of the border
+    bins.add([observation(9.9, 1), observation(10.0, 2)])  # one on each side of the border
     assert bins.advance(100 * S) == []
-    bins.add([sighting(1009.8, 1), sighting(1009.9, 2)])
+    bins.add([observation(1009.8, 1), observation(1009.9, 2)])
     assert bins.due_us == 1012 * S
     assert bins.advance(1012 * S - 1) == []
     (verdict,) = bins.advance(1012 * S)
@@ -174,30 +176,30 @@ def test_intervals_are_aligned_to_the_epoch() -> None:
 
 def test_stragglers_count_in_their_interval_until_it_is_judged() -> None:
     bins = KindBins(EVERY_10_S)
-    bins.add([sighting(9.0, 1)])
-    bins.add([sighting(11.9, 2)])
-    (verdict,) = run(bins, [[sighting(8.0, 3)], [sighting(12.0, 4)]])
-    assert verdict.alert_id == derived_id(sighting(8.0, 3).id, "alert 1")
-    assert bins.add([sighting(9.5, 5)]) == []
+    bins.add([observation(9.0, 1)])
+    bins.add([observation(11.9, 2)])
+    (verdict,) = run(bins, [[observation(8.0, 3)], [observation(12.0, 4)]])
+    assert verdict.alert_id == derived_id(observation(8.0, 3).id, "alert 1")
+    assert bins.add([observation(9.5, 5)]) == []
     assert bins.counters.late == 1
 
 
 def test_a_straggler_counts_at_once_and_what_is_too_late_is_only_counted() -> None:
     bins = KindBins(AT_ONCE)
-    bins.add([sighting(100, 1), sighting(100, 2)])
-    assert bins.add([sighting(94.9, 3)]) == []
+    bins.add([observation(100, 1), observation(100, 2)])
+    assert bins.add([observation(94.9, 3)]) == []
     assert bins.counters.late == 1
-    (verdict,) = bins.add([sighting(95.0, 4)])
+    (verdict,) = bins.add([observation(95.0, 4)])
     assert (verdict.at_us, verdict.since_us) == (100 * S, 95 * S)
     check_bins(bins)
 
 
 def test_a_silent_bin_is_emptied() -> None:
     bins = KindBins(AT_ONCE)
-    bins.add([sighting(0, 1), sighting(0, 2)])
-    assert bins.add([sighting(60.1, 3)]) == []
+    bins.add([observation(0, 1), observation(0, 2)])
+    assert bins.add([observation(60.1, 3)]) == []
     assert [condition.count for condition in bins.conditions()] == [1]
-    bins.add([sighting(120.1, 4)])  # just in time
+    bins.add([observation(120.1, 4)])  # just in time
     assert [condition.count for condition in bins.conditions()] == [2]
     bins.advance(181 * S)
     assert bins.conditions() == []
@@ -205,8 +207,8 @@ def test_a_silent_bin_is_emptied() -> None:
 
 def test_conditions_say_what_is_going_on_whether_told_or_not() -> None:
     bins = KindBins(AT_ONCE)
-    bins.add([sighting(5, 1, speed_mps=4.0, heading_deg=350.0), sighting(6, 2, 30.0, speed_mps=8.0,
-              heading_deg=10.0)])  # fmt: skip
+    bins.add([observation(5, 1, speed_mps=4.0, heading_deg=350.0)])
+    bins.add([observation(6, 2, 30.0, speed_mps=8.0, heading_deg=10.0)])
     (condition,) = bins.conditions()
     assert (condition.since_us, condition.at_us, condition.until_us) == (5 * S, 6 * S, 66 * S)
     values = condition.values
@@ -227,30 +229,30 @@ def test_conditions_say_what_is_going_on_whether_told_or_not() -> None:
 )  # fmt: skip
 def test_predicates_ask_for_measures(predicate: str, alerted: bool) -> None:
     bins = KindBins(KindRule("x", f"count >= 2 and {predicate}"))
-    both = [sighting(5, 1, speed_mps=4.0, heading_deg=350.0), sighting(6, 2, 30.0, speed_mps=8.0,
-            heading_deg=10.0)]  # fmt: skip
-    assert bool(bins.add(both)) is alerted
+    first = observation(5, 1, speed_mps=4.0, heading_deg=350.0)
+    second = observation(6, 2, 30.0, speed_mps=8.0, heading_deg=10.0)
+    assert bool(bins.add([first, second])) is alerted
 
 
 def test_without_a_speed_there_is_no_mean_speed() -> None:
     bins = KindBins(KindRule("x", "count >= 1 and speed_mps >= 0"))
-    assert bins.add([sighting(1, 1)]) == []
+    assert bins.add([observation(1, 1)]) == []
     assert "speed_mps" not in bins.conditions()[0].values
 
 
 def test_memory_is_bounded_and_what_has_no_room_is_counted() -> None:
     bins = KindBins(AT_ONCE, max_bins=3, max_reporters=2)
-    run(bins, [[sighting(0, i, north_m=1000.0 * i) for i in range(5)]])
+    run(bins, [[observation(0, i, north_m=1000.0 * i) for i in range(5)]])
     assert (len(bins.bins), bins.counters.dropped) == (3, 2)
-    run(bins, [[sighting(1, f"more-{i}") for i in range(5)]])
+    run(bins, [[observation(1, f"more-{i}") for i in range(5)]])
     assert bins.counters.dropped == 2 + 4
-    run(bins, [[sighting(100, i, north_m=1000.0 * i) for i in range(5, 8)]])  # room again
+    run(bins, [[observation(100, i, north_m=1000.0 * i) for i in range(5, 8)]])  # room again
     assert (len(bins.bins), bins.counters.dropped) == (3, 6)
 
 
 def test_alerts_in_force_are_bounded_too() -> None:
     bins = KindBins(KindRule("x", "count >= 1", memory_s=1.0, validity_s=1000.0), max_bins=3)
-    verdicts = run(bins, [[sighting(2.0 * i, i, north_m=1000.0 * i)] for i in range(5)])
+    verdicts = run(bins, [[observation(2.0 * i, i, north_m=1000.0 * i)] for i in range(5)])
     assert (len(verdicts), len(set(bins.alerts)), bins.counters.forgotten) == (5, 3, 2)
 
 
@@ -264,6 +266,6 @@ def test_alerts_in_force_are_bounded_too() -> None:
 @pytest.mark.parametrize("rule", [AT_ONCE, EVERY_10_S], ids=["at once", "every 10 s"])
 def test_what_cannot_be_is_counted_and_left_out(rule: KindRule, broken: dict[str, float]) -> None:
     bins = KindBins(rule)
-    assert bins.add([sighting(1, 1)._replace(**broken)]) == []  # type: ignore[arg-type]
+    assert bins.add([observation(1, 1)._replace(**broken)]) == []  # type: ignore[arg-type]
     assert (bins.counters.observed, bins.counters.malformed, len(bins.bins)) == (1, 1, 0)
     assert bins.frontier_us == 0

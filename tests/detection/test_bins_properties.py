@@ -6,16 +6,16 @@ import random
 from dataclasses import replace
 
 import pytest
-from detection.sightings import (
+from detection.observations import (
     CITY,
     S,
     check_bins,
     crowd,
     cut,
     naive_verdicts,
+    observation,
     run,
     run_storing,
-    sighting,
     streams,
 )
 from hypothesis import given
@@ -134,7 +134,7 @@ def test_which_of_equal_incidents_comes_first_does_not_decide(
 
 def stored_example() -> bytes:
     bins = KindBins(EVERY_5_S)
-    bins.add([sighting(i / 9, i, north_m=300.0 * (i % 3) + i) for i in range(200)])
+    bins.add([observation(i / 9, i, north_m=300.0 * (i % 3) + i) for i in range(200)])
     assert bins.waiting
     assert bins.bins
     assert set(bins.alerts)
@@ -177,5 +177,5 @@ def test_the_state_of_another_kind_is_refused() -> None:
 def test_a_changed_rule_goes_on_from_the_stored_state() -> None:
     changed = replace(EVERY_5_S, every_s=0.0, predicate="count >= 1", reach_m=400.0)
     bins = restore_bins(changed, stored_example())
-    bins.add([sighting(30, 1, origin=CITY)])
+    bins.add([observation(30, 1, origin=CITY)])
     assert bins.counters.observed == 201

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from detection.sightings import ORIGINS, S
+from detection.observations import ORIGINS, S
 from detection.traffic import (
     EAST,
     NORTH,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from detection.sightings import S
+from detection.observations import S
 from detection.traffic import (
     EAST,
     GRID,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from detection.sightings import sighting
+from detection.observations import observation
 
 from mercury.detection import DEFAULT_RULES, MEASURES, KindBins, KindRule
 from mercury.model.errors import DetectionError
@@ -18,7 +18,7 @@ def test_all_kinds_but_the_emergency_have_a_rule() -> None:
 def test_each_measure_can_be_asked_for() -> None:
     for name in MEASURES:
         bins = KindBins(KindRule("x", f"{name} >= 0"))
-        assert bins.add([sighting(1, 1, speed_mps=1.0, heading_deg=1.0)]), name
+        assert bins.add([observation(1, 1, speed_mps=1.0, heading_deg=1.0)]), name
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_rule_travels_to_another_process() -> None:
     rule = DEFAULT_RULES["blocked"]
     again = pickle.loads(pickle.dumps(rule))
     assert again == rule
-    assert KindBins(again).add([sighting(1, i) for i in range(3)]) == []
+    assert KindBins(again).add([observation(1, i) for i in range(3)]) == []
 
 
 def test_the_alerted_radius_has_a_margin_and_bounds() -> None:

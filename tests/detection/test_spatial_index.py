@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 
-from detection.sightings import ORIGINS, at, indexed
+from detection.observations import ORIGINS, at, indexed
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from detection.sightings import CITY, at
+from detection.observations import CITY, at
 
 from mercury.detection import CellSpeed, Congestion, CongestionRule, Verdict
 from mercury.geo.grid import Grid

@@ -22,7 +22,7 @@ from mercury.session import SessionSettings
 from mercury.wire import decode
 
 CLIENTS = 4
-PATIENCE_S = 40.0
+TIMEOUT_S = 40.0
 # Emergencies that are metres apart are two; whoever is slow for a while is not given up.
 SETTINGS = """
 [broker]
@@ -114,7 +114,7 @@ class AlertPath:
             identity=identity,
             position=(40.76, -111.89),
             settings=_QUICK,
-            connect_timeout_s=PATIENCE_S,
+            connect_timeout_s=TIMEOUT_S,
         )
 
     async def _sense(self, client: mercury.Client) -> None:
@@ -132,7 +132,7 @@ class AlertPath:
         """Wait until all that came to the bus is an alert that all have heard, or time is up."""
         bus = await asyncio.to_thread(open_bus, self._starter.bus)
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 while not self._settled():
                     self.on_bus = await asyncio.to_thread(_ids, bus, [_EMERGENCIES])
                     self.alerts = await asyncio.to_thread(_ids, bus, topics.ALERTS)

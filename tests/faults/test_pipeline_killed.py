@@ -34,7 +34,7 @@ from mercury.service import now_us
 from mercury.wire import decode
 
 START_S = 180.0
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 END_S = 20.0
 TRY_AGAIN = 75
 EVENTS = f"{topics.EVENTS_PREFIX}*"
@@ -64,7 +64,7 @@ class Run:
 
     def ended(self) -> int:
         """Wait until it has ended, and return the exit code."""
-        code = self._process.process.wait(PATIENCE_S)
+        code = self._process.process.wait(TIMEOUT_S)
         self.is_gone()
         return code
 
@@ -192,7 +192,7 @@ def test_killed_at_random_moments(
         alerts.more(run)
         time.sleep(rng.uniform(0.0, 2.0))
     # Nothing happens any more: what is read now and not judged is for the next run to judge.
-    wait_for(lambda: caught_reading(world, run, alerts, reader), PATIENCE_S, "one not judged yet")
+    wait_for(lambda: caught_reading(world, run, alerts, reader), TIMEOUT_S, "one not judged yet")
     dropped = run.dropped()
     run.kill()
     assert dropped.keys() == {"malformed", "no-event", "version"}
@@ -200,7 +200,7 @@ def test_killed_at_random_moments(
     expected = due(reads)
     with job_going_on(spark, tmp_path, reads) as job:
         missing = lambda: expected[TOGETHER] - alerts.of(TOGETHER).keys()  # noqa: E731
-        wait_for(lambda: job.tick() or not missing(), PATIENCE_S, "the rest of the incidents")
+        wait_for(lambda: job.tick() or not missing(), TIMEOUT_S, "the rest of the incidents")
         assert job.counters["events_rows"] == 0  # all had been read
 
     for kind, places in expected.items():
@@ -217,7 +217,7 @@ def caught_reading(world: Eventful, run: Run, alerts: Receipts, reader: RecordRe
     """Whether a new incident has no alert yet when the pipeline has read all there is."""
     place = world.incident()
     end = sum(reader.ends([EVENTS]).values())
-    wait_for(lambda: run.position() == end, PATIENCE_S, "all events being read")
+    wait_for(lambda: run.position() == end, TIMEOUT_S, "all events being read")
     return (place.lat, place.lon) not in alerts.of(TOGETHER)
 
 

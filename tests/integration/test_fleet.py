@@ -180,7 +180,7 @@ def test_the_same_seed_gives_each_vehicle_the_same_link_and_no_two_the_same() ->
 
 def test_over_a_dead_link_nobody_gets_a_session() -> None:
     async def work() -> None:
-        fleet = fleet_for("udp://127.0.0.1:9", vehicles=3, patience_s=0.2, link="loss=1")
+        fleet = fleet_for("udp://127.0.0.1:9", vehicles=3, connect_timeout_s=0.2, link="loss=1")
         with pytest.raises(NotConnectedError, match="none of 3 vehicles got a session over its"):
             await fleet.start()
 
@@ -189,7 +189,7 @@ def test_over_a_dead_link_nobody_gets_a_session() -> None:
 
 def test_no_adapter_is_a_clear_error() -> None:
     async def work() -> None:
-        fleet = fleet_for("udp://127.0.0.1:9", vehicles=3, patience_s=0.2)
+        fleet = fleet_for("udp://127.0.0.1:9", vehicles=3, connect_timeout_s=0.2)
         with pytest.raises(NotConnectedError, match="0 of 3 vehicles have a session: no answer"):
             await fleet.start()
 

@@ -32,7 +32,7 @@ _STATIONS = 1000
 _TOGETHER = 250  # messages that are appended in one go
 _LOOK_S = 0.02  # often enough to time seconds, and seldom enough to leave the cores alone
 _REFRESH_S = 10.0  # as adapters do
-_PATIENCE_S = 30.0  # without a single result
+_TIMEOUT_S = 30.0  # without a single result
 _SETTLE_S = 0.3  # for results that come twice
 _BARE_S = 0.5
 
@@ -92,7 +92,7 @@ class Work:
                 duplicates += len(found) - (before - len(waiting))
                 if before and not waiting:
                     ended = now
-            elif waiting and now > heard + _PATIENCE_S:
+            elif waiting and now > heard + _TIMEOUT_S:
                 raise MercuryError(f"of {count} messages {len(waiting)} were not answered")
         return {
             "messages": count,

@@ -37,7 +37,7 @@ _ENVIRONMENT = {
     "MERCURY_DETECTION__KINDS__BENCH__VALIDITY_S": "60",
     "MERCURY_PIPELINE__SHARE_CLASSES": "false",
 }
-_PATIENCE_S = 30.0
+_TIMEOUT_S = 30.0
 _VEHICLES = 20_000
 _TICK_S = 0.02
 
@@ -92,12 +92,12 @@ def _round_trip(bus: Bus, alerts: Consumer, number: int) -> float:
     begun = time.perf_counter()
     bus.append(topics.events_topic(KIND), encode(message), b"here")
     bus.flush_now()
-    deadline = begun + _PATIENCE_S
+    deadline = begun + _TIMEOUT_S
     while time.perf_counter() < deadline:
         if alerts.poll():
             return (time.perf_counter() - begun) * 1e3
         time.sleep(0.0005)
-    raise MercuryError(f"no alert came within {_PATIENCE_S:g} s")
+    raise MercuryError(f"no alert came within {_TIMEOUT_S:g} s")
 
 
 def sustained(rate: int, seconds: float, say: Say) -> dict[str, float]:

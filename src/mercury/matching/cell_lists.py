@@ -40,20 +40,20 @@ def put_record(slot: int, key: int, a: Arrays) -> None:
         a.table[2 * bucket + 1] = -1
         a.counters[at.USED] += 1
     head = a.table[2 * bucket + 1]
-    if head < 0 or a.wholes[64 * head + at.COUNT] == at.MOST_RECORDS:
+    if head < 0 or a.integers[64 * head + at.COUNT] == at.MOST_RECORDS:
         chunk = a.counters[at.FREE_CHUNK]
         if chunk >= 0:
-            a.counters[at.FREE_CHUNK] = a.wholes[64 * chunk + at.FOLLOWING]
+            a.counters[at.FREE_CHUNK] = a.integers[64 * chunk + at.FOLLOWING]
         else:
             chunk = a.counters[at.CHUNKS]
             a.counters[at.CHUNKS] += 1
-        a.wholes[64 * chunk + at.FOLLOWING] = head
-        a.wholes[64 * chunk + at.COUNT] = 0
+        a.integers[64 * chunk + at.FOLLOWING] = head
+        a.integers[64 * chunk + at.COUNT] = 0
         a.table[2 * bucket + 1] = chunk
         head = chunk
-    a.wholes[64 * head + at.COUNT] += 1
-    record = head * at.CHUNK_ROWS + a.wholes[64 * head + at.COUNT]
-    a.wholes[8 * record + at.WHOLE_SLOT] = slot
+    a.integers[64 * head + at.COUNT] += 1
+    record = head * at.CHUNK_ROWS + a.integers[64 * head + at.COUNT]
+    a.integers[8 * record + at.INTEGER_SLOT] = slot
     a.states[slot * 16 + at.RECORD] = record
     a.clocks[slot * 8 + at.KEY] = key
 
@@ -64,15 +64,15 @@ def take_record(slot: int, a: Arrays) -> None:
     record = a.states[slot * 16 + at.RECORD]
     bucket = bucket_of(a.clocks[slot * 8 + at.KEY], a.table)
     head = a.table[2 * bucket + 1]
-    last = head * at.CHUNK_ROWS + a.wholes[64 * head + at.COUNT]
-    a.wholes[64 * head + at.COUNT] -= 1
+    last = head * at.CHUNK_ROWS + a.integers[64 * head + at.COUNT]
+    a.integers[64 * head + at.COUNT] -= 1
     if last != record:
         for number in range(at.ROW_NUMBERS):
             a.records[4 * record + number] = a.records[4 * last + number]
-        a.states[a.wholes[8 * record + at.WHOLE_SLOT] * 16 + at.RECORD] = record
-    if a.wholes[64 * head + at.COUNT] == 0:
-        a.table[2 * bucket + 1] = a.wholes[64 * head + at.FOLLOWING]
-        a.wholes[64 * head + at.FOLLOWING] = a.counters[at.FREE_CHUNK]
+        a.states[a.integers[8 * record + at.INTEGER_SLOT] * 16 + at.RECORD] = record
+    if a.integers[64 * head + at.COUNT] == 0:
+        a.table[2 * bucket + 1] = a.integers[64 * head + at.FOLLOWING]
+        a.integers[64 * head + at.FOLLOWING] = a.counters[at.FREE_CHUNK]
         a.counters[at.FREE_CHUNK] = head
     a.states[slot * 16 + at.RECORD] = -1
 

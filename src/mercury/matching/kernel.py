@@ -58,14 +58,14 @@ def meet_in_cell(chunk: int, slot: int, reason: int, time_us: int, stamp: int, a
     own = size_m(slot, a) + skin_m(slot, a) + ROUNDING_M
     while chunk >= 0:
         first = chunk * at.CHUNK_ROWS + 1
-        for record in range(first, first + a.wholes[64 * chunk + at.COUNT]):
+        for record in range(first, first + a.integers[64 * chunk + at.COUNT]):
             dx = a.records[4 * record] - x
             dy = a.records[4 * record + 1] - y
             dz = a.records[4 * record + 2] - z
             limit = a.singles[8 * record + at.SINGLE_RADIUS] + own
             if dx * dx + dy * dy + dz * dz > limit * limit:
                 continue
-            other = a.wholes[8 * record + at.WHOLE_SLOT]
+            other = a.integers[8 * record + at.INTEGER_SLOT]
             if a.clocks[other * 8 + at.SEEN] == stamp:
                 continue
             pub, sub = (slot, other) if kind == at.PUBLICATION else (other, slot)
@@ -75,7 +75,7 @@ def meet_in_cell(chunk: int, slot: int, reason: int, time_us: int, stamp: int, a
             if verdict == 1:
                 a.clocks[other * 8 + at.SEEN] = stamp
                 continue
-            if a.counters[at.EVENTS] * 2 >= len(a.out_marks):
+            if a.counters[at.EVENTS] * 2 >= len(a.out_codes):
                 return at.MORE_EVENTS
             pair = a.counters[at.FREE_PAIR]
             if pair >= 0:
@@ -92,8 +92,8 @@ def meet_in_cell(chunk: int, slot: int, reason: int, time_us: int, stamp: int, a
             distance = distance_m(pub, sub, a)
             if distance <= reach_m(pub, sub, a):
                 enter(pair, reason, pub, sub, time_us, distance, a)
-        a.counters[at.COMPARED] += a.wholes[64 * chunk + at.COUNT]
-        chunk = a.wholes[64 * chunk + at.FOLLOWING]
+        a.counters[at.COMPARED] += a.integers[64 * chunk + at.COUNT]
+        chunk = a.integers[64 * chunk + at.FOLLOWING]
     return at.DONE
 
 
@@ -223,8 +223,8 @@ def approach(row: int, slots: Any, a: Arrays) -> None:
     for note in range(ring + _FIRST, ring + _FIRST + a.prefetched[ring + 1]):
         bucket = bucket_of(a.prefetched[note], a.table)
         if a.table[2 * bucket] != 0 and a.table[2 * bucket + 1] >= 0:
-            prefetch(a.wholes, 64 * a.table[2 * bucket + 1])
-            prefetch(a.wholes, 64 * a.table[2 * bucket + 1] + 16)
+            prefetch(a.integers, 64 * a.table[2 * bucket + 1])
+            prefetch(a.integers, 64 * a.table[2 * bucket + 1] + 16)
 
 
 @compiled
@@ -265,7 +265,7 @@ def apply(
                 if time_us < a.clocks[slot * 8 + at.TIME]:
                     a.counters[at.LATE] += 1
                     continue
-            if (a.counters[at.EVENTS] + a.states[slot * 16 + at.DEGREE]) * 2 > len(a.out_marks):
+            if (a.counters[at.EVENTS] + a.states[slot * 16 + at.DEGREE]) * 2 > len(a.out_codes):
                 return at.MORE_EVENTS
             if a.counters[at.FREE_CHUNK] < 0 and a.counters[at.CHUNKS] * 32 >= len(a.records):
                 return at.MORE_CHUNKS
@@ -365,7 +365,7 @@ def sweep(first: int, time_us: int, a: Arrays) -> int:
             # One that would expire before may yet be heard of again.
             a.counters[at.NEXT_DWELL_US] = min(a.counters[at.NEXT_DWELL_US], due_us)
             continue
-        if a.counters[at.EVENTS] * 2 >= len(a.out_marks):
+        if a.counters[at.EVENTS] * 2 >= len(a.out_codes):
             return pair
         a.pairs[pair * 8 + at.DWELLED] = 1
         write_event(_DWELL, _TIME, pub, sub, due_us, distance_m(pub, sub, a), a)

@@ -30,7 +30,7 @@ CHUNK_ROWS = 8
 ROW_NUMBERS = 4
 MOST_RECORDS = CHUNK_ROWS - 1
 FOLLOWING, COUNT = 0, 1
-SINGLE_RADIUS, WHOLE_SLOT = 6, 7
+SINGLE_RADIUS, INTEGER_SLOT = 6, 7
 
 
 class Arrays(NamedTuple):
@@ -43,7 +43,7 @@ class Arrays(NamedTuple):
     table: Any  # of cells: key and first chunk
     records: Any  # three views of the same chunks
     singles: Any
-    wholes: Any
+    integers: Any
     pairs: Any
     since: Any  # for each pair
     edges: Any  # of polygons
@@ -54,8 +54,8 @@ class Arrays(NamedTuple):
     inhabited: Any  # for each topic and side: which levels, as bits
     looks: Any
     prefetched: Any
-    out_marks: Any
-    out_wholes: Any
+    out_codes: Any
+    out_integers: Any
     out_numbers: Any
 
 

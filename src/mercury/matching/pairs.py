@@ -133,12 +133,12 @@ def write_event(
     """Write an event down."""
     event = a.counters[at.EVENTS]
     a.counters[at.EVENTS] = event + 1
-    a.out_marks[2 * event] = event_type
-    a.out_marks[2 * event + 1] = reason
-    a.out_wholes[4 * event] = (a.states[pub * 16 + at.GENERATION] << 32) | pub
-    a.out_wholes[4 * event + 1] = (a.states[sub * 16 + at.GENERATION] << 32) | sub
-    a.out_wholes[4 * event + 2] = time_us
-    a.out_wholes[4 * event + 3] = a.counters[at.ROW]
+    a.out_codes[2 * event] = event_type
+    a.out_codes[2 * event + 1] = reason
+    a.out_integers[4 * event] = (a.states[pub * 16 + at.GENERATION] << 32) | pub
+    a.out_integers[4 * event + 1] = (a.states[sub * 16 + at.GENERATION] << 32) | sub
+    a.out_integers[4 * event + 2] = time_us
+    a.out_integers[4 * event + 3] = a.counters[at.ROW]
     a.out_numbers[3 * event] = distance
     a.out_numbers[3 * event + 1] = a.numbers[pub * 8 + at.LAT]
     a.out_numbers[3 * event + 2] = a.numbers[pub * 8 + at.LON]

@@ -38,8 +38,8 @@ class Store:
         self.widest = np.zeros(0, np.float64)
         self.inhabited = np.zeros(0, np.int64)  # for each topic and side: which levels, as bits
         self.looks = np.zeros(0, np.int64)
-        self.out_marks = np.zeros(2 * 4096, np.uint8)
-        self.out_wholes = np.zeros(4 * 4096, np.int64)
+        self.out_codes = np.zeros(2 * 4096, np.uint8)
+        self.out_integers = np.zeros(4 * 4096, np.int64)
         self.out_numbers = np.zeros(3 * 4096, np.float64)
         self.columns = COLUMNS.ravel()
         self.prefetched = _lines(32 * 16, np.int64)
@@ -86,8 +86,8 @@ class Store:
     def provide(self, wanted: int) -> None:
         """Make room for what the kernel asked for; a verdict is not room."""
         if wanted == at.MORE_EVENTS:
-            self.out_marks = _longer(self.out_marks, 2 * len(self.out_marks))
-            self.out_wholes = _longer(self.out_wholes, 2 * len(self.out_wholes))
+            self.out_codes = _longer(self.out_codes, 2 * len(self.out_codes))
+            self.out_integers = _longer(self.out_integers, 2 * len(self.out_integers))
             self.out_numbers = _longer(self.out_numbers, 2 * len(self.out_numbers))
         elif wanted == at.MORE_CHUNKS:
             first = 1024 * at.CHUNK_ROWS * at.ROW_NUMBERS
@@ -147,7 +147,7 @@ class Store:
 
     def _view(self) -> None:
         self.singles = self.records.view(np.float32)
-        self.wholes = self.records.view(np.int32)
+        self.integers = self.records.view(np.int32)
 
     # Work
 
@@ -178,10 +178,10 @@ class Store:
         """What happened since the last time."""
         count = int(self.counters[at.EVENTS])
         self.counters[at.EVENTS] = 0
-        event_type, reason = self.out_marks[: 2 * count].reshape(-1, 2).T.copy()
-        wholes = self.out_wholes[: 4 * count].reshape(-1, 4).T.copy()
+        event_type, reason = self.out_codes[: 2 * count].reshape(-1, 2).T.copy()
+        integers = self.out_integers[: 4 * count].reshape(-1, 4).T.copy()
         distance_m, lat, lon = self.out_numbers[: 3 * count].reshape(-1, 3).T.copy()
-        publication, subscription, time_us, update = wholes
+        publication, subscription, time_us, update = integers
         return Events(
             event_type, reason, publication, subscription, time_us,
             distance_m.astype(np.float32), lat, lon, update,

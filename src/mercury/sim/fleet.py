@@ -39,7 +39,7 @@ class Fleet:
     Arguments:
         tick_s: interval at which the plane is moved on by the time that has passed; None leaves
             it to the caller to `advance`.
-        patience_s: timeout of a burst of vehicles to get their sessions.
+        connect_timeout_s: timeout of a burst of vehicles to get their sessions.
         on_connected: called with the number of vehicles that have a session, as it grows.
         link: every vehicle gets a lossy link like this, with dice of its own. Who gets no session
             then goes on trying while the others drive.
@@ -55,7 +55,7 @@ class Fleet:
         session: SessionSettings | None = None,
         mediator: MediatorSettings | None = None,
         tick_s: float | None = 0.25,
-        patience_s: float = 10.0,
+        connect_timeout_s: float = 10.0,
         seed: int = 1,
         on_connected: Callable[[int], None] | None = None,
         link: LinkPair | str | None = None,
@@ -68,7 +68,7 @@ class Fleet:
         self._adapter = adapter
         self._tick_s = tick_s
         self._mediator = mediator
-        self._patience_s = patience_s
+        self._connect_timeout_s = connect_timeout_s
         self._on_connected = on_connected
         self._link = parse_link(link) if isinstance(link, str) else link
         self.antenna = antenna or (plane.width_m / 2, plane.height_m / 2)
@@ -230,10 +230,10 @@ class Fleet:
     async def _connect(self, clients: list[Client]) -> None:
         for client in clients:
             await client.open()
-        patience_s = self._patience_s
+        connect_timeout_s = self._connect_timeout_s
         if self._link is not None:
-            patience_s = min(patience_s, _LOSSY_PAUSE_S)
-        waits = [client.connected(patience_s) for client in clients]
+            connect_timeout_s = min(connect_timeout_s, _LOSSY_PAUSE_S)
+        waits = [client.connected(connect_timeout_s) for client in clients]
         answers = await asyncio.gather(*waits, return_exceptions=True)
         for answer in answers:
             if isinstance(answer, SessionError):
@@ -246,12 +246,12 @@ class Fleet:
 
     async def _first_session(self) -> None:
         """Over the worst of links somebody still gets through, or there is no adapter at all."""
-        deadline = now() + self._patience_s
+        deadline = now() + self._connect_timeout_s
         while not self.connected:
             if now() > deadline:
                 raise NotConnectedError(
-                    f"none of {len(self.clients)} vehicles got a session over its link"
-                    f" within {self._patience_s:g} s: is there an adapter at {self._adapter}?"
+                    f"none of {len(self.clients)} vehicles got a session over its link within"
+                    f" {self._connect_timeout_s:g} s: is there an adapter at {self._adapter}?"
                 )
             await asyncio.sleep(_BURST_PAUSE_S)
 

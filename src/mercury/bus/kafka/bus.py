@@ -62,7 +62,7 @@ class KafkaBus:
                 return
             self._outbox.closed = True
         try:
-            self._outbox.flush_now(self._cluster.patience_s(CLOSE_S))
+            self._outbox.flush_now(self._cluster.remaining_timeout_s(CLOSE_S))
         except BusUnavailableError as error:
             lost = self._outbox.outstanding
             raise BusUnavailableError(

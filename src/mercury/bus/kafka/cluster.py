@@ -169,7 +169,7 @@ class Cluster:
             if said is not None:
                 log.log(*said)
 
-    def patience_s(self, limit_s: float) -> float:
+    def remaining_timeout_s(self, limit_s: float) -> float:
         """What is left of a timeout that all who wait share during one outage."""
         return max(0.0, limit_s - self._outage.away_s(time.monotonic()))
 
@@ -238,7 +238,7 @@ class Cluster:
 
     def look(self, timeout_s: float = ANSWER_S) -> None:
         """See which topics there are now."""
-        timeout_s = max(METADATA_S, self.patience_s(timeout_s))
+        timeout_s = max(METADATA_S, self.remaining_timeout_s(timeout_s))
         with self._lock:
             self._seen_at = time.monotonic()
             try:

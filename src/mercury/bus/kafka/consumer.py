@@ -78,7 +78,7 @@ class KafkaConsumer(WaitingConsumer):
             return
         try:
             if self.group is not None:  # commits may also be on their way already
-                self._outbox.flush_now(self._cluster.patience_s(CLOSE_S))
+                self._outbox.flush_now(self._cluster.remaining_timeout_s(CLOSE_S))
         except BusError as error:
             self._cluster.complain(error)  # closing the bus reports what is lost
         finally:

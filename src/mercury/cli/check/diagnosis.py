@@ -112,7 +112,7 @@ class PartState:
     hint: str = ""
 
     @property
-    def lives(self) -> bool:
+    def is_running(self) -> bool:
         return self.state in ("running", "starting", "failing")
 
     @property
@@ -125,7 +125,7 @@ class PartState:
 def diagnose(facts: Facts, now_us: int) -> list[Finding]:
     """What is well and what is wrong, causes before what follows from them."""
     states = part_states(facts, now_us)
-    runs = any(one.lives for one in states)
+    runs = any(one.is_running for one in states)
     findings = [_bus(facts.bus, facts.options, runs), *_disk(facts.bus), *_clock(facts, now_us)]
     if runs or any(one.state in ("hung", "silent") for one in states):
         findings += _parts(facts, states)
@@ -164,7 +164,7 @@ def part_states(facts: Facts, now_us: int) -> list[PartState]:
             if again_s < RECENT_S:
                 meaning = f"{known.meaning}; {state.meaning}"
                 state = replace(state, state="failing", meaning=meaning)
-        if known is None or state.lives or not known.lives:
+        if known is None or state.is_running or not known.is_running:
             found[part.report.address] = state
     return [found[address] for address in sorted(found)]
 
@@ -250,12 +250,12 @@ def _start_all(facts: Facts) -> str:
 
 
 def _parts(facts: Facts, states: Sequence[PartState]) -> Iterator[Finding]:
-    living = [one for one in states if one.lives]
+    living = [one for one in states if one.is_running]
     oldest_us = min((one.report.started_us for one in living), default=0)
-    there = {one.report.part for one in states if one.lives or one.state in ("hung", "silent")}
+    there = {one.report.part for one in states if one.is_running or one.state in ("hung", "silent")}
     for one in states:
         name = one.report.address
-        if one.lives:
+        if one.is_running:
             verdict: Verdict = "failed" if one.state == "failing" else "ok"
             hint = one.hint if verdict == "failed" else ""
             yield Finding(name, verdict, one.meaning, hint)
@@ -391,11 +391,11 @@ def _round_trip(facts: Facts, states: Sequence[PartState]) -> Finding:
         return Finding("round trip", verdict, found)
     kind = "broker" if trip.connected else "adapter"
     doing = [one for one in states if one.report.part == kind]
-    listens = sorted(one.report.listens for one in doing if one.lives and one.report.listens)
+    listens = sorted(one.report.listens for one in doing if one.is_running and one.report.listens)
     why, hint = trip.error, facts.look
     if facts.bus_fails:
         why, hint = facts.bus.found, _bus(facts.bus, facts.options, runs=True).hint
-    elif not any(one.lives for one in states):
+    elif not any(one.is_running for one in states):
         why, hint = "nothing runs", f"mercury up{facts.options}"
     elif not doing:
         why, hint = f"no {kind} runs", f"mercury {kind}{facts.options}"
@@ -418,7 +418,7 @@ def from_here(listens: str) -> str:
 def _java(facts: Facts, states: Sequence[PartState]) -> Finding:
     if not facts.java:
         return Finding("Java", "ok", "there, for the pipeline")
-    if any(one.report.part == "pipeline" and one.lives for one in states):
+    if any(one.report.part == "pipeline" and one.is_running for one in states):
         return Finding("Java", "ok", "not needed here: a pipeline runs")
     if not facts.spark_installed:
         return Finding("Java", "ok", "not needed: Spark is not installed here")

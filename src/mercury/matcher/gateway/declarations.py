@@ -54,7 +54,7 @@ class Declarations:
         handle = requests.read_handle(fields)
         holder = None if handle is None else self._holder(handle)
         if holder is not None and holder != (side, name):
-            if self._lives(*holder):
+            if self._is_current(*holder):
                 taken = " ".join(holder)
                 raise MatchingError(f"handle {handle} stands for the {taken} already", "handle")
             self.let_go(*holder)
@@ -90,7 +90,7 @@ class Declarations:
         else:
             raise MatchingError(f"handle {handle} stands for nothing", "handle")
         declared = self._things[side][name]
-        if not self._lives(side, name):
+        if not self._is_current(side, name):
             self.let_go(side, name)
             raise MatchingError(f"the {side} {name!r} has expired: declare it again", "expired")
         return side, name, declared
@@ -109,7 +109,7 @@ class Declarations:
             raise MatchingError(f"{name!r} is a publication and a subscription: say side", "side")
         return sides[0], name
 
-    def _lives(self, side: Side, name: str) -> bool:
+    def _is_current(self, side: Side, name: str) -> bool:
         declared = self._things[side][name]
         return self._hub.find(side, declared.engine_id) == declared.ref
 
@@ -119,5 +119,5 @@ class Declarations:
             return
         self._purged_us = now
         for side, things in self._things.items():
-            for name in [name for name in things if not self._lives(side, name)]:
+            for name in [name for name in things if not self._is_current(side, name)]:
                 self.let_go(side, name)

@@ -49,7 +49,7 @@ class MatchProtocol(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self._loop.create_future()
         self._heard_s = self._loop.time()
-        self._timer: asyncio.TimerHandle | None = None  # the next ping, or the end of patience
+        self._timer: asyncio.TimerHandle | None = None  # the next ping, or the ping timeout
         self._transport: asyncio.Transport
 
     # What the transport says

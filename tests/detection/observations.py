@@ -36,7 +36,7 @@ def at(origin: tuple[float, float], north_m: float, east_m: float) -> tuple[floa
     return float(lat), float(lon)
 
 
-def sighting(
+def observation(
     time_s: float,
     reporter: int | str,
     north_m: float = 0.0,
@@ -125,7 +125,7 @@ def crowd(seed: int, vehicles: int, centre_m: tuple[float, float], spread_m: flo
         east_m = centre_m[1] + distance_m * math.sin(angle)
         name = f"{seed}-{vehicle}"
         found.append(
-            sighting(
+            observation(
                 time_s + 0.1 * vehicle,
                 name,
                 north_m,
@@ -153,7 +153,7 @@ def streams(draw: st.DrawFn, largest: int = 40, longest_s: int = 60) -> list[Obs
         )
     )  # fmt: skip
     return sorted(
-        sighting(quarter / 4, reporter, north_m, east_m, origin=origin, number=number,
+        observation(quarter / 4, reporter, north_m, east_m, origin=origin, number=number,
                  speed_mps=speed_mps)
         for number, (quarter, reporter, north_m, east_m, speed_mps) in enumerate(rows)
     )  # fmt: skip

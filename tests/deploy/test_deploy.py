@@ -66,6 +66,11 @@ def test_commands_and_settings_of_compose_exist(monkeypatch: pytest.MonkeyPatch)
             assert load_settings(None, {}).bus.uri == "kafka://kafka:9092"
 
 
+def test_compose_opens_to_the_network_only_what_checks_who_asks() -> None:
+    ports = [port for one in COMPOSE["services"].values() for port in one.get("ports", ())]
+    assert sorted(ports) == ["127.0.0.1:7480:7480", "7400:7400/udp"]
+
+
 def test_kubernetes_manifests_are_valid() -> None:
     run("kubernetes-validate", "--strict", DEPLOY / "kubernetes" / "mercury.yaml")
 
@@ -90,7 +95,10 @@ def test_commands_and_settings_of_kubernetes_exist(
         ports = {port["name"]: port["containerPort"] for port in container["ports"]}
         assert getattr(settings, part).metrics_port == ports["metrics"]
         assert getattr(settings, part).metrics_host == "0.0.0.0"
-        assert container["readinessProbe"]["httpGet"]["port"] == "metrics"
+        ready, alive = (container[f"{name}Probe"]["httpGet"] for name in ("readiness", "liveness"))
+        assert ready == {"path": "/healthz", "port": "metrics"}
+        # A restart would not bring Kafka back, and would end all sessions.
+        assert alive == {"path": "/livez", "port": "metrics"}
 
 
 def test_systemd_units_are_valid(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from mercury.pipeline.detection.alerts_sink import AlertsSink
 from mercury.pipeline.detection.event_job import EventJob
 from mercury.pipeline.history.journal import locked
 from mercury.service import now_us
+from mercury.service.statistics import LOSSES
 from mercury.wire import decode
 
 START_S = 180.0
@@ -104,6 +105,7 @@ class Run:
         return {
             reason: float(count)
             for reason, count in re.findall(pattern, page.read().decode(), re.MULTILINE)
+            if reason not in LOSSES or float(count)
         }
 
 

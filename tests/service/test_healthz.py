@@ -45,10 +45,14 @@ class Part(Service):
         pass
 
 
-async def health(service: Service) -> tuple[int, dict[str, str]]:
+async def page(service: Service, path: str) -> tuple[int, str]:
     assert service.metrics is not None
-    code, page = await http_get(service.metrics.port, "/healthz")
-    return code, json.loads(page)
+    return await http_get(service.metrics.port, path)
+
+
+async def health(service: Service) -> tuple[int, dict[str, str]]:
+    code, text = await page(service, "/healthz")
+    return code, json.loads(text)
 
 
 def reports(bus: Bus) -> list[Status]:
@@ -99,6 +103,23 @@ async def test_it_is_not_ok_before_it_has_started_nor_when_something_is_wrong() 
     service.wrong = "Spark has not answered for 12 s"
     code, said = await health(service)
     assert (code, said["reason"]) == (503, "Spark has not answered for 12 s")
+    # Who restarts what hangs must let it be.
+    assert await page(service, "/livez") == (200, "alive\n")
+    await service.stop()
+    bus.close()
+
+
+@in_loop
+async def test_metrics_say_whether_it_is_well_and_show_losses_from_0() -> None:
+    bus = open_bus("memory:")
+    service = Part(bus)
+    await service.start()
+    lines = (await page(service, "/metrics"))[1].splitlines()
+    assert "mercury_healthy 1.0" in lines
+    assert 'mercury_part_dropped_total{reason="bus-full"} 0.0' in lines
+    assert 'mercury_part_dropped_total{reason="bus-unavailable"} 0.0' in lines
+    service.wrong = "Spark has not answered for 12 s"
+    assert "mercury_healthy 0.0" in (await page(service, "/metrics"))[1].splitlines()
     await service.stop()
     bus.close()
 

@@ -1,4 +1,4 @@
-"""`/metrics` for Prometheus and `/healthz`, on the service's own event loop."""
+"""`/metrics` for Prometheus, `/livez` and `/healthz`, on the service's own event loop."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from mercury.net.ports import address_in_use
@@ -18,7 +18,7 @@ _TIMEOUT_S = 5.0
 
 
 class MetricsServer(Collector):
-    """A very small HTTP server for two read-only pages."""
+    """A very small HTTP server for three read-only pages."""
 
     def __init__(
         self,
@@ -57,7 +57,9 @@ class MetricsServer(Collector):
             await self._server.wait_closed()
 
     def collect(self) -> Iterable[Metric]:
-        return (*self._statistics().metrics(self._part), *self._more())
+        is_ok = self._health()[0] == "ok"
+        healthy = GaugeMetricFamily("mercury_healthy", "1 while /healthz says ok", value=is_ok)
+        return (healthy, *self._statistics().metrics(self._part), *self._more())
 
     async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -83,11 +85,12 @@ class MetricsServer(Collector):
         match request[1].split("?")[0]:
             case "/metrics":
                 return "200 OK", "text/plain; version=0.0.4", generate_latest(self._registry)
+            case "/livez":  # that it answers says it all
+                return "200 OK", "text/plain", b"alive\n"
             case "/healthz":
                 status, reason = self._health()
                 health = {"status": status, "part": self._part, **self._statistics().gauges}
-                if reason:
-                    health["reason"] = reason
+                health |= {"reason": reason} if reason else {}
                 code = "200 OK" if status == "ok" else "503 Service Unavailable"
                 return code, "application/json", json.dumps(health).encode() + b"\n"
-        return "404 Not Found", "text/plain", b"/metrics or /healthz\n"
+        return "404 Not Found", "text/plain", b"/metrics, /livez or /healthz\n"

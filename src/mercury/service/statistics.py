@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+LOSSES = ("bus-full", "bus-unavailable")  # shown from 0 on: Prometheus sees the first of them
+
 
 @dataclass(slots=True)
 class Statistics:
@@ -33,6 +35,6 @@ class Statistics:
             f"mercury_{part}_dropped", "messages not accepted or not sent, by reason",
             labels=["reason"],
         )  # fmt: skip
-        for reason, count in sorted(self.dropped.items()):
+        for reason, count in sorted({**dict.fromkeys(LOSSES, 0), **self.dropped}.items()):
             family.add_metric([reason], count)
         yield family

@@ -227,6 +227,7 @@ class Walk:
             "MERCURY_GATEWAY__PORT": str(tcp),
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "COLUMNS": str(columns),
+            "LINES": "50",  # with it, rich believes the columns of a dumb terminal, too
             **({"TERM": "xterm-256color"} if in_colour else {"TERM": "dumb", "NO_COLOR": "1"}),
         }
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 from rich.console import Console
-from rich.table import Table
+from rich.padding import Padding
 
 from mercury.cli.common import command
 from mercury.cli.common.command import option
-from mercury.config import Setting, describe, to_toml
-
-_UNCUT = 10_000  # columns: what is piped is not cut
+from mercury.config import describe, to_toml
 
 
 def config(
@@ -34,22 +32,11 @@ def config(
         )
         return
     console = Console(highlight=False, markup=False)
-    if console.is_terminal:
-        for row in rows:
-            console.print(f"{row.name} = {_shown(row)}  ({row.origin})", style=_style(row))
-            console.print(f"    {row.description}", style="dim")
-        return
-    table = Table(box=None, pad_edge=False)
-    for heading in ("setting", "value", "from", "what it is for"):
-        table.add_column(heading, no_wrap=True)
     for row in rows:
-        table.add_row(row.name, _shown(row), row.origin, row.description, style=_style(row))
-    Console(highlight=False, markup=False, width=_UNCUT).print(table)
-
-
-def _shown(row: Setting) -> str:
-    return "none" if row.value is None else str(row.value)
-
-
-def _style(row: Setting) -> str | None:
-    return None if row.origin == "default" else "bold"
+        value = "none" if row.value is None else str(row.value)
+        style = None if row.origin == "default" else "bold"
+        if not console.is_terminal:  # a line each, whole
+            print(f"{row.name} = {value}  ({row.origin})  {row.description}")
+            continue
+        console.print(f"{row.name} = {value}  ({row.origin})", style=style)
+        console.print(Padding(row.description, (0, 0, 0, 4)), style="dim")

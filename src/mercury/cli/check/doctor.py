@@ -102,9 +102,10 @@ def _show(findings: list[Finding], parts: list[PartState], cause: Finding | None
     width = max(len(finding.name) for finding in findings)
     for finding in findings:
         mark, colour = _MARKS[finding.verdict]
-        typer.echo(f"{typer.style(mark, fg=colour)} {finding.name:<{width}}  {finding.found}")
+        mark = typer.style(mark, fg=colour) if sys.stdout.isatty() else mark
+        command.show(f"{mark} {finding.name:<{width}}  {finding.found}")
         if finding.hint:
-            typer.echo(f"  {'':<{width}}  → {finding.hint}")
+            command.show(f"  {'':<{width}}  → {finding.hint}")
     if parts:
         typer.echo()
     for part in parts:
@@ -117,15 +118,14 @@ def _show(findings: list[Finding], parts: list[PartState], cause: Finding | None
             if name.startswith("dropped.")
         }
         numbers = {k: v for k, v in report.numbers.items() if v and not k.startswith("dropped.")}
-        typer.echo(
-            "    " + ("  ".join(f"{k} {_digits(v)}" for k, v in sorted(numbers.items())) or "-")
-        )
+        text = "  ".join(f"{k} {_digits(v)}" for k, v in sorted(numbers.items()))
+        command.show(f"    {text or '-'}")
         text = ", ".join(f"{reason} {count:,}" for reason, count in dropped.items())
-        typer.echo(f"    dropped: {text or 'nothing'}")
+        command.show(f"    dropped: {text or 'nothing'}")
     typer.echo()
     if cause is None:
         typer.echo("healthy")
     else:
-        typer.echo(f"not healthy: {cause.name}: {cause.found}")
+        command.show(f"not healthy: {cause.name}: {cause.found}")
         if cause.hint:
-            typer.echo(f"next: {cause.hint}")
+            command.show(f"next: {cause.hint}")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
@@ -25,8 +27,8 @@ from mercury.session import SessionSettings
 
 Result = TypeVar("Result")
 
-# For people; stdout is for results. Neither [brackets] nor long lines are to be taken apart.
-progress = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+# For people; stdout is for results. [Brackets] are not taken apart, nor long lines in a file.
+progress = Console(stderr=True, highlight=False, markup=False, soft_wrap=not sys.stderr.isatty())
 
 
 def option(help: str, metavar: str | None = None, *, names: str = "", **more: Any) -> Any:
@@ -45,7 +47,7 @@ BusOption = Annotated[
     str | None, option("embedded:PATH, memory:, kafka://HOST:PORT [,HOST:PORT] \\[/PREFIX]", "URI")
 ]
 IdOption = Annotated[str | None, option("Name, unique on the bus")]
-MetricsPortOption = Annotated[int | None, port("TCP port of /metrics, /healthz")]
+MetricsPortOption = Annotated[int | None, port("TCP port of /metrics, /livez, /healthz")]
 JsonOption = Annotated[bool, option("One JSON object on stdout", names="--json")]
 LinkOption = Annotated[
     str | None, option("Lossy link of each vehicle, such as cellular,loss=0.1", "SPEC")
@@ -137,6 +139,20 @@ async def watch(
             while not stop.is_set():
                 show()
                 await wait(stop, every_s)
+
+
+def show(line: str) -> None:
+    """A line on stdout for people: on a terminal broken between words, elsewhere as it is."""
+    out = sys.stdout
+    if out.isatty():
+        columns = shutil.get_terminal_size().columns
+        indent = " " * (len(line) - len(line.lstrip()) + 2)
+        line = textwrap.fill(
+            line, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
+    else:  # while rich shows a spinner, what is printed goes to the spinner's terminal
+        out = getattr(out, "rich_proxied_file", out)
+    print(line, file=out, flush=True)
 
 
 def print_json(result: object) -> None:

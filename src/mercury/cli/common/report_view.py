@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from shutil import get_terminal_size
 from typing import Any, Literal
 
 from rich.console import Group, RenderableType
@@ -13,8 +14,9 @@ from mercury.mediator import Report
 from mercury.mediator.report import TopicRow
 from mercury.service.clock import clock_time
 
-_ID_DIGITS = 36
-_WORDS = {"peer", "topic", "to", "from", "message", "time", "ended as"}  # to the left
+_NAMES = {"peer", "topic", "to", "from", "ended as"}  # which may take more than one line
+_WORDS = {*_NAMES, "message and peer", "time"}  # to the left
+_WIDE = 100  # columns that a message's id and its peer need to stand side by side
 
 
 def _time_of_day(time_s: float) -> str:
@@ -32,13 +34,13 @@ def report_view(
         table = Table(title=title, title_justify="left", box=None, pad_edge=False)
         for column in columns.split(", "):
             justify: Literal["left", "right"] = "left" if column in _WORDS else "right"
-            width = _ID_DIGITS if column == "message" else None  # an id that is cut is of no use
-            table.add_column(column, justify=justify, no_wrap=True, min_width=width)
+            table.add_column(column, justify=justify, no_wrap=column not in _NAMES, overflow="fold")
         for row in rows[:most]:
             table.add_row(*map(_cell, row))
         more = len(rows) - len(rows[:most])
         return [table, *([Text(f"and {more:,} more")] if more else [])]
 
+    apart = "  " if get_terminal_size((_WIDE, 0)).columns >= _WIDE else "\n"
     parts: list[RenderableType] = [
         Text(
             f"{report.name}: {report.sent:,} sent, {report.resent:,} sent again, "
@@ -67,8 +69,8 @@ def report_view(
              for one in report.acks],
         ),
         *table(
-            "Most recent", "time, message, peer, ended as, after",
-            [(clock(one.time_s), one.id, one.peer, one.state, _seconds(one.elapsed_s))
+            "Most recent", "time, message and peer, ended as, after",
+            [(clock(one.time_s), f"{one.id}{apart}{one.peer}", one.state, _seconds(one.elapsed_s))
              for one in report.events],
         ),
     ]  # fmt: skip

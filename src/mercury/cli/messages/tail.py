@@ -93,5 +93,5 @@ def _show(record: Record, as_json: bool) -> bool:
             }
         )
     else:
-        print(f"{record.topic}: {message_line(message)} ({message.id})", flush=True)
+        command.show(f"{record.topic}: {message_line(message)} ({message.id})")
     return True

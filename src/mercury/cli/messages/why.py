@@ -65,8 +65,8 @@ def why(
     if as_json:
         command.print_json(_as_dict(answer, client))
         return
-    print(answer.sent)
-    print(answer.said)
+    command.show(answer.sent)
+    command.show(answer.said)
 
 
 def _has_bus(settings: Settings) -> bool:

@@ -111,7 +111,7 @@ async def _show(
         if as_json:
             command.print_json(to_json(one))
         else:
-            print(to_line(one), flush=True)
+            command.show(to_line(one))
 
 
 async def _follow_input(endpoint: Client) -> None:

@@ -7,7 +7,6 @@ import os
 import shutil
 import sys
 import tempfile
-import textwrap
 import time
 from dataclasses import dataclass, field
 from itertools import chain
@@ -76,7 +75,7 @@ def demo(
     with claimed_parts(settings, config) as parts:
         story = command.run(_run(settings, parts, environment))
     for line in command.run(_sum_up(settings, story)):
-        _say(line)
+        command.show(line)
     for line in _try_next(settings, story):
         print(line)  # whole, to be copied
     if story.not_found:
@@ -95,7 +94,7 @@ class _Story:
 async def _run(settings: Settings, parts: Parts, environment: dict[str, str]) -> _Story:
     story = _Story()
     fleet = fleet_of(settings, adapter_uri(settings))
-    _say(f"Starting {', '.join(part.name for part in parts.all())} …")
+    command.show(f"Starting {', '.join(part.name for part in parts.all())} …")
     async with running(settings, parts, environment) as machine:
         telling = asyncio.create_task(_tell(story, machine, fleet))
         stopping = asyncio.create_task(machine.stop.wait())
@@ -122,12 +121,12 @@ async def _tell(story: _Story, machine: Machine, fleet: Fleet) -> None:
     if machine.stop.is_set():
         return
     await fleet.start()
-    _say(
+    command.show(
         f"Mercury is up, and {len(fleet.clients):,} vehicles drive in a city of"
         f" {plane.width_m / 1e3:g} × {plane.height_m / 1e3:g} km."
         f"{'' if pipeline is None else ' Spark is starting meanwhile.'}"
     )
-    _say("")
+    command.show("")
     emergency = await _witnessed(fleet, EventKind.EMERGENCY, *_at(plane, _EMERGENCY))
     story.incidents.append(emergency)
     if await _found(story, emergency):
@@ -137,21 +136,23 @@ async def _tell(story: _Story, machine: Machine, fleet: Fleet) -> None:
             emergency,
         )
     if pipeline is None:
-        _say("Spark, which is missing here, would now find a collision and a jam.")
+        command.show("Spark, which is missing here, would now find a collision and a jam.")
         return
     with waiting("Spark is starting"):
         if not await machine.ready(pipeline):
             return
     begun = time.monotonic()
-    _say(f"Spark is up after {begun - story.begun:.0f} s; from here on times count from now.")
+    command.show(
+        f"Spark is up after {begun - story.begun:.0f} s; from here on times count from now."
+    )
     collision = await _witnessed(fleet, EventKind.COLLISION, *_crowded(plane, _COLLISION))
     jam = await fleet.simulate_jam(*_at(plane, _JAM), _JAM_RADIUS_M)
     story.incidents += [collision, jam]
-    _say(
+    command.show(
         f"  A collision: {len(collision.sensed)} vehicles sense it."
         f" A jam: traffic within {_JAM_RADIUS_M:g} m comes nearly to a stand, nobody reports it."
     )
-    _say("")
+    command.show("")
 
     async def tell_of(incident: Incident, name: str) -> None:
         if await _found(story, incident):
@@ -192,7 +193,7 @@ async def _found(story: _Story, incident: Incident) -> bool:
     while incident.area is None:
         if time.monotonic() > deadline:
             story.not_found.append(incident.kind)
-            _say(incident.sentences())
+            command.show(incident.sentences())
             return False
         await asyncio.sleep(_LOOK_EVERY_S)
     await asyncio.sleep(_ALL_NOTIFIED_S)
@@ -239,15 +240,4 @@ def _program() -> str:
 
 def _say_all(headline: str, incident: Incident) -> None:
     for line in (headline, *(f"  {sentence}" for sentence in incident.lines()), ""):
-        _say(line)
-
-
-def _say(line: str) -> None:
-    """Tell it: on a terminal broken between words, elsewhere as it is."""
-    out = sys.stdout
-    if out.isatty():
-        width = shutil.get_terminal_size().columns
-        line = textwrap.fill(line, width, subsequent_indent="  ", break_on_hyphens=False)
-    else:  # while rich shows a spinner, what is printed goes to the spinner's terminal
-        out = sys.__stdout__ or out
-    print(line, file=out, flush=True)
+        command.show(line)

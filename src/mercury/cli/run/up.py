@@ -81,7 +81,7 @@ def up(
         command.print_json(result)
     else:
         for line in summary.sentences(result):
-            print(line)
+            command.show(line)
     if "problem" in result:
         command.fail(f"what the parts did cannot be read: {result['problem']}")
 
@@ -103,7 +103,7 @@ def down(config: command.ConfigOption = None, bus: command.BusOption = None) -> 
                 how = "killed"
                 os.kill(holder.process, signal.SIGKILL)  # its parts notice, and end
             time.sleep(_LOOK_EVERY_S)
-    print(f"{how} mercury up, process {holder.process}, on {uri} ({parts})")
+    command.show(f"{how} mercury up, process {holder.process}, on {uri} ({parts})")
 
 
 async def _run(

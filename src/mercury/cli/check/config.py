@@ -14,10 +14,10 @@ from mercury.config import describe, to_toml
 
 def config(
     config: command.ConfigOption = None,
-    toml: Annotated[bool, option("As a file to start from", names="--toml")] = False,
+    toml: Annotated[bool, option("Print them as a settings file", names="--toml")] = False,
     as_json: command.JsonOption = False,
 ) -> None:
-    """Show every setting with its value and origin; secrets are masked."""
+    """Print every setting with its value and where that comes from; secrets are masked."""
     settings = command.settings_for(config)
     if toml:
         print(to_toml(settings))

@@ -41,22 +41,21 @@ def port(help: str) -> Any:
 
 
 ConfigOption = Annotated[
-    Path | None, option("TOML file; default $MERCURY_CONFIG or ./mercury.toml")
+    Path | None, option("Settings file (TOML); default $MERCURY_CONFIG or ./mercury.toml")
 ]
 BusOption = Annotated[
-    str | None, option("embedded:PATH, memory:, kafka://HOST:PORT [,HOST:PORT] \\[/PREFIX]", "URI")
+    str | None, option("embedded:PATH or kafka://HOST:PORT; default embedded:mercury.db", "URI")
 ]
-IdOption = Annotated[str | None, option("Name, unique on the bus")]
-MetricsPortOption = Annotated[int | None, port("TCP port of /metrics, /livez, /healthz")]
-JsonOption = Annotated[bool, option("One JSON object on stdout", names="--json")]
+MetricsPortOption = Annotated[int | None, port("TCP port of /metrics, /livez, /healthz; default none")]
+JsonOption = Annotated[bool, option("Print JSON on stdout, one object a line", names="--json")]
 LinkOption = Annotated[
-    str | None, option("Lossy link of each vehicle, such as cellular,loss=0.1", "SPEC")
+    str | None, option("Link of each vehicle, as cellular,loss=0.1; default lossless", "SPEC")
 ]
 AntennaOption = Annotated[
-    str | None, option("Where the links lead to; default the middle of the plane", "X,Y")
+    str | None, option("Base station of the links, in metres; default the city's middle", "X,Y")
 ]
 ForOption = Annotated[
-    float | None, option("Seconds after which it ends by itself", min=0.0, names="--for")
+    float | None, option("Seconds until it ends; default on Ctrl-C", min=0.0, names="--for")
 ]
 
 

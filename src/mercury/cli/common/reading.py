@@ -13,7 +13,7 @@ from mercury.model.geojson import area_from_geojson
 from mercury.service import now_us
 
 AREA_FORM = "LAT,LON,RADIUS_M|GEOJSON"
-TIME_HELP = "UTC unless it says otherwise, as 2026-03-01T08:30, or an age as 90s, 30m, 2h, 1d"
+TIME_HELP = "2026-03-01T08:30, in UTC if without an offset, or an age as 90s, 30m, 2h, 1d"
 
 _LENGTH = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from mercury.pipeline.history.files import HistoryFolder
 
-app = typer.Typer(help="Ask what was stored: who was where, what happened.", no_args_is_help=True)
+app = typer.Typer(help="Query the tables that the pipeline stored.", no_args_is_help=True)
 
 # The columns that people see, and where they come from.
 _LEDGER = {
@@ -38,16 +38,16 @@ _LEDGER = {
 @app.command()
 def where(
     vehicle: Annotated[str, typer.Argument(help="Identity of the client")],
-    at: Annotated[str | None, option(reading.TIME_HELP, "TIME")] = None,
+    at: Annotated[str | None, option("The last position up to then; default now", "TIME")] = None,
     begin: stored_tables.FromOption = None,
     end: stored_tables.ToOption = None,
-    limit: Annotated[int, option("At most this many of a track", min=1)] = 1000,
+    limit: Annotated[int, option("Most positions of a track", min=1)] = 1000,
     config: command.ConfigOption = None,
     folder: stored_tables.FolderOption = None,
     spark_master: stored_tables.MasterOption = None,
     as_json: command.JsonOption = False,
 ) -> None:
-    """Where a vehicle was: last, at a time, or its way between two."""
+    """Print where a client was: last, at a time, or its track from one time to another."""
     at_us = reading.instant(at, "--at")
     from_us, to_us = reading.span(begin, end)
     if at is not None and (begin is not None or end is not None):
@@ -80,17 +80,17 @@ def where(
 
 @app.command()
 def area(
-    area: Annotated[str, option("Where", reading.AREA_FORM)],
+    area: Annotated[str, option("Area: a circle, GeoJSON or a file of it", reading.AREA_FORM)],
     begin: stored_tables.FromOption = None,
     end: stored_tables.ToOption = None,
-    kind: Annotated[str | None, option("Only this kind of event")] = None,
-    limit: Annotated[int, option("At most this many, the oldest first", min=1)] = 1000,
+    kind: Annotated[str | None, option("Only this kind of event; default all")] = None,
+    limit: Annotated[int, option("Most events, the oldest first", min=1)] = 1000,
     config: command.ConfigOption = None,
     folder: stored_tables.FolderOption = None,
     spark_master: stored_tables.MasterOption = None,
     as_json: command.JsonOption = False,
 ) -> None:
-    """What happened in an area: events, alerts that reached into it, and how much traffic."""
+    """Print the events and alerts of an area, and how much traffic it had."""
     from_us, to_us = reading.span(begin, end)
     asked = reading.area(area)
     settings = stored_tables.load(config, folder, spark_master)
@@ -123,14 +123,14 @@ def area(
 
 @app.command()
 def busiest(
-    day: Annotated[str | None, option("As 2026-03-01; default the last one")] = None,
-    top: Annotated[int, typer.Option(min=1)] = 10,
+    day: Annotated[str | None, option("Such as 2026-03-01 (UTC); default the last stored")] = None,
+    top: Annotated[int, option("Number of tiles", min=1)] = 10,
     config: command.ConfigOption = None,
     folder: stored_tables.FolderOption = None,
     spark_master: stored_tables.MasterOption = None,
     as_json: command.JsonOption = False,
 ) -> None:
-    """The tiles with the most reports of a day."""
+    """Print the tiles with the most reports on a day."""
     settings = stored_tables.load(config, folder, spark_master)
     stored = stored_tables.opened(settings)
     from mercury.pipeline.history import queries
@@ -159,7 +159,7 @@ def compact(
     spark_master: stored_tables.MasterOption = None,
     as_json: command.JsonOption = False,
 ) -> None:
-    """Make few large files of many small ones; others may read and the job may add meanwhile."""
+    """Merge small files into large ones; the pipeline may run meanwhile."""
     settings = stored_tables.load(config, folder, spark_master)
     stored = stored_tables.opened(settings, to_write=True)
     from mercury.pipeline.history.compaction import compact as compact_folder
@@ -187,13 +187,13 @@ def compact(
 def ledger(
     begin: stored_tables.FromOption = None,
     end: stored_tables.ToOption = None,
-    limit: Annotated[int, option("At most this many, the newest", min=1)] = 1000,
+    limit: Annotated[int, option("Most messages, the newest", min=1)] = 1000,
     config: command.ConfigOption = None,
     folder: stored_tables.FolderOption = None,
     spark_master: stored_tables.MasterOption = None,
     as_json: command.JsonOption = False,
 ) -> None:
-    """Who heard what, message by message; what is over and stored is added up first."""
+    """Print how many recipients received each message, how late; update the table first."""
     from_us, to_us = reading.span(begin, end)
     settings = stored_tables.load(config, folder, spark_master)
     stored = stored_tables.opened(settings, to_write=True)
@@ -245,7 +245,7 @@ def tables(
     folder: stored_tables.FolderOption = None,
     as_json: command.JsonOption = False,
 ) -> None:
-    """What is stored: rows, days, files and bytes of each table."""
+    """Print the rows, days, files and bytes of each table."""
     stored = stored_tables.opened(stored_tables.load(config, folder))
     from mercury.pipeline.history.tables import TABLES
     from mercury.pipeline.history.tally import tally
@@ -257,31 +257,29 @@ def tables(
 
 @app.command()
 def encounters(
-    radius: Annotated[float, option("How near is an encounter, in metres")] = 50.0,
-    of: Annotated[str | None, option("Whom this client met", "CLIENT")] = None,
-    between: Annotated[tuple[str, str] | None, option("Only these two", "CLIENT CLIENT")] = None,
-    min_duration: Annotated[str, option("Leave out what was shorter", "LENGTH")] = "10s",
-    hysteresis: Annotated[
-        float, option("An encounter ends this many metres outside the radius")
-    ] = 10.0,
-    gap: Annotated[str, option("After this silence a client is nowhere", "LENGTH")] = "60s",
+    radius: Annotated[float, option("Distance that counts as an encounter, in metres")] = 50.0,
+    of: Annotated[str | None, option("Only of this client; default all", "CLIENT")] = None,
+    between: Annotated[tuple[str, str] | None, option("Only of these two", "CLIENT CLIENT")] = None,
+    min_duration: Annotated[str, option("Shortest to count, such as 10s or 2m", "LENGTH")] = "10s",
+    hysteresis: Annotated[float, option("It ends so many metres outside the radius")] = 10.0,
+    gap: Annotated[str, option("It ends after so long without a report", "LENGTH")] = "60s",
     begin: stored_tables.FromOption = None,
     end: stored_tables.ToOption = None,
-    area: Annotated[str | None, option("While both are inside", reading.AREA_FORM)] = None,
-    limit: Annotated[int, option("List at most this many, oldest first", min=0)] = 1000,
-    out: Annotated[Path | None, option("Write all of them as Parquet, by day", "DIR")] = None,
+    area: Annotated[str | None, option("Only in this area; default all", reading.AREA_FORM)] = None,
+    limit: Annotated[int, option("Most to print, the oldest first", min=0)] = 1000,
+    out: Annotated[Path | None, option("Folder to write all to, as Parquet", "DIR")] = None,
     overwrite: Annotated[
-        bool, option("Replace what is in that folder", names="--overwrite")
+        bool, option("Replace the contents of --out", names="--overwrite")
     ] = False,
     positions: Annotated[
-        Path | None, option("Read a table that import wrote, not history", "DIR")
+        Path | None, option("Read this table of `mercury import` instead", "DIR")
     ] = None,
     config: command.ConfigOption = None,
     folder: stored_tables.FolderOption = None,
     spark_master: stored_tables.MasterOption = None,
     as_json: command.JsonOption = False,
 ) -> None:
-    """Who met whom: came within a radius, when, for how long and how near."""
+    """Print which clients came within a radius of each other, when, how near and how long."""
     settings = stored_tables.load(config, folder, spark_master)
     if positions is not None and folder is not None:
         raise ConfigurationError("reports are read from --folder or from --positions")

@@ -25,46 +25,46 @@ if TYPE_CHECKING:
 
 
 def import_(
-    paths: Annotated[list[Path], typer.Argument(help="Files, and folders of files")],
+    paths: Annotated[list[Path], typer.Argument(help="Files to read, or folders of files")],
     to: Annotated[
-        tuple[str, Path] | None, option("Write a table of positions, by day", "parquet FOLDER")
+        tuple[str, Path] | None, option("Write a table, by day; this or --bus", "parquet FOLDER")
     ] = None,
-    bus: Annotated[str | None, option("Append to the topic reports of this bus", "URI")] = None,
-    speed: Annotated[str, option("Pace on the bus: max, or N times the original", "max|N")] = "max",
+    bus: Annotated[str | None, option("Append to the topic reports of a bus", "URI")] = None,
+    speed: Annotated[str, option("N times the original speed, or max", "max|N")] = "max",
     rejects: Annotated[
-        Path | None, option("Folder for rows that are not good; default beside --to")
+        Path | None, option("Folder for invalid rows; default --to with -rejects added")
     ] = None,
-    rejects_format: Annotated[Literal["parquet", "csv"], typer.Option()] = "parquet",
+    rejects_format: Annotated[Literal["parquet", "csv"], option("Their format")] = "parquet",
     overwrite: Annotated[
-        bool, option("Replace what is in the folders", names="--overwrite")
+        bool, option("Replace the contents of the folders", names="--overwrite")
     ] = False,
     file_format: Annotated[
         Literal["auto", "csv", "parquet", "gtfs-realtime", "sumo-fcd"],
-        option("auto by ending, csv, parquet, gtfs-realtime, sumo-fcd", "FORMAT", names="--format"),
+        option("csv, parquet, gtfs-realtime, sumo-fcd or auto", "FORMAT", names="--format"),
     ] = "auto",
-    vehicle_column: Annotated[str, typer.Option(metavar="NAME")] = "",
+    vehicle_column: Annotated[str, option("Default by its name", "NAME")] = "",
     time_column: Annotated[
-        list[str] | None, option("Given several times, joined with spaces", "NAME")
+        list[str] | None, option("Repeat it to join date and time; default by its name", "NAME")
     ] = None,
-    lat_column: Annotated[str, typer.Option(metavar="NAME")] = "",
-    lon_column: Annotated[str, typer.Option(metavar="NAME")] = "",
-    speed_column: Annotated[str, typer.Option(metavar="NAME")] = "",
-    heading_column: Annotated[str, typer.Option(metavar="NAME")] = "",
+    lat_column: Annotated[str, option("In degrees; default by its name", "NAME")] = "",
+    lon_column: Annotated[str, option("In degrees; default by its name", "NAME")] = "",
+    speed_column: Annotated[str, option("Default by its name, if any", "NAME")] = "",
+    heading_column: Annotated[str, option("In degrees; default by its name, if any", "NAME")] = "",
     time_format: Annotated[
         str,
-        option("auto, epoch-s, epoch-ms, epoch-us, iso or as yyyy/MM/dd HH:mm:ss", "FORMAT"),
+        option("auto, epoch-s, epoch-ms, epoch-us, iso, or as yyyy/MM/dd HH:mm:ss", "FORMAT"),
     ] = "auto",
     time_zone: Annotated[
-        str, option("Of times that do not say theirs, as America/Chicago")
+        str, option("Of times without an offset, such as America/Chicago")
     ] = "UTC",
     time_origin: Annotated[
-        str | None, option("When a simulation's clock stood at 0; default 1970", "ISO")
+        str | None, option("Time at second 0 of a simulation; default 1970-01-01", "ISO")
     ] = None,
     speed_unit: Annotated[
         Literal["auto", "m/s", "km/h", "mph", "kn"],
-        option("auto goes by the column's name, else takes m/s"),
+        option("auto: by the column's name, else m/s"),
     ] = "auto",
-    separator: Annotated[str, option("Of CSV; default what the header suggests", "CHARACTER")] = "",
+    separator: Annotated[str, option("Of CSV; default by the header", "CHARACTER")] = "",
     max_speed: Annotated[
         float, option("Fastest plausible speed in m/s; faster fixes are rejected as jumps", min=0.1)
     ] = 100.0,
@@ -72,9 +72,9 @@ def import_(
     config: command.ConfigOption = None,
     as_json: command.JsonOption = False,
 ) -> None:
-    """Bring recorded positions in: CSV, Parquet, GTFS-realtime, SUMO FCD.
+    """Import recorded positions: CSV, Parquet, GTFS-realtime, SUMO FCD.
 
-    Rows that are not good go to the rejects, with the reason; they do not stop the rest.
+    Invalid rows are written to the rejects with the reason; the others are imported.
     """
     settings = command.settings_for(config, bus__uri=bus, pipeline__spark_master=spark_master)
     table, parquet = to or ("parquet", None)

@@ -16,11 +16,11 @@ from mercury.cli.messages.describe import iso_time
 
 
 def replay(
-    begin: Annotated[str, option(reading.TIME_HELP, "TIME", names="--from")],
-    end: Annotated[str, option("Just before this", "TIME", names="--to")],
-    speed: Annotated[str, option("1 is the original pace; max has none")] = "1",
+    begin: Annotated[str, option(f"Since {reading.TIME_HELP}", "TIME", names="--from")],
+    end: Annotated[str, option("Until this time, exclusive", "TIME", names="--to")],
+    speed: Annotated[str, option("Multiple of the original speed, or max")] = "1",
     topics: Annotated[
-        str, option("With commas; alerts follow from these by themselves")
+        str, option("Topics, comma-separated; alerts follow from these")
     ] = "reports,events.*",
     config: command.ConfigOption = None,
     bus: command.BusOption = None,
@@ -28,7 +28,7 @@ def replay(
     spark_master: MasterOption = None,
     as_json: command.JsonOption = False,
 ) -> None:
-    """Put stored records back on the bus, at any speed; Ctrl-C ends it cleanly."""
+    """Append stored records to a bus again, in their order and at any speed."""
     from_us, to_us = reading.span(begin, end)
     assert from_us is not None
     assert to_us is not None

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 FolderOption = Annotated[
     Path | None, option("Folder of the stored tables; default beside the bus file", "DIR")
 ]
-MasterOption = Annotated[str | None, option("local[N], spark://HOST:PORT, yarn, k8s://…", "URL")]
-FromOption = Annotated[str | None, option(reading.TIME_HELP, "TIME", names="--from")]
-ToOption = Annotated[str | None, option("Just before this", "TIME", names="--to")]
+MasterOption = Annotated[
+    str | None, option("local[N] or spark://HOST:PORT; default local[3]", "URL")
+]
+FromOption = Annotated[str | None, option(f"Since {reading.TIME_HELP}", "TIME", names="--from")]
+ToOption = Annotated[str | None, option("Until this time, exclusive", "TIME", names="--to")]
 
 
 def load(

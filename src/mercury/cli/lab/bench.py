@@ -30,9 +30,9 @@ from mercury.model.errors import ConfigurationError, PipelineError
 app = typer.Typer(help="Measure Mercury on this machine.", no_args_is_help=True)
 
 BusOption = Annotated[
-    str | None, option("Default an embedded bus; kafka alone starts a broker for the run", "URI")
+    str | None, option("Default an embedded bus; `kafka` starts a Kafka broker for the run", "URI")
 ]
-LogOption = Annotated[Path, option("JSON lines file that results are added to")]
+LogOption = Annotated[Path, option("JSON lines file to append to")]
 DEFAULT_LOG = Path("mercury-bench.jsonl")
 
 _PAPER_BASELINE_S = 60.0  # Mercury §7.3: one message a second for a minute, the others 10 s
@@ -48,18 +48,18 @@ _PIPE_WIDTH = 10_000
 
 @app.command()
 def echo(
-    rates: Annotated[str, option("Messages a second")] = "1,10,100,500,1000,5000,10000",
+    rates: Annotated[str, option("Messages per second")] = "1, 10, 100, 500, 1000, 5000, 10000",
     seconds: Annotated[
-        float | None, option("For each rate; default 10, and 60 at one a second", min=0.5)
+        float | None, option("Length of each rate; default 10, at 1 per second 60", min=0.5)
     ] = None,
-    clients: Annotated[int, typer.Option(min=1, max=1000)] = echo_bench.CLIENTS,
+    clients: Annotated[int, option("Number of clients", min=1, max=1000)] = echo_bench.CLIENTS,
     search: Annotated[bool, option("Also find the highest rate without loss")] = True,
-    plot: Annotated[Path | None, option("Draw the paper's figure 5 there")] = None,
+    plot: Annotated[Path | None, option("Draw figure 5 of the paper in this file")] = None,
     bus: BusOption = None,
     log: LogOption = DEFAULT_LOG,
     as_json: command.JsonOption = False,
 ) -> None:
-    """Round trips through client, adapter, durable bus, broker and back."""
+    """Measure round trips through client, adapter, durable bus, broker and back."""
     wanted = [float(rate) for rate in _numbers(rates)]
     runs, floors = [], []
     max_lossless = 0.0
@@ -107,14 +107,14 @@ def echo(
 
 @app.command("match")
 def match_(
-    entities: Annotated[int, option("Half publish, half subscribe", min=1000)] = 200_000,
-    seconds: Annotated[float, option("For each rate", min=1.0)] = 10.0,
-    tenfold: Annotated[bool, option("The kernel also with ten times as many")] = True,
-    redis: Annotated[bool, option("Redis beside it, if it is installed")] = True,
+    entities: Annotated[int, option("Entities, half of which subscribe", min=1000)] = 200_000,
+    seconds: Annotated[float, option("Length of each rate", min=1.0)] = 10.0,
+    tenfold: Annotated[bool, option("Also measure the kernel with ten times as many")] = True,
+    redis: Annotated[bool, option("Also measure Redis, if it is installed")] = True,
     log: LogOption = DEFAULT_LOG,
     as_json: command.JsonOption = False,
 ) -> None:
-    """Moving publications meet moving subscriptions: the kernel, gateway to gateway, and Redis."""
+    """Measure the matching of moving entities: the kernel, through the gateway, and Redis."""
     try:
         from mercury.bench import match as match_bench
     except ImportError as error:
@@ -143,17 +143,17 @@ def match_(
 
 @app.command()
 def pipeline(
-    events: Annotated[int, option("Events to time", min=20)] = 200,
-    rate: Annotated[int, option("Reports a second", min=1000)] = 50_000,
-    seconds: Annotated[float, option("How long these are offered", min=10.0)] = 60.0,
-    rows: Annotated[int, option("Reports of the batch", min=1000)] = 10_000_000,
+    events: Annotated[int, option("Events to measure", min=20)] = 200,
+    rate: Annotated[int, option("Reports per second", min=1000)] = 50_000,
+    seconds: Annotated[float, option("How long they are sent", min=10.0)] = 60.0,
+    rows: Annotated[int, option("Reports in the batch", min=1000)] = 10_000_000,
     bus: Annotated[
-        str | None, option("kafka alone times events over a broker of its own", "kafka")
+        str | None, option("`kafka` measures only events, over a broker of its own", "kafka")
     ] = None,
     log: LogOption = DEFAULT_LOG,
     as_json: command.JsonOption = False,
 ) -> None:
-    """From event to alert, reports a second, and batches beside DuckDB and Polars."""
+    """Measure event to alert, reports per second, and batches next to DuckDB and Polars."""
     if bus is not None:
         _pipeline_over_kafka(bus, events, log, as_json)
         return
@@ -217,12 +217,12 @@ def _search(load: echo_bench.EchoLoad, say: Callable[[str], None]) -> float:
 
 @app.command()
 def fanout(
-    clients: Annotated[str, option("How many, several with commas")] = "1000,10000,100000",
-    rounds: Annotated[int, option("Alerts for each", min=1)] = fanout_bench.ROUNDS,
+    clients: Annotated[str, option("Numbers of clients, comma-separated")] = "1000, 10000, 100000",
+    rounds: Annotated[int, option("Alerts to each number", min=1)] = fanout_bench.ROUNDS,
     log: LogOption = DEFAULT_LOG,
     as_json: command.JsonOption = False,
 ) -> None:
-    """One alert to everyone in an area: until the last packet, and the adapter's longest stall."""
+    """Measure one alert to all clients of an area, and the adapter's longest stall."""
     counts = [int(count) for count in _numbers(clients)]
     with steps("bench fanout") as say:
         rows = fanout_bench.run(counts, rounds, say)
@@ -233,20 +233,21 @@ def fanout(
 
 @app.command()
 def delivery(
-    loss: Annotated[str, option("Shares lost, each way")] = "0,0.1,0.3,0.5",
-    clients: Annotated[int, typer.Option(min=1, max=20_000)] = 1000,
-    policies: Annotated[str, option("Which policies")] = "fire-and-forget,repeat,critical",
-    seed: Annotated[int, option("Same seed, same losses", min=0)] = 1,
+    loss: Annotated[str, option("Shares lost each way, 0 to 1")] = "0, 0.1, 0.3, 0.5",
+    clients: Annotated[int, option("Number of clients", min=1, max=20_000)] = 1000,
+    policies: Annotated[str, option("Comma-separated")] = "fire-and-forget, repeat, critical",
+    seed: Annotated[int, option("Seed of the losses", min=0)] = 1,
     log: LogOption = DEFAULT_LOG,
     as_json: command.JsonOption = False,
 ) -> None:
-    """One alert to many over links that lose: who has it, after how long, at what price."""
+    """Measure one alert over links that lose packets: share delivered, delay and cost."""
     expected = "--loss takes shares from 0 to below 1 with commas"
     losses = _parsed(loss, expected, lambda one: 0.0 <= one < 1.0)
-    unknown = [name for name in policies.split(",") if name not in NAMES]
+    named = policies.replace(" ", "").split(",")
+    unknown = [name for name in named if name not in NAMES]
     if unknown:
         raise ConfigurationError(f"no policy {unknown[0]!r}: there are {', '.join(NAMES)}")
-    chosen = [NAMES[name] for name in policies.split(",")]
+    chosen = [NAMES[name] for name in named]
     rows = delivery_bench.run(losses, clients, chosen, command.progress.print, seed)
     result = {"bench": "delivery", "rows": rows}
     parameters = {"loss": losses, "clients": clients, "seed": seed}
@@ -259,12 +260,14 @@ def delivery(
 
 @app.command()
 def ingest(
-    rates: Annotated[str, option("Reports a second")] = "20000,40000,60000,80000,100000",
-    seconds: Annotated[float, option("For each rate", min=0.5)] = 5.0,
+    rates: Annotated[
+        str, option("Per second, comma-separated")
+    ] = "20000, 40000, 60000, 80000, 100000",
+    seconds: Annotated[float, option("Length of each rate", min=0.5)] = 5.0,
     log: LogOption = DEFAULT_LOG,
     as_json: command.JsonOption = False,
 ) -> None:
-    """Reports that one adapter process takes in: decoded, checked and on the bus."""
+    """Measure how many reports per second one adapter decodes, checks and appends."""
     wanted = [int(rate) for rate in _numbers(rates)]
     with steps("bench ingest") as say:
         rows = ingest_bench.run(wanted, seconds, say)
@@ -276,14 +279,14 @@ def ingest(
 
 @app.command()
 def brokers(
-    messages: Annotated[int, option("Content messages of a round", min=100)] = 4000,
-    interests: Annotated[int, option("Each message is held against", min=1)] = 1000,
-    rounds: Annotated[int, option("Of one broker, then two", min=1)] = 5,
+    messages: Annotated[int, option("Content messages per round", min=100)] = 4000,
+    interests: Annotated[int, option("Interests to check each one against", min=1)] = 1000,
+    rounds: Annotated[int, option("Rounds, each with one broker and two", min=1)] = 5,
     bus: BusOption = None,
     log: LogOption = DEFAULT_LOG,
     as_json: command.JsonOption = False,
 ) -> None:
-    """Two brokers that share the work against one, when one has more than it can do."""
+    """Measure two brokers that share the work against one that is overloaded."""
     with _bus_for(bus) as uri, steps("bench brokers") as say:
         say("ceiling: the same matching in two bare processes, and in one")
         ceiling = brokers_bench.ceiling(interests, rounds)

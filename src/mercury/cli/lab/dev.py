@@ -22,16 +22,16 @@ from mercury.dev.spark import SparkCluster
 from mercury.java.archives import MAVEN_URL, MAVEN_VARIABLE
 from mercury.model.errors import DevError
 
-app = typer.Typer(help="Run real components for development.", no_args_is_help=True)
+app = typer.Typer(help="Run Kafka or Spark on this machine for development.", no_args_is_help=True)
 
 _CHECK_S = 0.2
 
 
 @app.command()
 def kafka(
-    port: Annotated[int, command.port("0 takes a free one")] = 9092,
+    port: Annotated[int, command.port("TCP port, 0 for a free one")] = 9092,
     data: Annotated[
-        Path | None, option("Folder that outlives the broker; default temporary")
+        Path | None, option("Folder of its data, kept when it ends; default temporary")
     ] = None,
     maven: Annotated[
         str | None, option(f"Maven repository; default ${MAVEN_VARIABLE} or {MAVEN_URL}")
@@ -39,7 +39,7 @@ def kafka(
     seconds: command.ForOption = None,
     as_json: command.JsonOption = False,
 ) -> None:
-    """Run one Apache Kafka broker on loopback until Ctrl-C; prints its URI when it is ready."""
+    """Run one Apache Kafka broker on loopback until Ctrl-C; print its URI when it is ready."""
     stop = _stop_on_signal()
     with running_kafka(KafkaBroker(data, port=port, maven_url=maven), stop) as broker:
         _leave_if(stop)
@@ -56,13 +56,13 @@ def kafka(
 
 @app.command()
 def spark(
-    workers: Annotated[int, typer.Option(min=1, max=64)] = 2,
-    cores: Annotated[int, option("Of each worker", min=1)] = 1,
-    memory: Annotated[str, option("Of each worker", "SIZE")] = "1g",
+    workers: Annotated[int, option("Number of workers", min=1, max=64)] = 2,
+    cores: Annotated[int, option("Cores of each worker", min=1)] = 1,
+    memory: Annotated[str, option("Memory of each worker", "SIZE")] = "1g",
     seconds: command.ForOption = None,
     as_json: command.JsonOption = False,
 ) -> None:
-    """Run a Spark cluster on loopback until Ctrl-C; prints its URL when the workers are there."""
+    """Run a Spark cluster on loopback until Ctrl-C; print its URL when it is ready."""
     stop = _stop_on_signal()
     cluster = SparkCluster(workers=workers, cores=cores, memory=memory)
     with contextlib.closing(cluster):

@@ -31,42 +31,42 @@ def load(
         ),
     ] = "ws://127.0.0.1:7480",
     roads: Annotated[
-        str, option("city, or a file .osm.pbf, .osm, .osm.gz, .net.xml, .net.xml.gz")
+        str, option("city: made up; or a file .osm.pbf, .osm, .osm.gz, .net.xml, .net.xml.gz")
     ] = CITY,
-    entities: Annotated[int, option("How many move", min=1)] = 100_000,
+    entities: Annotated[int, option("Number of entities", min=1)] = 100_000,
     publications: Annotated[
-        float, option("Share that publishes; the others subscribe", min=0.0, max=1.0)
+        float, option("Share that publishes, 0 to 1; the others subscribe", min=0.0, max=1.0)
     ] = 0.5,
-    rate: Annotated[float, option("Updates of each entity a second")] = 1.0,
-    radius: Annotated[str, option("Of subscriptions, in metres", "M..M")] = "50..500",
-    topics: Annotated[int, option("Different ones", min=1)] = 32,
+    rate: Annotated[float, option("Updates per second of each entity")] = 1.0,
+    radius: Annotated[str, option("Range of subscriptions, in metres", "M..M")] = "50..500",
+    topics: Annotated[int, option("Number of topics", min=1)] = 32,
     where: Annotated[
-        float, option("Share of publications that passes a filter on average; 1: no filters")
+        float, option("Mean share of publications that pass a filter; 1 uses no filters")
     ] = 0.55,
     inside: Annotated[
-        bool, option("Notify subscriptions at every update while inside", names="--inside")
+        bool, option("Notify subscriptions at every update inside them", names="--inside")
     ] = False,
-    seconds: Annotated[str, option("How long, such as 30s or 5m", "TIME", names="--for")] = "30s",
-    warm_up: Annotated[str, option("Before that: sent, and its events not counted", "TIME")] = "2s",
+    seconds: Annotated[str, option("Length, such as 30s or 5m", "TIME", names="--for")] = "30s",
+    warm_up: Annotated[str, option("Before that: sent, but not counted", "TIME")] = "2s",
     route_places: Annotated[
-        int, option("Of a round trip, home included", names="--places")
+        int, option("Stops of a round trip, home included", names="--places")
     ] = TripSettings().places,
     reach: Annotated[
-        float, option("Farthest places from home, in metres", names="--range")
+        float, option("Farthest stop from home, in metres", names="--range")
     ] = TripSettings().range_m,
     noise: Annotated[
-        float, option("Standard deviation of positions, in metres")
+        float, option("Standard deviation of the position error, in metres")
     ] = WorkloadSettings().noise_m,
-    connections: Annotated[int, option("Of ws:// and ws+json://", min=1)] = 1,
-    size: Annotated[str, option("Of the city, in kilometres; 4 is 4x4", "KMxKM")] = _CITY_SIZE,
+    connections: Annotated[int, option("Connections to ws:// or ws+json://", min=1)] = 1,
+    size: Annotated[str, option("Of the city, in kilometres; 4 means 4x4", "KMxKM")] = _CITY_SIZE,
     origin: Annotated[
-        str, option("The city's middle", "LAT,LON")
+        str, option("Centre of the city, in degrees", "LAT,LON")
     ] = f"{CITY_ORIGIN.lat},{CITY_ORIGIN.lon}",
-    name: Annotated[str, option("Ids begin with it; several generators need several")] = "load",
-    seed: Annotated[int, option("Same seed, same load", min=0)] = 1,
+    name: Annotated[str, option("Prefix of ids; each generator needs its own")] = "load",
+    seed: Annotated[int, option("Seed of the load", min=0)] = 1,
     json: command.JsonOption = False,
 ) -> None:
-    """Let entities move on roads and say so, open loop; count what comes of it, and how late."""
+    """Move entities on roads, send their updates at a fixed rate, and measure the latency."""
     settings = WorkloadSettings(
         entities=entities,
         publications=publications,

@@ -40,29 +40,29 @@ Circle = tuple[float, float, float]  # x, y, radius in metres of the plane
 def sim(
     context: typer.Context,
     config: command.ConfigOption = None,
-    vehicles: Annotated[int | None, option("How many drive")] = None,
-    adapter: Annotated[str | None, option("Whom to report to", "URI")] = None,
+    vehicles: Annotated[int | None, option("Number of vehicles; default 100")] = None,
+    adapter: Annotated[str | None, option("Default udp://127.0.0.1:7400", "URI")] = None,
     seconds: command.ForOption = None,
-    seed: Annotated[int | None, option("Same seed, same traffic")] = None,
+    seed: Annotated[int | None, option("Seed of the traffic; default 1")] = None,
     report_interval: Annotated[
-        float | None, option("Seconds between reports; the adapter may want more often")
+        float | None, option("Seconds between reports, or the adapter's if less; default 1")
     ] = None,
     event: Annotated[
-        list[str] | None, option("Something to sense, in metres of the plane", "X,Y,R")
+        list[str] | None, option("An event to sense, in metres of the plane; repeatable", "X,Y,R")
     ] = None,
     event_after: Annotated[
         float, option("Seconds until the first event, and between events", min=0.0)
     ] = 2.0,
-    event_kind: Annotated[str, option("What is sensed")] = "emergency",
+    event_kind: Annotated[str, option("Kind of the events")] = "emergency",
     jam: Annotated[
-        str | None, option("Where traffic comes to a stand, unreported", "X,Y,R")
+        str | None, option("Where vehicles stop, without an event; default none", "X,Y,R")
     ] = None,
-    jam_after: Annotated[float, option("Seconds until it does", min=0.0)] = 2.0,
+    jam_after: Annotated[float, option("Seconds until the jam", min=0.0)] = 2.0,
     link: command.LinkOption = None,
     antenna: command.AntennaOption = None,
     json: command.JsonOption = False,
 ) -> None:
-    """Let vehicles drive, report where they are and sense events, until Ctrl-C or --for."""
+    """Run simulated vehicles: each drives, reports its position and senses events."""
     if context.invoked_subcommand is not None:
         return
     settings = command.settings_for(
@@ -94,11 +94,11 @@ def sim(
 def figure(
     out: Annotated[Path, option("Picture to write")] = Path("figure.png"),
     seed: Annotated[
-        int | None, option("Where the vehicles are; not given, as in the paper", min=0)
+        int | None, option("Seed of the vehicles' positions; default the paper's", min=0)
     ] = None,
     json: command.JsonOption = False,
 ) -> None:
-    """Do the area-of-interest experiment of the Mercury paper (§7.2) and draw it."""
+    """Repeat the area-of-interest experiment of the Mercury paper (§7.2) and draw it."""
     outcome = command.run(run_experiment(PAPER if seed is None else seeded(seed)))
     draw(outcome, out)
     if json:

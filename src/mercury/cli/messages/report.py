@@ -51,9 +51,9 @@ def report(
     config: command.ConfigOption = None,
     bus: command.BusOption = None,
     since: Annotated[str, option(reading.TIME_HELP, "TIME")] = "1h",
-    watch: Annotated[bool, option("Keep showing it", names="--watch -w")] = False,
+    watch: Annotated[bool, option("Refresh it until Ctrl-C", names="--watch -w")] = False,
     metrics_port: Annotated[
-        int | None, command.port("With --watch: TCP port of /metrics; 0 takes a free one")
+        int | None, command.port("With --watch: TCP port of /metrics, 0 for a free one")
     ] = None,
     seconds: command.ForOption = None,
     as_json: command.JsonOption = False,

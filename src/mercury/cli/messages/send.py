@@ -27,19 +27,19 @@ def send(
     text: Annotated[str, typer.Argument(help="Text of the alert")],
     config: command.ConfigOption = None,
     bus: command.BusOption = None,
-    circle: Annotated[str | None, option("To everyone in a circle", "LAT,LON,RADIUS_M")] = None,
-    area: Annotated[str | None, option("To everyone in an area", "GEOJSON")] = None,
+    circle: Annotated[str | None, option("To clients in a circle", "LAT,LON,RADIUS_M")] = None,
+    area: Annotated[str | None, option("To clients in an area", "GEOJSON")] = None,
     heading: Annotated[
-        str | None, option("Only who travels in this direction", "DEGREES,HALF_WIDTH")
+        str | None, option("Only those heading this way; default all", "DEGREES,HALF_WIDTH")
     ] = None,
     everyone: Annotated[bool, option("To all clients", names="--everyone")] = False,
     to: Annotated[str | None, option("To one client", "IDENTITY")] = None,
-    group: Annotated[str | None, option("To all who are in a group", "NAME")] = None,
-    kind: Annotated[str, option("Kind of the event")] = "notice",
-    priority: Annotated[int, typer.Option(min=0, max=9)] = int(Priority.WARNING),
+    group: Annotated[str | None, option("To the clients of a group", "NAME")] = None,
+    kind: Annotated[str, option("Kind of event it tells of")] = "notice",
+    priority: Annotated[int, option("9 is the most urgent", min=0, max=9)] = int(Priority.WARNING),
     validity: Annotated[
         float,
-        option("Seconds; who enters the area by then is notified, too", min=0.001, max=LONGEST_S),
+        option("Seconds for which it also reaches those who enter", min=0.001, max=LONGEST_S),
     ] = 60.0,
     as_json: command.JsonOption = False,
 ) -> None:

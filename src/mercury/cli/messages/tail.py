@@ -28,12 +28,12 @@ def tail(
     ],
     config: command.ConfigOption = None,
     bus: command.BusOption = None,
-    since: Annotated[str, option("latest, earliest, or an age such as 10s, 5m, 2h")] = "latest",
-    count: Annotated[int | None, option("End after this number of messages", min=1)] = None,
+    since: Annotated[str, option("Start at latest, earliest, or an age as 10s, 5m, 2h")] = "latest",
+    count: Annotated[int | None, option("End after so many; default no limit", min=1)] = None,
     seconds: command.ForOption = None,
     as_json: command.JsonOption = False,
 ) -> None:
-    """Show the messages of bus topics as they come; stdout can be piped on."""
+    """Print the messages of bus topics as they arrive, one a line."""
     settings = command.settings_for(config, bus__uri=bus)
     start = _start(since)
     command.require_bus(settings)

@@ -36,18 +36,18 @@ class Answer:
 
 def why(
     message: Annotated[
-        str | None, typer.Argument(help="Its id, or the first digits", show_default=False)
+        str | None, typer.Argument(help="Message id, or its first digits", show_default=False)
     ] = None,
     last: Annotated[
-        bool, option("The last message that was addressed to somebody", names="--last")
+        bool, option("Instead of an id: the newest message with a recipient", names="--last")
     ] = False,
-    client: Annotated[str | None, option("What became of it for this one")] = None,
+    client: Annotated[str | None, option("Only this recipient; default all")] = None,
     config: command.ConfigOption = None,
     bus: command.BusOption = None,
     folder: FolderOption = None,
     as_json: command.JsonOption = False,
 ) -> None:
-    """Say what became of a message, for one recipient or for all."""
+    """Print what became of a message: who received it, who did not, and why."""
     if (message is None) != last:
         raise ConfigurationError("say which message: either its id or --last")
     settings = stored_tables.load(config, folder, bus=bus)

@@ -26,28 +26,28 @@ _WORDS: dict[str, Value] = {"true": True, "false": False}
 
 
 def client(
-    position: Annotated[str, option("Where it is", "LAT,LON")],
+    position: Annotated[str, option("Its first position, in degrees", "LAT,LON")],
     config: command.ConfigOption = None,
-    adapter: Annotated[str | None, option("udp://HOST:PORT", "URI")] = None,
-    identity: Annotated[str | None, option("Name, unique among clients")] = None,
+    adapter: Annotated[str | None, option("Default udp://127.0.0.1:7400", "URI")] = None,
+    identity: Annotated[str | None, option("Name, unique among clients; default random")] = None,
     relay_port: Annotated[
-        int | None, command.port("Loopback port for local applications; 0 takes a free one")
+        int | None, command.port("UDP port for local applications, 0 for a free one; default none")
     ] = None,
-    group: Annotated[list[str] | None, option("A group it is in; several times", "NAME")] = None,
+    group: Annotated[list[str] | None, option("A group it is in; repeatable", "NAME")] = None,
     near: Annotated[
         list[str] | None,
-        option("Show what comes near and leaves; several times", "TOPIC:RADIUS[:WHERE]"),
+        option("Print what enters or leaves RADIUS metres; repeatable", "TOPIC:RADIUS[:WHERE]"),
     ] = None,
     moving: Annotated[
         list[str] | None,
-        option("Publish what it is, for others near it; several times", "TOPIC:KEY=VALUE,..."),
+        option("Publish attributes to those near it; repeatable", "TOPIC:KEY=VALUE,..."),
     ] = None,
     seconds: command.ForOption = None,
     as_json: command.JsonOption = False,
 ) -> None:
-    """Run a client endpoint and show what it hears.
+    """Run a client: it reports its position and prints the messages it receives.
 
-    Lines `lat,lon[,heading_deg[,speed_mps]]` on standard input move it.
+    A line `lat,lon[,heading_deg[,speed_mps]]` on standard input is its next position.
     """
     settings = command.settings_for(
         config,

@@ -50,14 +50,14 @@ _LOOK_EVERY_S = 0.02
 def demo(
     config: command.ConfigOption = None,
     bus: Annotated[
-        str | None, option("embedded:PATH, kafka://HOST:PORT; default a new folder", "URI")
+        str | None, option("embedded:PATH or kafka://HOST:PORT; default in a new folder", "URI")
     ] = None,
-    port: Annotated[int | None, command.port("UDP port of the adapter")] = None,
-    vehicles: Annotated[int, option("How many drive", min=800)] = 1500,
-    seed: Annotated[int | None, option("Same seed, same city", min=0)] = None,
-    verbose: Annotated[bool, option("Show the parts' logs", names="--verbose -v")] = False,
+    port: Annotated[int | None, command.port("UDP port of the adapter; default 7400")] = None,
+    vehicles: Annotated[int, option("Number of vehicles", min=800)] = 1500,
+    seed: Annotated[int | None, option("Seed of the simulation; default 1", min=0)] = None,
+    verbose: Annotated[bool, option("Print the parts' logs", names="--verbose -v")] = False,
 ) -> None:
-    """Show in a minute what Mercury does: in a simulated city, with all its parts."""
+    """Run all parts in a simulated city for about a minute and print what happens."""
     settings = command.settings_for(
         config,
         bus__uri=bus or f"embedded:{tempfile.mkdtemp(prefix='mercury-demo-')}/mercury.db",

@@ -22,36 +22,42 @@ _SHOWN = 20  # rows of a table that people can take in
 def moos(
     config: command.ConfigOption = None,
     moos_file: Annotated[
-        Path | None, option("Take the block of pMediator in this .moos file")
+        Path | None, option("Read the pMediator block of this .moos file; default none")
     ] = None,
-    name: Annotated[str | None, option("Name of this vehicle")] = None,
+    name: Annotated[str | None, option("Vehicle's name; default from --moos-file")] = None,
     listen: Annotated[
-        str | None, option("Port for the own pShare and the mates", "[HOST:]PORT")
+        str | None, option("UDP port for its pShare and mates; default 9300", "[HOST:]PORT")
     ] = None,
-    local: Annotated[str | None, option("Where the own pShare listens", "HOST:PORT")] = None,
+    local: Annotated[
+        str | None, option("Where its pShare listens; default 127.0.0.1:9200", "HOST:PORT")
+    ] = None,
     to: Annotated[
-        list[str] | None, option("Way to a mate; * is for all others", "MATE=HOST:PORT")
+        list[str] | None, option("Address of a mate, * of all others", "MATE=HOST:PORT")
     ] = None,
-    group: Annotated[str | None, option("Group of this vehicle")] = None,
-    mates: Annotated[str | None, option("Vehicles of the group", "A,B")] = None,
-    no_ack_vars: Annotated[str | None, option("Variables that are sent once", "A,B")] = None,
-    max_tries: Annotated[int | None, option("Most repetitions of a message")] = None,
-    resend_thresh: Annotated[float | None, option("Seconds until a repetition")] = None,
-    adapter: Annotated[str | None, option("Connect to Mercury: udp://HOST:PORT", "URI")] = None,
+    group: Annotated[str | None, option("Group of this vehicle; default none")] = None,
+    mates: Annotated[str | None, option("Its vehicles; default all of --to", "A,B")] = None,
+    no_ack_vars: Annotated[
+        str | None, option("Variables sent once, not acknowledged; default none", "A,B")
+    ] = None,
+    max_tries: Annotated[int | None, option("Most retries of a message; default 5")] = None,
+    resend_thresh: Annotated[float | None, option("Seconds until a retry; default 2")] = None,
+    adapter: Annotated[
+        str | None, option("Adapter to connect to: udp://HOST:PORT; default none", "URI")
+    ] = None,
     position: Annotated[
-        str | None, option("Where it is until it reports itself", "LAT,LON")
+        str | None, option("Position until the vehicle reports one; default none", "LAT,LON")
     ] = None,
     seconds: command.ForOption = None,
     every_s: Annotated[
-        float, option("Seconds between reports of --json", min=0.1, names="--every")
+        float, option("Seconds between the reports of --json", min=0.1, names="--every")
     ] = 5.0,
     as_json: Annotated[
-        bool, option("A report as a line of JSON at times, and at the end", names="--json")
+        bool, option("Print a report as JSON at each --every, and at the end", names="--json")
     ] = False,
 ) -> None:
-    """Bridge a MOOS community to its mates, and to Mercury.
+    """Bridge a MOOS community to other vehicles (its mates) and to Mercury.
 
-    Acknowledges, sends again and removes doubles as pMediator does, over the datagrams of pShare.
+    Acknowledges, retries and removes duplicates as pMediator does, in the datagrams of pShare.
     """
     given: dict[str, object] = {} if moos_file is None else {**read_moos_file(moos_file)}
     flags = {

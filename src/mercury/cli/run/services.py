@@ -27,13 +27,15 @@ _TRY_AGAIN = 75  # EX_TEMPFAIL: whoever supervises should start it again
 def adapter(
     config: command.ConfigOption = None,
     bus: command.BusOption = None,
-    id: command.IdOption = None,
-    host: Annotated[str | None, option("Address to listen on")] = None,
-    port: Annotated[int | None, command.port("UDP port; 0 takes a free one")] = None,
-    coverage: Annotated[str | None, option("Area served: GeoJSON file or text", "GEOJSON")] = None,
+    id: Annotated[str | None, option("Name, unique on the bus; default adapter-1")] = None,
+    host: Annotated[str | None, option("Address to listen on; default 127.0.0.1")] = None,
+    port: Annotated[int | None, command.port("UDP port, 0 for a free one; default 7400")] = None,
+    coverage: Annotated[
+        str | None, option("Area served, GeoJSON or a file of it; default all", "GEOJSON")
+    ] = None,
     metrics_port: command.MetricsPortOption = None,
 ) -> None:
-    """Run an adapter: sessions with clients, who is where, fan-out to areas."""
+    """Run an adapter: it keeps the clients' sessions over UDP and delivers alerts to areas."""
     from mercury.adapter import Adapter
 
     settings = command.settings_for(
@@ -56,10 +58,10 @@ def adapter(
 def broker(
     config: command.ConfigOption = None,
     bus: command.BusOption = None,
-    id: command.IdOption = None,
+    id: Annotated[str | None, option("Name, unique on the bus; default broker-1")] = None,
     metrics_port: command.MetricsPortOption = None,
 ) -> None:
-    """Run a broker: emergencies to alerts, requests, content to subscribers."""
+    """Run a broker: it turns emergencies into alerts and routes requests and content."""
     from mercury.broker import Broker
 
     settings = command.settings_for(
@@ -71,16 +73,16 @@ def broker(
 def matcher(
     config: command.ConfigOption = None,
     bus: command.BusOption = None,
-    id: command.IdOption = None,
+    id: Annotated[str | None, option("Name, unique on the bus; default matcher-1")] = None,
     shared: Annotated[
         bool | None,
-        option("Share the work with other matchers over the bus", names="--shared/--alone"),
+        option("Share the work with other matchers; default alone", names="--shared/--alone"),
     ] = None,
-    gateway: Annotated[bool | None, option("Serve HTTP and websockets, too")] = None,
-    gateway_port: Annotated[int | None, command.port("TCP port of the gateway")] = None,
+    gateway: Annotated[bool | None, option("Serve HTTP and WebSocket; default yes")] = None,
+    gateway_port: Annotated[int | None, command.port("Its TCP port; default 7480")] = None,
     metrics_port: command.MetricsPortOption = None,
 ) -> None:
-    """Run a matcher: who is near whom, notified as they come and go."""
+    """Run a matcher: it notifies moving subscribers of publications near them."""
     settings = command.settings_for(
         config,
         bus__uri=bus,
@@ -102,14 +104,14 @@ def pipeline(
     bus: command.BusOption = None,
     spark_master: MasterOption = None,
     spark_conf: Annotated[
-        list[str] | None, option("A setting of Spark; may be repeated", "KEY=VALUE")
+        list[str] | None, option("A setting of Spark; repeat it for several", "KEY=VALUE")
     ] = None,
     checkpoint: Annotated[
-        Path | None, option("Folder for the jobs' state; default beside the bus file")
+        Path | None, option("Folder of the jobs' checkpoints; default beside the bus file")
     ] = None,
     metrics_port: command.MetricsPortOption = None,
 ) -> None:
-    """Run the pipeline: what is only visible in many messages is found by Spark."""
+    """Run the Spark jobs: detect collisions, jams and slow traffic, and store history."""
     settings = command.settings_for(
         config,
         bus__uri=bus,

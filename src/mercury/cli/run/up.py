@@ -29,29 +29,29 @@ def up(
     config: command.ConfigOption = None,
     bus: command.BusOption = None,
     port: Annotated[
-        int | None, command.port("UDP port of the adapter; the gateway's is then 80 above it")
+        int | None, command.port("UDP port of the adapter, the gateway's is 80 above; default 7400")
     ] = None,
-    brokers: Annotated[int, option("Brokers that share the work", min=1, max=64)] = 1,
-    vehicles: Annotated[int, option("Vehicles of a simulated city beside it", min=0)] = 0,
+    brokers: Annotated[int, option("Number of brokers", min=1, max=64)] = 1,
+    vehicles: Annotated[int, option("Number of vehicles to simulate", min=0)] = 0,
     event: Annotated[
-        str | None, option("Something to sense in that city, in metres", "X,Y,R")
+        str | None, option("Emergency the vehicles sense, in metres; default none", "X,Y,R")
     ] = None,
-    event_after: Annotated[float, option("Seconds until it happens", min=0.0)] = 10.0,
+    event_after: Annotated[float, option("Seconds until that emergency", min=0.0)] = 10.0,
     link: command.LinkOption = None,
     antenna: command.AntennaOption = None,
     with_pipeline: Annotated[
         bool | None,
-        option("Run Spark, too; default if it is there", names="--pipeline/--no-pipeline"),
+        option("Run the Spark jobs; default if installed", names="--pipeline/--no-pipeline"),
     ] = None,
     with_matcher: Annotated[
-        bool, option("Run matching of what moves, too", names="--matcher/--no-matcher")
+        bool, option("Run a matcher, with the gateway", names="--matcher/--no-matcher")
     ] = True,
-    seed: Annotated[int | None, option("Same seed, same city", min=0)] = None,
+    seed: Annotated[int | None, option("Seed of the simulation; default 1", min=0)] = None,
     seconds: command.ForOption = None,
     as_json: command.JsonOption = False,
-    verbose: Annotated[bool, option("Show the parts' logs", names="--verbose -v")] = False,
+    verbose: Annotated[bool, option("Print the parts' logs", names="--verbose -v")] = False,
 ) -> None:
-    """Run all parts on this machine until Ctrl-C or `mercury down`; end with a summary."""
+    """Run all parts on this machine until Ctrl-C or `mercury down`, then print a summary."""
     settings = command.settings_for(
         config,
         bus__uri=bus,
@@ -87,7 +87,7 @@ def up(
 
 
 def down(config: command.ConfigOption = None, bus: command.BusOption = None) -> None:
-    """End the `mercury up` of a bus and all its parts; exit code 1 if none runs."""
+    """Stop the `mercury up` of a bus and all its parts; exit code 1 if none runs."""
     uri = command.settings_for(config, bus__uri=bus).bus.uri
     holder = holder_of(uri)
     if holder is None:

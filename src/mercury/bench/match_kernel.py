@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mercury.geo.distance import DEGREE_M
 from mercury.matching import Engine
 from mercury.model.matching import NearSubscription, Publication
 
@@ -18,7 +19,6 @@ TOPICS = 32
 RADIUS_M = (50.0, 500.0)
 SIDE_M = 40_000.0
 SPEED_MPS = (1.0, 20.0)
-_DEGREE_M = 111_195.08
 _SOUTH, _WEST = 47.9, 11.2
 _HIGHEST_PRICE = 100
 _HOT_SHARE, _HOT_M = 0.2, 1_000.0
@@ -67,7 +67,7 @@ class _World:
         self._y = self._dice.uniform(self._low, self._high)
         self._speed = self._dice.uniform(*SPEED_MPS, count)
         self._heading = self._dice.uniform(0.0, 2.0 * math.pi, count)
-        self._lat_scale = 1.0 / _DEGREE_M
+        self._lat_scale = 1.0 / DEGREE_M
         self._lon_scale = self._lat_scale / math.cos(math.radians(_SOUTH + 0.2))
         self.refs = self._declare(plane)
         self.second = 0

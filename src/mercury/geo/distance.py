@@ -5,6 +5,7 @@ All arguments broadcast against one another, as NumPy's do.
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pyproj import Geod
 
 MEAN_RADIUS_M = 6_371_008.7714  # IUGG mean radius of WGS84, (2a + b) / 3
+DEGREE_M = math.radians(1.0) * MEAN_RADIUS_M  # of latitude
 # With geodetic latitudes put on the mean sphere, a distance is off by at most 0.56 %, along the
 # meridian at the equator; by 0.45 % near the poles.
 SPHERE_ERROR = 0.006

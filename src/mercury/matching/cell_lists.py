@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from mercury.geo.distance import DEGREE_M
 from mercury.matching import layout as at
-from mercury.matching.cells import DEGREE_M, column_of, columns_in, key_of, row_of
+from mercury.matching.cells import column_of, columns_in, key_of, row_of
 from mercury.matching.compiling import compiled, inlined
 from mercury.matching.layout import Arrays
 from mercury.matching.references import PARTS, pull_in, size_m, skin_m

@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mercury.geo.distance import MEAN_RADIUS_M
+from mercury.geo.distance import DEGREE_M, MEAN_RADIUS_M
 from mercury.matching.compiling import compiled, inlined
 
 LEVELS = 13  # level 0 has 4,096 rows a degree, 27 m high; each further level half as many
 COARSEST = LEVELS - 1
 USUAL_LEVEL = 5  # 869 m
-DEGREE_M = math.radians(1.0) * MEAN_RADIUS_M
 MAX_TOPICS = 1 << 17
 
 _DEGREES = np.cos(np.radians(np.abs(np.arange(180) - 89.5)))

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 
+from mercury.geo.distance import DEGREE_M
 from mercury.matching import layout as at
 from mercury.matching.cell_lists import bucket_of
-from mercury.matching.cells import DEGREE_M, arc_m
+from mercury.matching.cells import arc_m
 from mercury.matching.compiling import inlined
 from mercury.matching.layout import Arrays
 from mercury.matching.references import out_of_reach

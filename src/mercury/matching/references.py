@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 
+from mercury.geo.distance import DEGREE_M
 from mercury.matching import layout as at
-from mercury.matching.cells import DEGREE_M
 from mercury.matching.compiling import inlined
 from mercury.matching.layout import Arrays
 

@@ -157,3 +157,12 @@ class BusFullError(BusError):
 
 class BusCorruptError(BusError):
     """The file is not a bus, or is damaged."""
+
+
+def shown(value: object) -> str:
+    """A value from outside as an error's sentence quotes it: never long."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, str):
+        return repr(value[:40])
+    return repr(value)[:40] if isinstance(value, int | float) else f"a {type(value).__name__}"

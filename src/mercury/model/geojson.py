@@ -24,7 +24,7 @@ from mercury.model.area import (
     Rectangle,
     Shape,
 )
-from mercury.model.errors import AreaError
+from mercury.model.errors import AreaError, shown
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _RFC3339 = re.compile(
@@ -91,7 +91,7 @@ def area_from_geojson(obj: Mapping[str, Any] | str) -> Area:
     elif isinstance(kind, str) and kind in _DEFAULT_SHAPE:
         geometry, properties = document, {}
     else:
-        raise AreaError(f"GeoJSON must be a Feature or a Polygon, not {_shown(kind)}")
+        raise AreaError(f"GeoJSON must be a Feature or a Polygon, not {shown(kind)}")
     heading = properties.get("heading")
     return Area(
         shape=_shape(document, geometry, properties),
@@ -107,12 +107,12 @@ def _shape(
     kind = geometry.get("type")
     if not isinstance(kind, str) or kind not in _DEFAULT_SHAPE:
         raise AreaError(
-            f"an area's geometry must be a Point, LineString or Polygon, not {_shown(kind)}"
+            f"an area's geometry must be a Point, LineString or Polygon, not {shown(kind)}"
         )
     name = properties.get("shape")
     name = _DEFAULT_SHAPE[kind] if name is None else name
     if not isinstance(name, str) or name not in _SHAPES:
-        raise AreaError(f"unknown shape {_shown(name)}")
+        raise AreaError(f"unknown shape {shown(name)}")
     needed, carried = _SHAPES[name]
     if needed != kind:
         raise AreaError(f"shape {name} needs a {needed} geometry, not a {kind}")
@@ -188,13 +188,13 @@ def _required(properties: Mapping[str, Any], name: str, owner: str) -> Any:
 
 def _mapping(value: object, name: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise AreaError(f"{name} must be an object, not {_shown(value)}")
+        raise AreaError(f"{name} must be an object, not {shown(value)}")
     return value
 
 
 def _sequence(value: object, name: str) -> Sequence[Any]:
     if not isinstance(value, list | tuple):
-        raise AreaError(f"{name} must be a list, not {_shown(value)}")
+        raise AreaError(f"{name} must be a list, not {shown(value)}")
     return value
 
 
@@ -203,18 +203,9 @@ def _instant(properties: Mapping[str, Any], name: str) -> int | None:
     if value is None:
         return None
     if not isinstance(value, str) or _RFC3339.fullmatch(value) is None:
-        raise AreaError(f"{name} must be an RFC 3339 time with its zone, not {_shown(value)}")
+        raise AreaError(f"{name} must be an RFC 3339 time with its zone, not {shown(value)}")
     try:
         instant = datetime.fromisoformat(value.upper())
         return (instant - _EPOCH) // timedelta(microseconds=1)
     except (ValueError, OverflowError):
         raise AreaError(f"{name} {value} is not a time that exists") from None
-
-
-def _shown(value: object) -> str:
-    """A value from outside as it may stand in an error sentence: named, and never long."""
-    if value is None:
-        return "nothing"
-    if isinstance(value, str):
-        return repr(value[:40])
-    return f"a {type(value).__name__}"

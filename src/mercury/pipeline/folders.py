@@ -1,7 +1,8 @@
-"""Folders to write to, checked before Spark is waited for."""
+"""Folders to write to, checked before Spark starts, and files written atomically."""
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 
@@ -27,3 +28,13 @@ def check_output(folder: Path, *, overwrite: bool) -> None:
     if folder.is_dir() and not overwrite and any(folder.iterdir()):
         raise ConfigurationError(f"{folder} is not empty: choose another, or say --overwrite")
     check_writable(folder)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write or replace a file; after a crash it has either the old content or the new."""
+    unfinished = path.with_name(f"{path.name}.new")
+    with unfinished.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(unfinished, path)

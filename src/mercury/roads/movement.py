@@ -9,13 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mercury.geo.arrays import FloatArray
-from mercury.geo.distance import MEAN_RADIUS_M
+from mercury.geo.distance import DEGREE_M
 from mercury.geo.machine_code import compiled
 from mercury.model.errors import RoadsError
 from mercury.roads.network import Numbers, RoadNetwork
 from mercury.roads.trips import Records, Trips
 
-_DEGREE_M = math.radians(1.0) * MEAN_RADIUS_M
 _STEPS = 8  # edges that an entity is followed over before its trip is searched
 
 # Most of a position's time is waiting for memory, so what is wanted together stands together.
@@ -172,7 +171,7 @@ def _locate(
             dice = _mixed(_mixed(seed ^ (np.uint64(number) << np.uint64(40))) ^ time_us)
             away = (np.float64(dice >> np.uint64(32)) + 1.0) / 4294967296.0
             angle = np.float64(dice & np.uint64(0xFFFFFFFF)) * (2.0 * math.pi / 4294967296.0)
-            away_deg = noise_m / _DEGREE_M * math.sqrt(-2.0 * math.log(away))
+            away_deg = noise_m / DEGREE_M * math.sqrt(-2.0 * math.log(away))
             lat = min(max(lat + away_deg * math.cos(angle), -90.0), 90.0)
             lon += away_deg * math.sin(angle) / max(math.cos(math.radians(lat)), 1e-6)
         if lon >= 180.0:

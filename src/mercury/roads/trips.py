@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mercury.geo.arrays import FloatArray
+from mercury.geo.distance import DEGREE_M
 from mercury.geo.machine_code import compiled
 from mercury.model.errors import RoadsError
 from mercury.roads.network import Numbers, RoadNetwork, firsts_of
@@ -27,7 +28,6 @@ Records = NDArray[Any]  # structured; compiled code reads their fields as attrib
 
 MAX_ENTITIES = 2_000_000
 MAX_PLACES = 32
-_DEGREE_M = 111_195.0
 
 # When an edge has been driven, counted from the trip's begin, and which edge. Side by side, since
 # whoever looks at the one wants the other.
@@ -87,7 +87,7 @@ def _places(
     from scipy.spatial import cKDTree
 
     middle = np.cos(np.radians(roads.node_lat.mean()))
-    x, y = roads.node_lon * _DEGREE_M * middle, roads.node_lat * _DEGREE_M
+    x, y = roads.node_lon * DEGREE_M * middle, roads.node_lat * DEGREE_M
     at = np.stack([x, y], axis=1)
     landmarks = rng.choice(roads.nodes, min(settings.landmarks, roads.nodes), replace=False)
     landmarks = np.sort(landmarks).astype(np.int64)

@@ -18,7 +18,7 @@ that is said of an entity stays in order, and many entities share a record.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Self, TypeVar
 
 import numpy as np
@@ -124,19 +124,21 @@ def split_frame(data: bytes) -> list[tuple[bytes, memoryview]]:
         raise PacketError("truncated")
     if data[0] != VERSION:
         raise PacketError("version")
-    view = memoryview(data)
-    segments = []
-    at = 1
+    return [(bytes((kind,)), piece) for (kind,), piece in pieces(memoryview(data)[1:], _SEGMENT)]
+
+
+def pieces(data: memoryview, header: struct.Struct) -> Iterator[tuple[list[int], memoryview]]:
+    """Each piece and the other fields of its header; the last field is the length of the piece."""
+    at = 0
     while at < len(data):
-        if at + _SEGMENT.size > len(data):
+        if at + header.size > len(data):
             raise PacketError("truncated")
-        kind, size = _SEGMENT.unpack_from(data, at)
-        at += _SEGMENT.size
+        *others, size = header.unpack_from(data, at)
+        at += header.size
         if at + size > len(data):
             raise PacketError("truncated")
-        segments.append((bytes((kind,)), view[at : at + size]))
+        yield others, data[at : at + size]
         at += size
-    return segments
 
 
 def rows_of(data: memoryview | bytes, row: np.dtype[np.void]) -> Rows:

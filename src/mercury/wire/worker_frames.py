@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mercury.model.errors import PacketError
-from mercury.wire.match_frames import FrameWriter, Rows, rows_of
+from mercury.wire.match_frames import FrameWriter, Rows, pieces, rows_of
 
 
 class Step(IntEnum):
@@ -164,7 +164,7 @@ def read_steps(segments: Sequence[tuple[bytes, memoryview]]) -> Steps | None:
     if b"S" not in parts:
         return None
     rows = rows_of(parts[b"S"], STEPS)
-    declarations = _pieces(parts.get(b"L", memoryview(b"")))
+    declarations = [bytes(one) for _, one in pieces(parts.get(b"L", memoryview(b"")), _LENGTH)]
     if len(declarations) != np.count_nonzero(declares(rows)):
         raise PacketError("malformed")
     seeds = rows_of(parts.get(b"K", b""), SEEDS)
@@ -182,18 +182,3 @@ def read_time(data: memoryview) -> int:
     if len(data) != _TIME.size:
         raise PacketError("truncated")
     return int(_TIME.unpack(data)[0])
-
-
-def _pieces(data: memoryview) -> list[bytes]:
-    found = []
-    at = 0
-    while at < len(data):
-        if at + _LENGTH.size > len(data):
-            raise PacketError("truncated")
-        (size,) = _LENGTH.unpack_from(data, at)
-        at += _LENGTH.size
-        if at + size > len(data):
-            raise PacketError("truncated")
-        found.append(bytes(data[at : at + size]))
-        at += size
-    return found

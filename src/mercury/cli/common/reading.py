@@ -20,13 +20,13 @@ _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def numbers(text: str, count: int, otherwise: str) -> list[float]:
-    """Read `count` numbers with commas between; `otherwise` is said of what is none."""
+def numbers(text: str, count: int | None, otherwise: str) -> list[float]:
+    """Read `count` numbers, or any count of them, with commas between; or raise `otherwise`."""
     try:
         found = [float(part) for part in text.split(",")]
     except ValueError:
         found = []
-    if len(found) != count:
+    if not found or len(found) != (count or len(found)):
         raise ConfigurationError(otherwise)
     return found
 

@@ -19,7 +19,7 @@ from mercury.bench import echo as echo_bench
 from mercury.bench import fanout as fanout_bench
 from mercury.bench import ingest as ingest_bench
 from mercury.bench import processes, record
-from mercury.cli.common import command
+from mercury.cli.common import command, reading
 from mercury.cli.common.command import option
 from mercury.cli.common.spinner import steps
 from mercury.cli.lab.dev import running_kafka
@@ -319,12 +319,10 @@ def _numbers(text: str) -> list[float]:
 
 
 def _parsed(text: str, expected: str, fits: Callable[[float], bool]) -> list[float]:
-    try:
-        found = [float(part) for part in text.split(",")]
-    except ValueError:
-        found = []
-    if not found or not all(map(fits, found)):
-        raise ConfigurationError(f"{expected}, not {text!r}")
+    otherwise = f"{expected}, not {text!r}"
+    found = reading.numbers(text, None, otherwise)
+    if not all(map(fits, found)):
+        raise ConfigurationError(otherwise)
     return found
 
 

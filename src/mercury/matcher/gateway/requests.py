@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from mercury.matcher.gateway import schemas
 from mercury.matcher.gateway.schemas import DEFAULT_LIMIT, MAX_HANDLE, MAX_VALUES
 from mercury.model.area import LAST_INSTANT_US, Polygon
-from mercury.model.errors import AreaError, FilterError, MatchingError
+from mercury.model.errors import AreaError, FilterError, MatchingError, shown
 from mercury.model.filter import Value
 from mercury.model.geojson import area_from_geojson
 from mercury.model.matching import NearSubscription, Publication
@@ -98,9 +98,9 @@ def read_fix(fields: Mapping[str, Any]) -> Fix | None:
                 raise MatchingError(f"{name} stands without lat and lon", name)
         return None
     if lat is None or not -90.0 <= lat <= 90.0:
-        raise MatchingError(f"lat must be between -90 and 90, not {_shown(lat)}", "lat")
+        raise MatchingError(f"lat must be between -90 and 90, not {shown(lat)}", "lat")
     if lon is None or not -180.0 <= lon <= 180.0:
-        raise MatchingError(f"lon must be between -180 and 180, not {_shown(lon)}", "lon")
+        raise MatchingError(f"lon must be between -180 and 180, not {shown(lon)}", "lon")
     accuracy_m = _number(fields, "accuracy_m") or 0.0
     if accuracy_m < 0.0:
         raise MatchingError(f"accuracy_m {accuracy_m:g} is below 0", "accuracy_m")
@@ -117,7 +117,7 @@ def read_handle(fields: Mapping[str, Any]) -> int | None:
 def read_flag(fields: Mapping[str, Any], name: str, otherwise: bool) -> bool:
     value = fields.get(name, otherwise)
     if not isinstance(value, bool):
-        raise MatchingError(f"{name} must be true or false, not {_shown(value)}", name)
+        raise MatchingError(f"{name} must be true or false, not {shown(value)}", name)
     return value
 
 
@@ -139,7 +139,7 @@ def fields_of_parameters(parameters: Mapping[str, str]) -> dict[str, Any]:
             fields[name] = _parsed_number(name, text)
         elif name == "inside":
             if text not in ("true", "false"):
-                raise MatchingError(f"inside must be true or false, not {_shown(text)}", name)
+                raise MatchingError(f"inside must be true or false, not {shown(text)}", name)
             fields[name] = text == "true"
         elif name == "area":
             fields[name] = read_json(text)
@@ -184,7 +184,7 @@ def _values(value: Any) -> dict[str, Value]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise MatchingError(f"values must be an object, not {_shown(value)}", "values")
+        raise MatchingError(f"values must be an object, not {shown(value)}", "values")
     if len(value) > MAX_VALUES:
         raise MatchingError(f"{len(value)} values, at most {MAX_VALUES} are allowed", "values")
     for key, one in value.items():
@@ -192,14 +192,14 @@ def _values(value: Any) -> dict[str, Value]:
             isinstance(one, float) and not math.isfinite(one)
         ):
             raise MatchingError(
-                f"values: {_shown(key)} must be a text, a number, true or false", "values"
+                f"values: {shown(key)} must be a text, a number, true or false", "values"
             )
         if isinstance(one, str) and len(one) > MAX_VALUE_CHARACTERS:
             raise MatchingError(
-                f"values: {_shown(key)} has more than {MAX_VALUE_CHARACTERS} characters", "values"
+                f"values: {shown(key)} has more than {MAX_VALUE_CHARACTERS} characters", "values"
             )
         if isinstance(one, int) and not -(1 << 63) <= one < 1 << 63:
-            raise MatchingError(f"values: {_shown(key)} does not fit 64 bits", "values")
+            raise MatchingError(f"values: {shown(key)} does not fit 64 bits", "values")
     return value
 
 
@@ -208,7 +208,7 @@ def read_text(fields: Mapping[str, Any], name: str) -> str:
     if value is None:
         raise MatchingError(f"{name} is missing", name)
     if not isinstance(value, str):
-        raise MatchingError(f"{name} must be a text, not {_shown(value)}", name)
+        raise MatchingError(f"{name} must be a text, not {shown(value)}", name)
     if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
         raise MatchingError(f"{name} holds half a character", name)
     return value
@@ -219,7 +219,7 @@ def _number(fields: Mapping[str, Any], name: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise MatchingError(f"{name} must be a number, not {_shown(value)}", name)
+        raise MatchingError(f"{name} must be a number, not {shown(value)}", name)
     if not abs(value) <= sys.float_info.max:
         raise MatchingError(f"{name} must be a finite number", name)
     return float(value)
@@ -232,7 +232,7 @@ def _whole(
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise MatchingError(f"{name} must be {expected}, not {_shown(value)}", name)
+        raise MatchingError(f"{name} must be {expected}, not {shown(value)}", name)
     return value
 
 
@@ -242,7 +242,7 @@ def _parsed_number(name: str, text: str) -> int | float:
             return kind(text)
         except ValueError:
             continue
-    raise MatchingError(f"{name} must be a number, not {_shown(text)}", name)
+    raise MatchingError(f"{name} must be a number, not {shown(text)}", name)
 
 
 def _refuse_unknown(fields: Mapping[str, Any], known: set[str]) -> None:
@@ -250,18 +250,9 @@ def _refuse_unknown(fields: Mapping[str, Any], known: set[str]) -> None:
     if unknown:
         name = min(unknown)
         raise MatchingError(
-            f"there is no field {_shown(name)} here; known are {', '.join(sorted(known))}", "field"
+            f"there is no field {shown(name)} here; known are {', '.join(sorted(known))}", "field"
         )
 
 
 def _refuse_constant(name: str) -> float:
     raise MatchingError(f"{name} is not a number of JSON", "number")
-
-
-def _shown(value: object) -> str:
-    """A value from outside as it may stand in a sentence: never long."""
-    if value is None:
-        return "nothing"
-    if isinstance(value, str):
-        return repr(value[:40])
-    return repr(value)[:40] if isinstance(value, int | float) else f"a {type(value).__name__}"

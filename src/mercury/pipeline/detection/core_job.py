@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -24,6 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from mercury.detection import Condition, Verdict
 from mercury.pipeline.detection.alerts_sink import AlertsSink
+from mercury.pipeline.folders import write_whole
 from mercury.pipeline.spark.query_listener import SETTLED_US, QueryState, start_query
 
 log = logging.getLogger(__name__)
@@ -143,10 +143,7 @@ class DriverState:
 
     def save(self, batch: int, snapshot: bytes) -> None:
         """Keep the snapshot of a batch; it is there whole, or not at all."""
-        path = self._path(batch)
-        unfinished = path.with_suffix(".new")
-        unfinished.write_bytes(snapshot)
-        os.replace(unfinished, path)
+        write_whole(self._path(batch), snapshot)
         for old in self._batches()[:-_KEPT]:
             self._path(old).unlink(missing_ok=True)
 

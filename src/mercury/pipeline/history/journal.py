@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from mercury.model.errors import PipelineError
+from mercury.pipeline.folders import write_whole
 
 # Up to this offset and time, the records of a bus partition are stored.
 Offsets = dict[str, tuple[int, int]]
@@ -44,7 +45,7 @@ class Journal:
 
     def commit(self, change: Change) -> None:
         """Do it all."""
-        write_whole(self._folder / _JOURNAL, json.dumps(asdict(change)))
+        write_whole(self._folder / _JOURNAL, json.dumps(asdict(change)).encode())
         self._do(change)
 
     def recover(self) -> None:
@@ -75,18 +76,9 @@ class Journal:
                     os.rename(target, source.with_name(f"{source.name}.old"))
                 os.rename(source, target)
         if change.offsets is not None:
-            write_whole(self._folder / _OFFSETS, json.dumps({**self.offsets(), **change.offsets}))
+            stored = json.dumps({**self.offsets(), **change.offsets})
+            write_whole(self._folder / _OFFSETS, stored.encode())
         os.unlink(self._folder / _JOURNAL)
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file that is there whole, or as it was before."""
-    unfinished = path.with_name(f"{path.name}.new")
-    with unfinished.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(unfinished, path)
 
 
 @contextmanager

@@ -46,7 +46,7 @@ ConfigOption = Annotated[
 BusOption = Annotated[
     str | None, option("embedded:PATH or kafka://HOST:PORT; default embedded:mercury.db", "URI")
 ]
-MetricsPortOption = Annotated[int | None, port("TCP port of /metrics, /livez, /healthz; default none")]
+MetricsPortOption = Annotated[int | None, port("Port of /metrics, /livez, /healthz; default none")]
 JsonOption = Annotated[bool, option("Print JSON on stdout, one object a line", names="--json")]
 LinkOption = Annotated[
     str | None, option("Link of each vehicle, as cellular,loss=0.1; default lossless", "SPEC")

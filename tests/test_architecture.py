@@ -33,7 +33,7 @@ TESTING_LEVEL = LEVEL_OF["bus"] + 1
 # Cores in packages that hold shells as well.
 CORE_MODULES = {
     "adapter": {
-        "addressing", "deliveries", "entities", "interests", "kept_alerts", "match_events",
+        "addressing", "entities", "interests", "kept_alerts", "match_events", "mediator",
         "moving_clients", "queries", "routing",
     },
     "client": {"moving_entities"},
@@ -283,7 +283,7 @@ def test_found(package: str, text: str, sentence: str, tmp_path: Path) -> None:
 def test_a_core_among_shells_is_held_to_its_promise(
     text: str, sentence: str, tmp_path: Path
 ) -> None:
-    assert check(tmp_path, adapter__deliveries=text) == [f"adapter/deliveries.py:{sentence}"]
+    assert check(tmp_path, adapter__mediator=text) == [f"adapter/mediator.py:{sentence}"]
 
 
 def test_the_cores_among_shells_are_there() -> None:

@@ -18,7 +18,7 @@ GROUPS = {
 }
 # Public within the package, and of no use to an application.
 INTERNAL = (
-    "after_session", "ask", "compose", "confirm", "forget", "mediation", "reception", "refuse", "regroup", "run",
+    "after_session", "ask", "compose", "confirm", "forget", "mediator", "reception", "refuse", "regroup", "run",
     "say_again", "side", "take",
 )  # fmt: skip
 

@@ -279,7 +279,7 @@ async def test_who_comes_back_without_having_answered_is_told_again_and_who_has_
         hand.say(Kind.REPORT, Telemetry(HERE))
         await until(lambda: adapter.statistics().counters["reports"] >= reports + 2)
         await until(lambda: not adapter.sessions.table.moved.any())  # all were looked at
-        assert list(adapter.deliveries.due(now() + 5.0)) == []
-        assert adapter.deliveries.outgoing.copies == 1
+        assert list(adapter.mediator.due(now() + 5.0)) == []
+        assert adapter.mediator.outgoing.copies == 1
         assert len(hand.messages(Kind.ALERT)) == told
         hand.close()

@@ -13,8 +13,8 @@ from wire.frames import Declared, Moved, Withdrawn, read_frame
 from wire.packets import unpack
 
 from mercury.adapter.addressing import Addressing
-from mercury.adapter.deliveries import Deliveries
 from mercury.adapter.match_events import HOLDS_US, MatchEvents
+from mercury.adapter.mediator import AdapterMediator
 from mercury.adapter.moving_clients import ANSWER_AFTER_S, MAX_PER_CLIENT, MovingClients
 from mercury.adapter.queries import ANSWER_AFTER_S as QUERY_AFTER_S
 from mercury.adapter.queries import QUIET_S
@@ -52,7 +52,7 @@ class World:
         self.sessions = AdapterSessions(
             "adapter-1", SessionSettings(), lambda: next(tokens).to_bytes(16, "big")
         )
-        self.deliveries = Deliveries(
+        self.mediator = AdapterMediator(
             "adapter-1",
             self.sessions,
             MediatorSettings(),
@@ -60,10 +60,8 @@ class World:
             now=self.now,
             epoch_us=EPOCH_US,
         )
-        self.addressing = Addressing(self.deliveries, {}, None)
-        self.moving = MovingClients(
-            Address.adapter("adapter-1"), self.deliveries, repeat_after_s=4.0
-        )
+        self.addressing = Addressing(self.mediator, {}, None)
+        self.moving = MovingClients(Address.adapter("adapter-1"), self.mediator, repeat_after_s=4.0)
         self.match_events = MatchEvents(self.moving)
 
     @property
@@ -117,7 +115,7 @@ class World:
     def sent(self) -> list[tuple[str, int]]:
         """Who is sent how many copies now; all of them go out."""
         found = []
-        for job in self.deliveries.due(self.now):
+        for job in self.mediator.due(self.now):
             names = [self.sessions.table.at(int(slot)) for slot in job.slots]
             found += [(one.identity, job.priority) for one in names if one is not None]
             job.report(0, len(job.slots), np.ones(len(job.slots), bool), self.now)
@@ -125,7 +123,7 @@ class World:
 
     def replies(self) -> list[Message]:
         """The single packets that wait to be sent."""
-        packets, self.deliveries.outbox = self.deliveries.outbox, []
+        packets, self.mediator.outbox = self.mediator.outbox, []
         return [
             decode(packet[HEADER_BYTES:])
             for packet, *_ in packets
@@ -149,14 +147,14 @@ def test_an_alert_is_due_again_after_its_wait_until_it_is_answered() -> None:
     assert world.sent() == []
     world.now += 0.2
     assert world.sent() == [("car", Priority.EMERGENCY)]
-    world.deliveries.answered([Answered(car, (sent.id,), ())], world.now)
+    world.mediator.answered([Answered(car, (sent.id,), ())], world.now)
     world.now += 30.0
     assert world.sent() == []
-    [record] = world.deliveries.news(world.now)
+    [record] = world.mediator.news(world.now)
     assert (record.topic, record.key) == (topics.DELIVERIES, sent.id)
     [state] = decode(record.value).payload.rows  # type: ignore[union-attr]
     assert (state.client, state.state, state.tries) == ("car", DeliveryState.ACKNOWLEDGED, 2)
-    assert list(world.deliveries.news(world.now)) == []
+    assert list(world.mediator.news(world.now)) == []
 
 
 def test_who_comes_into_the_area_or_back_is_owed_the_alert_once() -> None:
@@ -169,7 +167,7 @@ def test_who_comes_into_the_area_or_back_is_owed_the_alert_once() -> None:
     owed = world.owed()
     assert [counter for _, _, counter in owed] == ["alerts_on_entry", "alerts_on_return"]
     for id, slots, _ in owed:
-        assert world.deliveries.address(id, slots, world.now) == 1
+        assert world.mediator.address(id, slots, world.now) == 1
     assert world.sent() == [("late", Priority.EMERGENCY)] * 2
     assert world.owed() == []
 
@@ -187,13 +185,13 @@ def test_what_is_not_durable_is_not_confirmed_and_may_come_again() -> None:
     world = World()
     car = world.open("car")
     envelope = pb.Envelope(id=bytes(16))
-    assert world.deliveries.take(car, envelope, world.now)
-    assert not world.deliveries.take(car, envelope, world.now)  # repeated: answered as the first
-    assert world.deliveries.unconfirmed == [(car, envelope.id)]
-    world.deliveries.incoming.disown(car.identity, envelope.id)
-    assert world.deliveries.take(car, envelope, world.now)
-    world.deliveries.confirmed([(car, envelope.id)] * 2, world.now)
-    [(packet, address, priority, _)] = world.deliveries.outbox
+    assert world.mediator.take(car, envelope, world.now)
+    assert not world.mediator.take(car, envelope, world.now)  # repeated: answered as the first
+    assert world.mediator.unconfirmed == [(car, envelope.id)]
+    world.mediator.incoming.disown(car.identity, envelope.id)
+    assert world.mediator.take(car, envelope, world.now)
+    world.mediator.confirmed([(car, envelope.id)] * 2, world.now)
+    [(packet, address, priority, _)] = world.mediator.outbox
     assert (unpack(packet).kind, address, priority) == (Kind.RECEIPT, car.address, Priority.REPLY)
 
 
@@ -210,26 +208,26 @@ def test_a_sender_hears_what_became_of_its_message_also_when_it_was_away_meanwhi
         payload=Attributes({"x": 1}),
     )
     envelope = to_envelope(told)
-    assert world.deliveries.take(car, envelope, world.now)
+    assert world.mediator.take(car, envelope, world.now)
     peers = world.sessions.table.peer[[other.slot]]
     body = envelope.SerializeToString()
-    world.deliveries.post(envelope, body, told.expires_us, peers, world.now)
+    world.mediator.post(envelope, body, told.expires_us, peers, world.now)
     world.sent()
-    world.deliveries.answered([Answered(other, (told.id.bytes,), ())], world.now)
+    world.mediator.answered([Answered(other, (told.id.bytes,), ())], world.now)
     world.close(car)  # three reports were lost
-    news = list(world.deliveries.news(world.now))
+    news = list(world.mediator.news(world.now))
     [reply] = [record for record in news if record.topic == topics.REPLIES]
     assert reply.key == b"car"
     until_us = world.at.us + 60_000_000
-    world.deliveries.tell_sender("car", reply.value, until_us, world.now)
-    world.deliveries.tell_sender("stranger", reply.value, until_us, world.now)  # another adapter's
+    world.mediator.tell_sender("car", reply.value, until_us, world.now)
+    world.mediator.tell_sender("stranger", reply.value, until_us, world.now)  # another adapter's
     assert world.sent() == []
     car = world.open("car")
     assert world.sent() == [("car", Priority.REPLY)]
     receipt = decode(reply.value).id.bytes
-    world.deliveries.answered([Answered(car, (receipt,), ())], world.now)
-    list(world.deliveries.news(world.now))
-    assert world.deliveries.outgoing.get(receipt) is None  # nothing is kept of it
+    world.mediator.answered([Answered(car, (receipt,), ())], world.now)
+    list(world.mediator.news(world.now))
+    assert world.mediator.outgoing.get(receipt) is None  # nothing is kept of it
 
 
 def test_a_declaration_is_answered_after_a_while_and_repeated_once() -> None:
@@ -360,13 +358,13 @@ def test_matches_are_sent_until_they_are_answered_and_positions_inside_once() ->
         if event_type is EventType.ENTER:
             writer.describe({taxi: Publication("cab/taxi", "taxi")})
         world.match_events.take(writer.notify(events).to_bytes(), b"00", (), world.at)
-    assert len(world.deliveries.outbox) == 1  # inside, once
+    assert len(world.mediator.outbox) == 1  # inside, once
     assert world.sent() == [("car", Priority.NORMAL)]
     world.now += 1.0
     assert world.sent() == [("car", Priority.NORMAL)]
     world.now += HOLDS_US / 1e6
     assert world.sent() == []
-    assert list(world.deliveries.news(world.now)) == []  # not in the ledger
+    assert list(world.mediator.news(world.now)) == []  # not in the ledger
 
 
 def test_a_reply_is_remembered_for_who_asks_again() -> None:

@@ -386,8 +386,8 @@ async def test_what_matters_is_repeated_and_what_does_not_is_not() -> None:
         ]  # fmt: skip
         ids = {message.id for message in hand.messages(Kind.CONTENT)}
         hand.acknowledge(*ids)
-        await until(lambda: len(adapter.deliveries.outgoing) == 0)  # and nothing is kept of it
-        assert not adapter.deliveries.outgoing.waiting
+        await until(lambda: len(adapter.mediator.outgoing) == 0)  # and nothing is kept of it
+        assert not adapter.mediator.outgoing.waiting
         await adapter.bus.flush()
         assert deliveries.poll() == []  # matches are not in the ledger
         hand.close()

@@ -10,7 +10,7 @@ from live import in_loop, iterate, until
 from numpy.typing import NDArray
 from wire.packets import unpack
 
-from mercury.adapter.deliveries import FanOut
+from mercury.adapter.mediator import FanOut
 from mercury.adapter.outbound import Outbound
 from mercury.model.message import Kind
 from mercury.session import AdapterSessions, Session, SessionSettings

@@ -180,7 +180,7 @@ async def test_a_client_checks_itself_whether_an_area_concerns_it() -> None:
             # The adapter sends these as if the client were inside; the client knows better.
             for area in (Area(Circle(FAR, 500.0)), Area(here.shape, east), here):
                 body = encode(alert("x", Address.to_area(area)))
-                adapter.deliveries.send_body(session, Kind.ALERT, 9, body, 0, now())
+                adapter.mediator.send_body(session, Kind.ALERT, 9, body, 0, now())
             adapter._send_queued()
             assert (await first(car)).destination.area == here
             assert car.dropped == {"outside-area": 2}
@@ -195,7 +195,7 @@ async def test_doubles_and_expired_messages_are_dropped() -> None:
             late = alert("late", expires_us=time.time_ns() // 1000 - 1)
             for one in (message, message, late, alert("end")):
                 session = adapter.sessions.table.by_identity["car"]
-                adapter.deliveries.send_body(session, Kind.ALERT, 7, encode(one), 0, now())
+                adapter.mediator.send_body(session, Kind.ALERT, 7, encode(one), 0, now())
             adapter._send_queued()
             assert [(await first(car)).event.text for _ in range(2)] == ["once", "end"]
             assert car.dropped == {"repeated": 1, "expired": 1}
@@ -285,7 +285,7 @@ async def test_to_speak_before_opening_or_after_closing_is_a_clear_error() -> No
         async with car:
             pass
         await speak("car was closed")
-        assert len(car.mediation.outgoing) == 0
+        assert len(car.mediator.outgoing) == 0
 
 
 @in_loop
@@ -346,7 +346,7 @@ async def test_a_message_that_is_too_large_is_refused_and_not_kept() -> None:
         async with connect(adapter, "car") as car:
             with pytest.raises(MessageTooLargeError, match="at most 65475"):
                 await car.tell("ben", {"x": "y" * 70_000}, policy="critical")
-            assert (len(car.mediation.outgoing), car.counters["sent"]) == (0, 0)
+            assert (len(car.mediator.outgoing), car.counters["sent"]) == (0, 0)
 
 
 @in_loop
@@ -490,11 +490,11 @@ async def test_the_receipt_of_an_alert_that_waits_for_a_return_is_true_all_the_t
                 return [(row.state, row.reason, row.tries) for row in rows]
 
             await until(lambda: adapter.statistics().counters.get("sessions_closed") == 1)
-            await until(lambda: len(adapter.deliveries.outgoing._with_news) == 0)
+            await until(lambda: len(adapter.mediator.outgoing._with_news) == 0)
             await adapter.bus.flush()
             # What was handed over was acknowledged; nothing was repeated meanwhile.
             assert ends() == [
                 (DeliveryState.ACKNOWLEDGED, "", 1),
                 (DeliveryState.REFUSED, "outside-area", 1),
             ]
-            check_outgoing(adapter.deliveries.outgoing)
+            check_outgoing(adapter.mediator.outgoing)

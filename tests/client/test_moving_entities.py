@@ -6,12 +6,12 @@ from collections import Counter
 
 import pytest
 
-from mercury.client.moving_entities import GAP_S, RENEW_S, SETTLE_S, Due, MovingEntities
+from mercury.client.moving_entities import GAP_S, RENEW_S, SETTLE_S, DueActions, MovingEntities
 from mercury.model.declarations import NumberedMatch
 from mercury.model.errors import MatchingError
 from mercury.model.matching import EventReason, EventType, Match
 
-NOTHING = Due(False, [], [])
+NOTHING = DueActions(False, [], [])
 
 
 def match(event_type: EventType, cab: str, name: str = "taxi") -> Match:
@@ -54,7 +54,7 @@ def test_what_was_declared_is_renewed_an_interval_after_the_last_time_ended() ->
     assert entities.next_timer() == 10.0 + RENEW_S
     assert entities.handle_timer(9.9 + RENEW_S, 0) == NOTHING
     assert entities.dropped == {}
-    assert entities.handle_timer(10.0 + RENEW_S, 0) == Due(True, [], [])
+    assert entities.handle_timer(10.0 + RENEW_S, 0) == DueActions(True, [], [])
     # Until that is done, which may take long without a session, nothing more is due.
     assert entities.next_timer() is None
     assert entities.handle_timer(500.0, 0) == NOTHING
@@ -104,7 +104,7 @@ def test_a_gap_that_lasts_means_that_something_is_lost() -> None:
     assert entities.enter(1, 4, "d", 20.0) == []  # the gap is as old as it was
     assert entities.next_timer() == 10.0 + GAP_S
     assert entities.handle_timer(9.9 + GAP_S, 0) == NOTHING
-    assert entities.handle_timer(10.0 + GAP_S, 0) == Due(False, [], ["taxi"])
+    assert entities.handle_timer(10.0 + GAP_S, 0) == DueActions(False, [], ["taxi"])
     assert entities.dropped["matches-lost"] == 1
     # If the adapter could not be asked, it is lost again after the same time.
     assert entities.next_timer() == 10.0 + 2 * GAP_S

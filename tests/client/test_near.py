@@ -370,10 +370,10 @@ async def test_at_20_percent_loss_everything_comes_and_goes_exactly_once() -> No
                     cab.move(place.lat, place.lon, report=True)
                     await until(lambda inside=inside: bool(matcher.twin.pairs) is inside)
             await until(lambda: len(heard) >= 60, 25.0)
-            await until(lambda: not adapter.deliveries.outgoing.waiting, 25.0)
+            await until(lambda: not adapter.mediator.outgoing.waiting, 25.0)
             event_types = [match.event_type for match in heard]
             assert event_types == [EventType.ENTER, EventType.EXIT] * 30
             times = [match.time_us for match in heard]
             assert times == sorted(times)
-            assert adapter.deliveries.outgoing.topics["near"].resent > 0
+            assert adapter.mediator.outgoing.topics["near"].resent > 0
             assert me.dropped["match-repeated"] == 0  # the mediator had removed them

@@ -60,7 +60,7 @@ async def test_of_two_adapters_the_one_that_had_the_client_has_the_last_word() -
             told = await abe.tell("ben", {"x": 1}, expires_in_s=0.3)
             await first(ben)
             assert ends(await told.settled()) == {"ben": (DeliveryState.ACKNOWLEDGED, "")}
-            tables = [adapter.deliveries.outgoing for adapter in (one, other)]
+            tables = [adapter.mediator.outgoing for adapter in (one, other)]
             await until(lambda: all(table.get(told.id.bytes) is None for table in tables))
             for adapter in (one, other):  # what is out of the table has been written
                 await adapter.bus.flush()

@@ -87,10 +87,10 @@ async def next_message(vehicle: Client) -> Message:
 def test_exactly_those_inside_are_notified(seed: int | None, tmp_path: Path) -> None:
     async def work() -> None:
         placements = PAPER if seed is None else seeded(seed)
-        outcome = await run_experiment(placements, f"embedded:{tmp_path / 'bus.db'}")
-        incident = outcome.incident
+        result = await run_experiment(placements, f"embedded:{tmp_path / 'bus.db'}")
+        incident = result.incident
         assert incident.at_alert is not None
-        x, y, radius = outcome.area
+        x, y, radius = result.area
         # Judged anew, on the flat plane, one by one.
         inside = [
             number
@@ -102,7 +102,7 @@ def test_exactly_those_inside_are_notified(seed: int | None, tmp_path: Path) -> 
             <= radius
         ]
         assert sorted(incident.notified_ms) == inside
-        assert outcome.as_in_paper
+        assert result.as_in_paper
         assert incident.sensed == [0, 1, 2, 3]
         assert radius > EVENT[2]
         assert (incident.repeated, incident.further_alerts) == (0, 0)

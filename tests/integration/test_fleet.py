@@ -115,7 +115,7 @@ def test_an_event_is_notified_to_those_it_concerns(tmp_path: Path) -> None:
                 assert incident.sensed == witnesses
                 assert len(witnesses) > 2
                 await until(lambda: incident.area is not None and not incident.missed)
-                await until(lambda: not adapter.deliveries.outgoing.waiting)
+                await until(lambda: not adapter.mediator.outgoing.waiting)
                 assert sorted(incident.notified_ms) == incident.inside
                 assert len(witnesses) < len(incident.inside) < VEHICLES
                 assert incident.notified_outside == []

@@ -96,7 +96,7 @@ async def test_a_fleet_over_a_link_that_loses_a_fifth() -> None:
             one.move(HERE.lat, HERE.lon, report=True)
         names = {f"{cab.identity}/taxi" for cab in cabs}
         await until(lambda: all(set(s.pairs.inside) == names for s in streams.values()), 30.0)
-        await until(lambda: not adapter.deliveries.outgoing.waiting, 30.0)
+        await until(lambda: not adapter.mediator.outgoing.waiting, 30.0)
         await until(lambda: not any(s.pairs.has_gap for s in streams.values()), 30.0)
 
         truth: dict[int, list[tuple[int, int]]] = defaultdict(list)
@@ -112,7 +112,7 @@ async def test_a_fleet_over_a_link_that_loses_a_fifth() -> None:
             assert events == truth[entity_key("subscription", f"{name}/taxi")]
             count += len(events)
         assert count > 100
-        assert adapter.deliveries.outgoing.topics["near"].resent > 10
+        assert adapter.mediator.outgoing.topics["near"].resent > 10
 
 
 def somewhere(dice: random.Random, spread_m: float) -> Position:

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 from mercury.cli.main import load_command
+from mercury.load.counters import LoadCounters, TimeHistogram
 from mercury.load.drivers.api import OPENERS
-from mercury.load.generator import Outcome
-from mercury.load.tally import Tally, TimeHistogram
+from mercury.load.generator import LoadResult
 
 TEXT = (Path(__file__).parents[2] / "docs" / "how-to" / "load-test.md").read_text("utf-8")
 
@@ -24,10 +24,10 @@ def test_all_drivers_are_told_of() -> None:
 
 
 def test_every_key_of_the_json_is_explained() -> None:
-    outcome = Outcome(1.0, 0.0, 0, 0, TimeHistogram(), 0.0, Tally())
+    result = LoadResult(1.0, 0.0, 0, 0, TimeHistogram(), 0.0, LoadCounters())
     [table] = re.findall(r"\| key \| meaning \|\n(.*?)\n\n", TEXT, re.DOTALL)
     told = {name.partition(".")[0] for name in re.findall(r"`([a-z_.0-9]+)`", table)}
-    assert set(outcome.to_json()) <= told
+    assert set(result.to_json()) <= told
 
 
 def test_the_example_runs() -> None:

@@ -42,8 +42,8 @@ class Recording(NullDriver):
 @in_loop
 async def test_every_update_is_sent_with_the_time_it_was_due() -> None:
     driver, load = Recording(), workload()
-    outcome = await Generator(load, driver, seconds=1.0).run()
-    assert outcome.offered == driver.tally.sent == 1_000
+    result = await Generator(load, driver, seconds=1.0).run()
+    assert result.offered == driver.counters.sent == 1_000
     entities = np.concatenate([batch.entities for batch in driver.batches])
     times_us = np.concatenate([batch.times_us for batch in driver.batches])
     assert np.all(np.bincount(entities) == 2)
@@ -63,7 +63,7 @@ async def test_a_driver_that_stalls_takes_nothing_from_the_load() -> None:
     smooth = await Generator(workload(), Recording(), seconds=1.0).run()
     stalled = await Generator(workload(), Recording({5: 0.4}), seconds=1.0).run()
     assert stalled.offered == smooth.offered == 1_000
-    assert stalled.tally.sent == 1_000
+    assert stalled.counters.sent == 1_000
     assert stalled.missed == 0
     late_us = stalled.lag.percentile_us(100)
     assert late_us is not None
@@ -78,11 +78,11 @@ async def test_a_generator_that_can_never_keep_up_ends_and_says_so(
     monkeypatch.setattr("mercury.load.generator._AT_ONCE", 10)
     monkeypatch.setattr("mercury.load.generator._GRACE_S", 0.3)
     driver = Recording(dict.fromkeys(range(10_000), 0.05))
-    outcome = await Generator(workload(), driver, seconds=0.5).run()
-    assert outcome.offered == 500
-    assert outcome.missed == 500 - driver.tally.sent > 0
-    found = outcome.to_json()
-    assert found["unsent"] == outcome.missed
+    result = await Generator(workload(), driver, seconds=0.5).run()
+    assert result.offered == 500
+    assert result.missed == 500 - driver.counters.sent > 0
+    found = result.to_json()
+    assert found["unsent"] == result.missed
     assert found["kept_up"] is False
 
 
@@ -90,9 +90,9 @@ async def test_a_generator_that_can_never_keep_up_ends_and_says_so(
 async def test_it_can_be_stopped() -> None:
     driver = Recording()
     generator = Generator(workload(), driver, seconds=60.0, say=lambda _: generator.stop())
-    outcome = await generator.run()  # it says something each second
-    assert 1.0 <= outcome.seconds < 5.0
-    assert outcome.offered == driver.tally.sent
+    result = await generator.run()  # it says something each second
+    assert 1.0 <= result.seconds < 5.0
+    assert result.offered == driver.counters.sent
 
 
 @in_loop

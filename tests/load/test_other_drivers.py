@@ -59,8 +59,8 @@ def test_redis_brings_about_what_mercury_does(redis_port: int) -> None:
     @in_loop
     async def drive() -> None:
         driver = open_driver(f"redis://127.0.0.1:{redis_port}/3")
-        outcome = await Generator(load, driver, seconds=1.0).run()
-        found = outcome.to_json()
+        result = await Generator(load, driver, seconds=1.0).run()
+        found = result.to_json()
         assert (found["offered"], found["taken"], found["dropped"]) == (480, 480, 0)
         wanted = by_brute_force(1.0, inside=True)
         # Redis keeps places to about half a metre, and its Earth is a little larger.

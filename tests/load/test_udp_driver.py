@@ -80,7 +80,7 @@ async def test_entities_meet_over_udp() -> None:
         assert found["matches"]["inside"] == pytest.approx(wanted["inside"], rel=0.03)
         latency = found["latency"]
         assert 0.0 < latency["p50_ms"] <= latency["max_ms"] < 10_000.0
-        peers = adapter.deliveries.outgoing.peers
+        peers = adapter.mediator.outgoing.peers
         assert peers.acknowledged.sum() > 0
         assert peers.resent.sum() < peers.acknowledged.sum() / 4  # a busy machine may be late
 

@@ -13,7 +13,7 @@ from matching.twin import Twin
 from roads.streets import tangle
 
 from mercury.load.drivers.api import open_driver
-from mercury.load.generator import Generator, Outcome
+from mercury.load.generator import Generator, LoadResult
 from mercury.load.workload import Workload, WorkloadSettings
 from mercury.model.errors import LoadError, PacketError
 from mercury.model.matching import EventType
@@ -28,7 +28,9 @@ def workload(*, inside: bool = False) -> Workload:
     return Workload(ROADS, replace(SETTINGS, inside=inside))
 
 
-async def run(uri: str, *, connections: int = 1, seconds: float = 1.0, **options: float) -> Outcome:
+async def run(
+    uri: str, *, connections: int = 1, seconds: float = 1.0, **options: float
+) -> LoadResult:
     driver = open_driver(uri, connections=connections)
     return await Generator(workload(), driver, seconds=seconds, **options).run()
 
@@ -53,12 +55,12 @@ def by_brute_force(seconds: float, *, inside: bool = False) -> dict[str, int]:
 @in_loop
 async def test_updates_arrive_and_events_are_counted(scheme: str, connections: int) -> None:
     async with open_gateway() as gateway:
-        outcome = await run(f"{scheme}://127.0.0.1:{gateway.port}", connections=connections)
+        result = await run(f"{scheme}://127.0.0.1:{gateway.port}", connections=connections)
         assert len(gateway.connections) == connections
         assert all(one.subprotocol for one in gateway.connections)
-        assert len(gateway.times_us) == outcome.offered == 480
+        assert len(gateway.times_us) == result.offered == 480
         assert gateway.accuracies_m == {5.0}
-    found = outcome.to_json()
+    found = result.to_json()
     assert (found["sent"], found["taken"], found["dropped"]) == (480, 480, 0)
     wanted = by_brute_force(1.0)
     assert wanted["enter"] > 20
@@ -75,21 +77,21 @@ async def test_updates_arrive_and_events_are_counted(scheme: str, connections: i
 async def test_subscriptions_may_be_told_at_every_update() -> None:
     async with open_gateway() as gateway:
         driver = open_driver(f"ws://127.0.0.1:{gateway.port}")
-        outcome = await Generator(workload(inside=True), driver, seconds=0.5).run()
+        result = await Generator(workload(inside=True), driver, seconds=0.5).run()
     wanted = by_brute_force(0.5, inside=True)
     assert wanted["inside"] > 50
-    assert outcome.tally.matches_by_name() == wanted
+    assert result.counters.matches_by_name() == wanted
 
 
 @in_loop
 async def test_what_happens_during_the_warm_up_is_not_counted() -> None:
     async with open_gateway() as gateway:
-        outcome = await run(f"ws://127.0.0.1:{gateway.port}", seconds=0.75, warm_up_s=0.5)
+        result = await run(f"ws://127.0.0.1:{gateway.port}", seconds=0.75, warm_up_s=0.5)
     whole, before = by_brute_force(1.25), by_brute_force(0.5)
     assert before["enter"] > 10
-    found = outcome.tally.matches_by_name()
+    found = result.counters.matches_by_name()
     assert found["enter"] == pytest.approx(whole["enter"] - before["enter"], abs=1)
-    assert outcome.offered == 600
+    assert result.offered == 600
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -103,9 +105,9 @@ async def test_a_server_that_stops_reading_changes_nothing_of_the_load(
         driver = open_driver(f"{scheme}://127.0.0.1:{gateway.port}")
         monkeypatch.setattr(driver, "settle", lambda _: iterate())
         # The transport would swallow these few rows by itself.
-        monkeypatch.setattr("mercury.load.drivers.websocket.Link.write", _never)
-        outcome = await Generator(workload(), driver, seconds=1.0).run()
-    found = outcome.to_json()
+        monkeypatch.setattr("mercury.load.drivers.websocket.GatewayConnection.write", _never)
+        result = await Generator(workload(), driver, seconds=1.0).run()
+    found = result.to_json()
     assert found["offered"] == 480
     assert 0 < found["sent"] <= 50
     assert found["unsent"] == 480 - found["sent"]
@@ -127,9 +129,9 @@ async def test_latency_is_counted_from_when_an_update_was_due() -> None:
             gateway.going.set()
 
         standing = asyncio.create_task(stand_still())
-        outcome = await run(f"ws://127.0.0.1:{gateway.port}", seconds=1.0)
+        result = await run(f"ws://127.0.0.1:{gateway.port}", seconds=1.0)
         await standing
-    found = outcome.to_json()
+    found = result.to_json()
     assert (found["offered"], found["taken"]) == (480, 480)
     assert found["latency"]["max_ms"] > 300.0
     assert found["latency"]["max_ms"] > 3.0 * found["own_lag"]["p50_ms"]
@@ -139,8 +141,8 @@ async def test_latency_is_counted_from_when_an_update_was_due() -> None:
 async def test_a_connection_that_breaks_is_told_and_the_load_goes_on() -> None:
     async with open_gateway() as gateway:
         gateway.hang_up_after = 20
-        outcome = await run(f"ws://127.0.0.1:{gateway.port}")
-    found = outcome.to_json()
+        result = await run(f"ws://127.0.0.1:{gateway.port}")
+    found = result.to_json()
     assert found["offered"] == 480
     assert found["taken"] < 480
     assert found["sent"] + found["unsent"] == 480

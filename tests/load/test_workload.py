@@ -11,7 +11,7 @@ import pytest
 from roads.streets import tangle
 
 import mercury.load
-from mercury.load.tally import TimeHistogram
+from mercury.load.counters import TimeHistogram
 from mercury.load.workload import Workload, WorkloadSettings, price_limits
 from mercury.model.errors import LoadError
 from mercury.model.filter import compile_filter

@@ -13,11 +13,11 @@ from mercury.model.area import Area, Circle, Position
 from mercury.model.errors import ConfigurationError
 from mercury.sim.figure import draw
 from mercury.sim.incident import Incident, Traffic
-from mercury.sim.paper import Outcome, seeded
+from mercury.sim.paper import ExperimentResult, seeded
 
 
 @pytest.fixture
-def outcome() -> Outcome:
+def result() -> ExperimentResult:
     places = seeded(5)
     x, y = (np.array([getattr(place, axis) * 100.0 for place in places]) for axis in ("x", "y"))
     heading = np.array([place.heading_deg for place in places])
@@ -28,12 +28,12 @@ def outcome() -> Outcome:
     incident.area = Area(Circle(Position(40.0, -111.0), 350.0))
     incident.inside = [0, 1, 2, 7]
     incident.notified_ms = {0: 1.0, 1: 1.0, 2: 1.2, 7: 1.5}
-    return Outcome(incident, (5.1, 2.1, 3.5))
+    return ExperimentResult(incident, (5.1, 2.1, 3.5))
 
 
-def test_a_png_of_sensible_size(outcome: Outcome, tmp_path: Path) -> None:
+def test_a_png_of_sensible_size(result: ExperimentResult, tmp_path: Path) -> None:
     path = tmp_path / "figure.png"
-    draw(outcome, path)
+    draw(result, path)
     data = path.read_bytes()
     assert data.startswith(b"\x89PNG\r\n\x1a\n")
     width, height = struct.unpack(">II", data[16:24])
@@ -42,18 +42,18 @@ def test_a_png_of_sensible_size(outcome: Outcome, tmp_path: Path) -> None:
     assert 30_000 < len(data) < 500_000
 
 
-def test_where_it_cannot_be_written(outcome: Outcome, tmp_path: Path) -> None:
+def test_where_it_cannot_be_written(result: ExperimentResult, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"cannot write .*No such file"):
-        draw(outcome, tmp_path / "missing" / "figure.png")
+        draw(result, tmp_path / "missing" / "figure.png")
     with pytest.raises(ConfigurationError, match=r"cannot write .*'xyz' is not supported"):
-        draw(outcome, tmp_path / "figure.xyz")
+        draw(result, tmp_path / "figure.xyz")
 
 
 def test_without_matplotlib(
-    outcome: Outcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    result: ExperimentResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ConfigurationError, match=r"pip install 'mercury-messaging\[plot\]'"):
-        draw(outcome, tmp_path / "figure.png")
+        draw(result, tmp_path / "figure.png")

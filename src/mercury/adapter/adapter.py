@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mercury.adapter.addressing import LOOKBACK_US, Addressing
-from mercury.adapter.deliveries import Deliveries, FanOut
 from mercury.adapter.interests import MAX_PER_CLIENT, Interests
 from mercury.adapter.match_events import MatchEvents
+from mercury.adapter.mediator import AdapterMediator, FanOut
 from mercury.adapter.moving_clients import MovingClients
 from mercury.adapter.outbound import Outbound
 from mercury.adapter.routing import BusRecord, bus_record, traffic_speed
@@ -83,7 +83,7 @@ class Adapter(Service):
             settings.id, session, lambda: secrets.token_bytes(TOKEN_BYTES), epoch_us=epoch_us()
         )
         self.interests = Interests(self.sessions.table)
-        self.deliveries = Deliveries(
+        self.mediator = AdapterMediator(
             settings.id,
             self.sessions,
             mediator,
@@ -91,12 +91,12 @@ class Adapter(Service):
             now=now(),
             epoch_us=epoch_us(),
         )
-        self.counters = self.deliveries.counters
-        self.dropped = self.deliveries.dropped
-        self.addressing = Addressing(self.deliveries, mediator.groups, coverage)
+        self.counters = self.mediator.counters
+        self.dropped = self.mediator.dropped
+        self.addressing = Addressing(self.mediator, mediator.groups, coverage)
         self.moving = MovingClients(
             self.address,
-            self.deliveries,
+            self.mediator,
             repeat_after_s=session.missed_reports * session.report_interval_s + 1.0,
         )
         self._match_events = MatchEvents(self.moving)
@@ -122,7 +122,7 @@ class Adapter(Service):
                 dropped["unsendable"] = self._outbound.endpoint.unsendable
             counters["packets_sent"] = self._outbound.packets_sent
         counters["address_changes"] = self.sessions.address_changes
-        outgoing = self.deliveries.outgoing
+        outgoing = self.mediator.outgoing
         for state, count in outgoing.ended.items():
             counters[f"deliveries_{state.label}"] = count
         return Statistics(
@@ -133,7 +133,7 @@ class Adapter(Service):
                 "subscriptions": len(self.interests),
                 "moving_entities": len(self.moving.entities),
                 "deliveries_waiting": outgoing.waiting,
-                "resends_allowed_per_s": outgoing.pace.per_s,
+                "resends_allowed_per_s": outgoing.repeat_rate.per_s,
                 "packets_waiting": self._outbound.waiting if self._outbound else 0,
                 "loop_stall_s": self.stalls.longest_s,
                 "loop_stall_window_s": WINDOW_S,
@@ -193,7 +193,7 @@ class Adapter(Service):
         self._fan_out(everyone, Kind.REFUSE, Priority.BACKGROUND, body, 0)
         await self._outbound.drained(timeout_s=5.0)
         # The next incarnation goes on from there.
-        for record in chain(self._unwritten, self._news, self.deliveries.news(now())):
+        for record in chain(self._unwritten, self._news, self.mediator.news(now())):
             self.bus.append(*record)
         self._outbound.endpoint.close()
 
@@ -219,15 +219,15 @@ class Adapter(Service):
             except PacketError as error:
                 self.dropped[error.reason] += 1
                 if isinstance(event, Received) and event.wants_receipt:
-                    self.deliveries.refuse(event.session, event.envelope.id, error.reason, time)
+                    self.mediator.refuse(event.session, event.envelope.id, error.reason, time)
             except BusError as error:  # the bus is full or away: say so, and serve on
                 self._complain(error)
         self._flush_moving()
         if sessions.answers:
             self.counters["receipts"] += len(sessions.answers)
-            self.deliveries.answered(sessions.answers, time)
+            self.mediator.answered(sessions.answers, time)
             sessions.answers = []
-        if self.deliveries.unconfirmed:
+        if self.mediator.unconfirmed:
             self._to_confirm.set()
         self._send_queued()
 
@@ -256,16 +256,16 @@ class Adapter(Service):
         for packet, address in self.sessions.outbox:
             self._outbound.put(packet, address, MAX_PRIORITY)
         self.sessions.outbox.clear()
-        for single in self.deliveries.outbox:
+        for single in self.mediator.outbox:
             self._outbound.put(*single)
-        self.deliveries.outbox.clear()
+        self.mediator.outbox.clear()
         self._outbound.kick()
 
     def _send_due(self) -> None:
         """Begin to send what is due to many."""
         assert self._outbound is not None
         if not self._is_gathering:
-            for job in self.deliveries.due(now()):
+            for job in self.mediator.due(now()):
                 self._outbound.put_fan_out(job)
         self._send_queued()
 
@@ -300,13 +300,13 @@ class Adapter(Service):
     def _on_received(self, event: Received) -> None:
         if not event.wants_receipt:
             self._on_message(event.session, event.body, event.envelope)
-        elif self.deliveries.take(event.session, event.envelope, now()):
+        elif self.mediator.take(event.session, event.envelope, now()):
             try:
                 self._on_message(event.session, event.body, event.envelope)
             except BusError:
-                self.deliveries.incoming.disown(event.session.identity, event.envelope.id)
+                self.mediator.incoming.disown(event.session.identity, event.envelope.id)
                 raise
-            self.deliveries.unconfirmed.append((event.session, event.envelope.id))
+            self.mediator.unconfirmed.append((event.session, event.envelope.id))
 
     def _on_message(self, session: Session, body: bytes, envelope: mercury_pb2.Envelope) -> None:
         if 0 < envelope.expires_us <= now_us():
@@ -338,7 +338,7 @@ class Adapter(Service):
                 correlation=UUID(bytes=envelope.id),
                 payload=Attributes({"error": f"{MAX_PER_CLIENT} subscriptions are the most"}),
             )
-            self.deliveries.send(session, to_envelope(reply), instant())
+            self.mediator.send(session, to_envelope(reply), instant())
             return False
         subscription = Subscription(
             id=wanted.id,
@@ -367,7 +367,7 @@ class Adapter(Service):
                 elif record.topic == topics.MATCHED_CONTENT:
                     self._on_match(record)
                 elif record.topic == topics.DELIVERIES:
-                    self.deliveries.learn(record.value, now())
+                    self.mediator.learn(record.value, now())
                 else:
                     envelope = parse(record.value)
                     self.addressing.address(envelope, record.value, record.timestamp_us, instant())
@@ -386,11 +386,11 @@ class Adapter(Service):
             route = Route(envelope.kind, envelope.priority, envelope.expires_us)
         kind, priority, expires_us = route
         if kind == Kind.RECEIPT:
-            self.deliveries.tell_sender(client, record.value, expires_us, now())
+            self.mediator.tell_sender(client, record.value, expires_us, now())
             return
         session = self.sessions.table.by_identity.get(client)
         if session is not None:  # else it is another adapter's client
-            self.deliveries.send_body(session, kind, priority, record.value, expires_us, now())
+            self.mediator.send_body(session, kind, priority, record.value, expires_us, now())
 
     def _on_match(self, record: Record) -> None:
         route = read_route(record.headers)
@@ -426,7 +426,7 @@ class Adapter(Service):
         try:
             for id, slots, counter in self.addressing.due(now_us()):
                 if len(slots):
-                    self.counters[counter] += self.deliveries.address(id, slots, now())
+                    self.counters[counter] += self.mediator.address(id, slots, now())
                 begun = await self._alternate(begun)
         finally:
             self._is_gathering = False
@@ -444,7 +444,7 @@ class Adapter(Service):
             try:
                 # What the bus did not take is still the next: nobody says it a second time.
                 if not self._unwritten:
-                    self._news = self.deliveries.news(begun)
+                    self._news = self.mediator.news(begun)
                     self._unwritten = list(islice(self._news, 1))
                 while self._unwritten:
                     self.bus.append(*self._unwritten[0])
@@ -458,16 +458,16 @@ class Adapter(Service):
         while True:
             await self._to_confirm.wait()
             self._to_confirm.clear()
-            unconfirmed, self.deliveries.unconfirmed = self.deliveries.unconfirmed, []
+            unconfirmed, self.mediator.unconfirmed = self.mediator.unconfirmed, []
             try:
                 await self.bus.flush()
             except BusError as error:  # clients repeat what was not confirmed
                 self.bus_failed(error)
                 for session, id in unconfirmed:
-                    self.deliveries.incoming.disown(session.identity, id)
+                    self.mediator.incoming.disown(session.identity, id)
                 log.error("the bus does not take what clients say: %s", error)
             else:
-                self.deliveries.confirmed(unconfirmed, now())
+                self.mediator.confirmed(unconfirmed, now())
                 self._send_queued()
 
     async def _alternate(self, begun: float) -> float:

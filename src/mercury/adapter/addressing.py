@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from mercury.adapter.deliveries import Deliveries
 from mercury.adapter.kept_alerts import EVERYONE, AddressedAlert, MissedAlerts, StandingAlerts, To
+from mercury.adapter.mediator import AdapterMediator
 from mercury.geo import contains, overlaps
 from mercury.model.area import Area
 from mercury.model.delivery import KEPT_US
@@ -28,18 +28,18 @@ class Addressing:
 
     def __init__(
         self,
-        deliveries: Deliveries,
+        mediator: AdapterMediator,
         groups: Mapping[str, Iterable[str]],
         coverage: Area | None,
     ) -> None:
         self.coverage = coverage  # None: everywhere
-        self.standing = StandingAlerts(deliveries.table)
+        self.standing = StandingAlerts(mediator.table)
         self.missed = MissedAlerts()
         self.groups = Groups(groups)
-        self._table = deliveries.table
-        self._deliveries = deliveries
-        self._counters = deliveries.counters
-        self._dropped = deliveries.dropped
+        self._table = mediator.table
+        self._mediator = mediator
+        self._counters = mediator.counters
+        self._dropped = mediator.dropped
         # Who came since the last look at the standing alerts, and what is owed to it.
         self._returned: list[tuple[Session, list[AddressedAlert]]] = []
 
@@ -50,18 +50,18 @@ class Addressing:
     ) -> None:
         """A client has a session: it is owed what it has not seen."""
         self.groups.set(session, list(groups)[:MAX_GROUPS])
-        had = self._deliveries.opened(session, seen, now.s)
+        had = self._mediator.opened(session, seen, now.s)
         self.standing.opened(session, had)
         roles = [EVERYONE, ("client", session.identity), *_roles(self.groups.of(session))]
         self._note_owed(session, roles, had, now.us)
 
     def closed(self, session: Session) -> None:
         self.groups.closed(session)
-        self._deliveries.closed(session)
+        self._mediator.closed(session)
 
     def regrouped(self, session: Session, groups: Iterable[str], now_us: int) -> None:
         fresh = self.groups.set(session, list(groups)[:MAX_GROUPS])
-        self._note_owed(session, _roles(fresh), self._deliveries.had(session), now_us)
+        self._note_owed(session, _roles(fresh), self._mediator.had(session), now_us)
 
     def _note_owed(
         self, session: Session, roles: list[To], had: Collection[bytes], now_us: int
@@ -134,7 +134,7 @@ class Addressing:
         if own is not None:
             slots = slots[slots != own.slot]  # nobody hears itself
         self._counters["addressed"] += len(slots)
-        self._deliveries.post(envelope, body, until_us, self._table.peer[slots], now)
+        self._mediator.post(envelope, body, until_us, self._table.peer[slots], now)
 
     # By itself
 

@@ -54,7 +54,7 @@ class MatchEvents:
         self._moving = moving
         self._entities = moving.entities
         self._table = moving.table
-        self._deliveries = moving.deliveries
+        self._mediator = moving.mediator
         self._counters = moving.counters
         self._dropped = moving.dropped
         # What publications are that our clients have met, by key; those met last at the end.
@@ -171,7 +171,7 @@ class MatchEvents:
     ) -> Iterator[pb.Matches]:
         if not matters:
             peer = self._table.peer[session.slot]
-            if self._deliveries.outgoing.peers.waiting[peer] > _LONG_QUEUE:
+            if self._mediator.outgoing.peers.waiting[peer] > _LONG_QUEUE:
                 self._dropped["shed-inside"] += len(table)
                 return
         writer = MatchesWriter(_PACKET_BYTES)
@@ -200,7 +200,7 @@ class MatchEvents:
             envelope.policy = pb.CRITICAL
             envelope.expires_us = now.us + HOLDS_US
         self._counters["match_packets"] += 1
-        self._deliveries.send(session, envelope, now, reliably=reliably)
+        self._mediator.send(session, envelope, now, reliably=reliably)
 
     def _answer_queries(self, events: Rows, rows: NDArray[np.int64], now: float) -> None:
         for row, event in zip(rows.tolist(), events, strict=True):

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import numpy as np
 
-from mercury.adapter.deliveries import Deliveries
 from mercury.adapter.entities import Entities, Entity
+from mercury.adapter.mediator import AdapterMediator
 from mercury.adapter.queries import QUERY_MARK, Queries
 from mercury.adapter.routing import BusRecord
 from mercury.model import topics
@@ -55,14 +55,16 @@ class MovingClients:
     declared is repeated once.
     """
 
-    def __init__(self, adapter: Address, deliveries: Deliveries, *, repeat_after_s: float) -> None:
+    def __init__(
+        self, adapter: Address, mediator: AdapterMediator, *, repeat_after_s: float
+    ) -> None:
         self.entities = Entities()
         self.queries = Queries(self.entities)
         self.adapter = adapter
-        self.table = deliveries.table
-        self.deliveries = deliveries
-        self.counters = deliveries.counters
-        self.dropped = deliveries.dropped
+        self.table = mediator.table
+        self.mediator = mediator
+        self.counters = mediator.counters
+        self.dropped = mediator.dropped
         self._reports: list[tuple[int, int, float, float, float]] = []
         self._reported_us: dict[int, int] = {}  # by slot: time of the last report, by its clock
         self._withdrawn: list[tuple[int, int]] = []  # keys and times
@@ -85,7 +87,7 @@ class MovingClients:
         """Take a declaration, a withdrawal or a query; it is answered by and by."""
         answered = self._answered.get(envelope.id)
         if answered is not None:
-            self.deliveries.send(session, answered, now)
+            self.mediator.send(session, answered, now)
             return
         if envelope.id in self._waiting or envelope.id in self.queries.by_request:
             return  # asked again before the answer was there
@@ -306,7 +308,7 @@ class MovingClients:
         self._answered[request] = envelope
         if len(self._answered) > _ANSWERS:
             self._answered.popitem(last=False)
-        self.deliveries.send(session, envelope, now, reliably=reliably)
+        self.mediator.send(session, envelope, now, reliably=reliably)
 
 
 def _check(declaration: pb.Declaration) -> None:

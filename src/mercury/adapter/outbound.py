@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mercury.adapter.deliveries import FanOut, Single
+from mercury.adapter.mediator import FanOut, Single
 from mercury.net import UdpEndpoint
 from mercury.session import AdapterSessions
 

@@ -171,7 +171,7 @@ class _Clients:
         }
 
     def _receipts_sent(self) -> int:
-        return sum(client.mediation.receipt_packets for client in self.clients)
+        return sum(client.mediator.receipt_packets for client in self.clients)
 
 
 def _at_share(times: list[float], share: float, count: int) -> float | None:

@@ -15,9 +15,9 @@ import numpy as np
 
 from mercury.bench import match_kernel, processes
 from mercury.dev.processes import free_port
+from mercury.load.counters import LoadCounters
 from mercury.load.drivers.api import Say, open_driver
-from mercury.load.generator import Generator, Outcome
-from mercury.load.tally import Tally
+from mercury.load.generator import Generator, LoadResult
 from mercury.load.workload import Workload, WorkloadSettings
 from mercury.matching import Engine
 from mercury.model.matching import Publication
@@ -66,12 +66,12 @@ def run(*, entities: int, seconds: float, tenfold: bool, redis: bool, say: Say) 
 
 
 def _kernel(entities: int, tenfold: bool, say: Say) -> list[dict[str, Any]]:
-    plane = match_kernel.Plane.of(entities)
-    planes = {"even": plane, "crowded": plane.crowded()}
+    population = match_kernel.Population.of(entities)
+    populations = {"even": population, "crowded": population.crowded()}
     if tenfold:
-        planes["tenfold"] = match_kernel.Plane.of(10 * entities)
+        populations["tenfold"] = match_kernel.Population.of(10 * entities)
     rows = []
-    for name, one in planes.items():
+    for name, one in populations.items():
         say(f"kernel: {name}, {one.entities:,} entities")
         rows.append({"case": name, **match_kernel.measure(one)})
     return rows
@@ -106,13 +106,13 @@ def _row(
     say(f"{rate:,} updates a second for {seconds:g} s")
     moving = workload.at_rate(rate / len(workload))
     found = _offer(moving, uri, seconds)
-    notified = found.tally.matches_by_name()
+    notified = found.counters.matches_by_name()
     row: dict[str, Any] = {
         "rate": rate,
-        "taken": found.tally.taken,
-        "lost": found.offered - (found.tally.taken or 0),
-        "matches_per_s": round(found.tally.events / found.seconds),
-        **found.tally.latency.to_json(),
+        "taken": found.counters.taken,
+        "lost": found.offered - (found.counters.taken or 0),
+        "matches_per_s": round(found.counters.events / found.seconds),
+        **found.counters.latency.to_json(),
         "own_lag_p99_ms": found.lag.to_json()["p99_ms"],
         "generator_kept_up": found.kept_up,
     }
@@ -123,7 +123,7 @@ def _row(
     return row
 
 
-def _offer(workload: Workload, uri: str, seconds: float) -> Outcome:
+def _offer(workload: Workload, uri: str, seconds: float) -> LoadResult:
     generator = Generator(workload, open_driver(uri), seconds=seconds, warm_up_s=_WARM_UP_S)
     return asyncio.run(generator.run())
 
@@ -144,18 +144,18 @@ def expected_matches(workload: Workload, seconds: float) -> dict[str, int]:
             refs[number] = engine.subscribe(thing, 0)
     accuracy_m = round(workload.accuracy_m * 10.0) / 10.0
     schedule = workload.schedule()
-    tally = Tally(count_from_us=round(_WARM_UP_S * 1e6))
+    counters = LoadCounters(count_from_us=round(_WARM_UP_S * 1e6))
     while True:
         due = schedule.take(_WARM_UP_S + seconds, _CHECKED_AT_ONCE)
         if not len(due):
-            return tally.matches_by_name()
+            return counters.matches_by_name()
         lats, lons = workload.movement.positions(due.entities, due.times_s)
         times_us = np.rint(due.times_s * 1e6).astype(np.int64)
         # As exact as the gateway's rows are.
         lats, lons = np.rint(lats * 1e7) / 1e7, np.rint(lons * 1e7) / 1e7
         engine.move(refs[due.entities], lats, lons, times_us, accuracy_m)
         events = engine.take()
-        tally.count(events.event_type, events.time_us)
+        counters.count(events.event_type, events.time_us)
 
 
 def _redis(workload: Workload, seconds: float, say: Say) -> dict[str, Any]:
@@ -176,11 +176,11 @@ def _redis(workload: Workload, seconds: float, say: Say) -> dict[str, Any]:
         begun = time.monotonic()
         found = _offer(moving, f"redis://127.0.0.1:{port}", seconds)
         took_s = time.monotonic() - begun
-    taken = found.tally.taken or 0
+    taken = found.counters.taken or 0
     # It goes on with what waits for a while after the last update was offered.
     worked_s = min(took_s, found.seconds + found.warm_up_s + _SETTLE_S)
     return {
         "updates_per_s": round(taken / worked_s),
-        "matches_per_s": round(found.tally.events / worked_s),
-        "notes": found.tally.notes,
+        "matches_per_s": round(found.counters.events / worked_s),
+        "notes": found.counters.notes,
     }

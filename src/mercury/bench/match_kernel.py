@@ -28,7 +28,7 @@ _FEWEST_ROUNDS = 4  # who set out together looks around together for a while
 
 
 @dataclass(frozen=True, slots=True)
-class Plane:
+class Population:
     """How many move where: evenly over a square, or a share of them crowded into a tile."""
 
     entities: int  # half of them publish, half subscribe
@@ -37,11 +37,11 @@ class Plane:
     hot: bool = False
 
     @classmethod
-    def of(cls, entities: int) -> Plane:
+    def of(cls, entities: int) -> Population:
         """As dense as 200,000 entities are on 40 × 40 km."""
         return cls(entities // 2 * 2, SIDE_M * math.sqrt(entities / 200_000))
 
-    def crowded(self) -> Plane:
+    def crowded(self) -> Population:
         """A fifth of them in one square kilometre, with scopes that give as many matches."""
         evenly = 1.0 / self.side_m**2
         crowd = _HOT_SHARE**2 / _HOT_M**2 + (1.0 - _HOT_SHARE) ** 2 * evenly
@@ -53,34 +53,34 @@ class Plane:
 class _World:
     """Entities that wander, and the engine that watches them."""
 
-    def __init__(self, plane: Plane) -> None:
+    def __init__(self, population: Population) -> None:
         self._dice = np.random.default_rng(1)
         self.engine = Engine()
-        count = plane.entities
+        count = population.entities
         self._low = np.zeros(count)
-        self._high = np.full(count, plane.side_m)
-        if plane.hot:
+        self._high = np.full(count, population.side_m)
+        if population.hot:
             hot = self._dice.random(count) < _HOT_SHARE
-            self._low[hot] = (plane.side_m - _HOT_M) / 2
-            self._high[hot] = (plane.side_m + _HOT_M) / 2
+            self._low[hot] = (population.side_m - _HOT_M) / 2
+            self._high[hot] = (population.side_m + _HOT_M) / 2
         self._x = self._dice.uniform(self._low, self._high)
         self._y = self._dice.uniform(self._low, self._high)
         self._speed = self._dice.uniform(*SPEED_MPS, count)
         self._heading = self._dice.uniform(0.0, 2.0 * math.pi, count)
         self._lat_scale = 1.0 / DEGREE_M
         self._lon_scale = self._lat_scale / math.cos(math.radians(_SOUTH + 0.2))
-        self.refs = self._declare(plane)
+        self.refs = self._declare(population)
         self.second = 0
 
-    def _declare(self, plane: Plane) -> NDArray[np.int64]:
-        dice, engine, half = self._dice, self.engine, plane.entities // 2
-        refs = np.empty(plane.entities, np.int64)
+    def _declare(self, population: Population) -> NDArray[np.int64]:
+        dice, engine, half = self._dice, self.engine, population.entities // 2
+        refs = np.empty(population.entities, np.int64)
         prices = dice.integers(0, _HIGHEST_PRICE, half).tolist()
         for number, price in enumerate(prices):
             thing = Publication(f"p{number}", f"t{number % TOPICS}", {"price": price}, ttl_s=1e5)
             refs[number] = engine.publish(thing, 0)
         limits = (10 * dice.integers(1, 11, half)).tolist()
-        radii = dice.uniform(*plane.radius_m, half).tolist()
+        radii = dice.uniform(*population.radius_m, half).tolist()
         for number, (limit, radius_m) in enumerate(zip(limits, radii, strict=True)):
             subscription = NearSubscription(
                 f"s{number}",
@@ -118,9 +118,9 @@ class _World:
         return time.process_time() - begun, len(order), events
 
 
-def measure(plane: Plane, *, updates: int = 2_000_000) -> dict[str, Any]:
+def measure(population: Population, *, updates: int = 2_000_000) -> dict[str, Any]:
     """Updates a second of one core, in batches, with all events and ticks."""
-    world = _World(plane)
+    world = _World(population)
     count = len(world.refs)
     for _ in range(_WARM_UP_ROUNDS):
         world.round()

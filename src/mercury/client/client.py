@@ -220,7 +220,7 @@ class Client(Connection):
         """
         try:
             async with asyncio.timeout(timeout_s):
-                return (await self.mediation.taken(message.id)).state
+                return (await self.mediator.taken(message.id)).state
         except TimeoutError:
             raise NotSettledError(
                 f"the adapter has not answered message {message.id} within {timeout_s:g} s"
@@ -348,7 +348,7 @@ class Client(Connection):
 
         Times of day are in UTC. Raises RequestError where nobody knows.
         """
-        outcome = self.mediation.outcome(UUID(str(id)))
+        outcome = self.mediator.outcome(UUID(str(id)))
         if outcome is not None and outcome.state is not DeliveryState.ACKNOWLEDGED:
             return about_uplink(*outcome)
         reply = await self.request("why", {"message": str(id)}, timeout_s=timeout_s, retry_s=2.0)

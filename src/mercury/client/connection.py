@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from mercury.client.arguments import checked
 from mercury.client.declaring import Declaring
-from mercury.client.mediation import Mediation
+from mercury.client.mediator import ClientMediator
 from mercury.client.messages import RETRY_S, compose
 from mercury.client.reception import Reception
 from mercury.client.relay import Relay
@@ -59,7 +59,7 @@ class Connection:
         self.relay: Relay | None = None
         self.link = link
         self.session = session
-        self.mediation = Mediation(session, mediator)
+        self.mediator = ClientMediator(session, mediator)
         self.reception = Reception(self)
         self.moving = Declaring(self)
         self._uri = uri
@@ -111,7 +111,7 @@ class Connection:
             return
         if self.relay is not None:
             self.relay.close()
-        self.mediation.close()
+        self.mediator.close()
         self.session.close(now())
         self.after_session()
         self._timer.cancel()
@@ -175,7 +175,7 @@ class Connection:
             raise NotConnectedError(f"{self.identity} is not open: use `async with`")
         if self.session.state is SessionState.CLOSED:
             raise NotConnectedError(f"{self.identity} was closed")
-        if self.mediation.post(message):
+        if self.mediator.post(message):
             self.counters["sent"] += 1
             self.after_session()
         else:
@@ -199,7 +199,7 @@ class Connection:
         self.session.groups.difference_update(left)
         self.session.groups.update(joined)
         message = self.compose(Kind.GROUPS, "", None)
-        self.mediation.post(
+        self.mediator.post(
             replace(message, policy=DeliveryPolicy.CRITICAL),
             mercury_pb2.Envelope(groups=sorted(self.session.groups)).SerializeToString(),
         )
@@ -230,28 +230,28 @@ class Connection:
                 case Delivered():
                     self.reception.deliver(event, now_us())
                 case AdapterAnswered():
-                    self.mediation.answered(event)
+                    self.mediator.answered(event)
                     self.reception.taken(event.received)
                 case Established():
                     if session.sessions_opened > 1:
                         log.info("%s is connected again", self.identity)
                     self._refusal = None
-                    self.mediation.connected()
+                    self.mediator.connected()
                     self._established.set()
                     self._connected()
                 case Lost(reason):
                     say = log.warning if reason == "displaced" else log.info
                     say("%s lost its session: %s", self.identity, session.in_words(reason))
-                    self.mediation.disconnected()
+                    self.mediator.disconnected()
                     self._established.clear()
                 case Refused():
                     self._refusal = event.reason, session.in_words(event.reason)
-        for id, outcome in self.mediation.work():
+        for id, outcome in self.mediator.work():
             self.reception.settled(id, outcome)
         if session.outbox and self._endpoint is not None:
             self._endpoint.send([(packet, self._adapter) for packet in session.outbox])
             session.outbox.clear()
-        parts = (self.session, self.mediation, self.moving.entities)
+        parts = (self.session, self.mediator, self.moving.entities)
         times = [part.next_timer() for part in parts]
         self._timer.set(min((at for at in times if at is not None), default=None))
 

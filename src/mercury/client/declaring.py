@@ -42,7 +42,7 @@ _LIMIT = 10_000  # matches that wait for the application
 _WITHDRAW_S = 2.0
 
 
-class Declared:
+class DeclaredEntity:
     """Something that a client has declared: it is repeated until it is withdrawn or refused."""
 
     side: Side
@@ -56,7 +56,7 @@ class Declared:
         self.refusal = error
 
 
-class MovingPublication(Declared):
+class MovingPublication(DeclaredEntity):
     """A publication that goes where the client goes."""
 
     side = "publication"
@@ -79,7 +79,7 @@ class MovingPublication(Declared):
         await self._moving.withdraw(self)
 
 
-class MatchStream(Declared):
+class MatchStream(DeclaredEntity):
     """What happens near the client, or inside a polygon: iterate over it, or give it a handler."""
 
     side = "subscription"
@@ -214,13 +214,13 @@ class Declaring:
             raise RequestError("the answer holds no matches")
         return [match for _, _, match in found.rows]
 
-    async def declare(self, declared: Declared, timeout_s: float) -> None:
+    async def declare(self, declared: DeclaredEntity, timeout_s: float) -> None:
         """Declare something to the adapter; raises MatchingError when refused."""
         message = self.client.compose(Kind.REQUEST, DECLARE, Declaration(declared.what))
         self.entities.requested(message.id, (declared.side, declared.what.id))
         _checked(await self.client.ask(message, timeout_s))
 
-    async def withdraw(self, declared: Declared) -> None:
+    async def withdraw(self, declared: DeclaredEntity) -> None:
         """Withdraw something; without a session the adapter knows of nothing."""
         if self._forget(declared):
             await self._say_withdrawn(declared)
@@ -273,7 +273,7 @@ class Declaring:
         stream.confirm()
         self.entities.renewed(now())
 
-    async def repeat(self, declared: Declared) -> bool:
+    async def repeat(self, declared: DeclaredEntity) -> bool:
         """Declare something again; returns whether the adapter has it."""
         try:
             await self.declare(declared, RENEW_S)
@@ -286,7 +286,7 @@ class Declaring:
             return True
         return False
 
-    async def _repeat_anew(self, declared: Declared) -> None:
+    async def _repeat_anew(self, declared: DeclaredEntity) -> None:
         """Declare to who knows nothing of it: everything that is inside comes in again."""
         incarnation = declared.pairs.incarnation if isinstance(declared, MatchStream) else 0
         if await self.repeat(declared) and isinstance(declared, MatchStream):
@@ -302,7 +302,7 @@ class Declaring:
         await self._say_withdrawn(stream)
         await self._repeat_anew(stream)
 
-    async def _say_withdrawn(self, declared: Declared) -> None:
+    async def _say_withdrawn(self, declared: DeclaredEntity) -> None:
         said = Withdrawal(declared.side, declared.what.id)
         message = self.client.compose(Kind.REQUEST, WITHDRAW, said)
         try:
@@ -313,7 +313,7 @@ class Declaring:
     def _known(self, side: Side) -> dict[str, Any]:
         return self.publications if side == "publication" else self.streams
 
-    def _forget(self, declared: Declared) -> bool:
+    def _forget(self, declared: DeclaredEntity) -> bool:
         side, name = declared.side, declared.what.id
         known = self._known(side)
         if known.get(name) is not declared:

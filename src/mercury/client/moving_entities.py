@@ -133,7 +133,7 @@ class Pairs:
         return None
 
 
-class Due(NamedTuple):
+class DueActions(NamedTuple):
     """What is to be done now about what a client declared."""
 
     renew: bool  # declare everything again, then call `renewed`
@@ -211,9 +211,9 @@ class MovingEntities:
             at = min(at, pairs.settle_at, pairs.lost_at)
         return None if at == math.inf else at
 
-    def handle_timer(self, now: float, now_us: int) -> Due:
+    def handle_timer(self, now: float, now_us: int) -> DueActions:
         """Settle what has been unsure for long enough, and find what is lost."""
-        due = Due(self._renew_at <= now, [], [])
+        due = DueActions(self._renew_at <= now, [], [])
         if due.renew:
             self._renew_at = math.inf
         for name, pairs in self.pairs.items():

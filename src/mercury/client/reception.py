@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from mercury.client.mediation import Outcome
+from mercury.client.mediator import DeliveryOutcome
 from mercury.client.receipts import Receipts
 from mercury.geo import contains_point, geodesic_m
 from mercury.mediator import Arrival
@@ -124,7 +124,7 @@ class Reception:
         self._elsewhere: list[Delivered] = []  # alerts for an area that we are not in
         self._client = client
         self._session = client.session
-        self._mediation = client.mediation
+        self._mediator = client.mediator
         self._dropped = client.dropped
 
     def expect(self, receipts: Receipts) -> None:
@@ -140,7 +140,7 @@ class Reception:
             if receipts is not None:
                 receipts.is_taken = True
 
-    def settled(self, id: UUID, outcome: Outcome) -> None:
+    def settled(self, id: UUID, outcome: DeliveryOutcome) -> None:
         """A message of ours is settled with the adapter; what it refused reaches nobody."""
         receipts = self._receipts.get(id)
         is_refused = outcome.state is DeliveryState.REFUSED and outcome.reason != "expired"
@@ -149,18 +149,18 @@ class Reception:
 
     def deliver(self, delivered: Delivered, time_us: int) -> None:
         message = delivered.message
-        arrival = self._mediation.receive(delivered)
+        arrival = self._mediator.receive(delivered)
         if arrival is not Arrival.NEW:
             self._dropped["repeated" if arrival is Arrival.REPEATED else "no-room"] += 1
             if any(one.message.id == message.id for one in self._elsewhere):
                 self._session.forget_seen(message.id.bytes)
         elif message.expired(time_us):
             self._dropped["expired"] += 1
-            self._mediation.refuse(message, "expired")
+            self._mediator.refuse(message, "expired")
         elif self._concerns_us(message, time_us):
             self._hand_over(message, delivered.body)
         else:
-            self._mediation.refuse(message, "outside-area")
+            self._mediator.refuse(message, "outside-area")
             if message.expires_us and len(self._elsewhere) < _KEPT_ALERTS:
                 # The adapter saw us inside and will not send it again: should we come back. Until
                 # then no adapter is to take it from us that we have it.
@@ -176,7 +176,7 @@ class Reception:
             if delivered.message.expired(time_us):
                 self._dropped["outside-area"] += 1
             elif self._concerns_us(delivered.message, time_us):
-                self._mediation.accept(delivered.message)
+                self._mediator.accept(delivered.message)
                 self._session.remember_seen(delivered.message.id.bytes)
                 self._hand_over(delivered.message, delivered.body)
             else:

@@ -205,7 +205,7 @@ class Relay:
         """Tell an application what became of what it said, once the adapter has told us."""
         state, reason = DeliveryState.ACKNOWLEDGED, ""
         with contextlib.suppress(MessageError):  # nobody is asked: passed on is all we know
-            state, reason = await self._client.mediation.taken(message.id)
+            state, reason = await self._client.mediator.taken(message.id)
         if self.sessions.table.by_identity.get(session.identity) is session:
             id, taken = message.id.bytes, state is DeliveryState.ACKNOWLEDGED
             received = [id] if taken else []
@@ -236,7 +236,7 @@ class Relay:
         message = self.moving.outward(app, message)
         # The adapter knows the client, not the application behind it.
         mine = replace(message, source=self._client.address, session=b"")
-        if not self._client.mediation.post(mine):
+        if not self._client.mediator.post(mine):
             self._client.session.send_body(mine.kind, mine.priority, encode(mine))
         self._client.counters["relayed"] += 1
         self._client.after_session()

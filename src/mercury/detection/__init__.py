@@ -3,19 +3,19 @@
 from mercury.detection.bin import MEASURES, Observation
 from mercury.detection.bins import KindBins
 from mercury.detection.bins_state import restore_bins, snapshot_bins
-from mercury.detection.congestion import CellSpeed, Congestion
+from mercury.detection.congestion import Congestion
 from mercury.detection.congestion_state import restore_congestion, snapshot_congestion
 from mercury.detection.rules import DEFAULT_RULES, KindRule
-from mercury.detection.slowdown import CongestionRule
-from mercury.detection.verdict import Condition, Verdict
+from mercury.detection.slowdown import CellSpeed, CongestionRule
+from mercury.detection.verdict import DetectedCondition, Verdict
 
 __all__ = [
     "DEFAULT_RULES",
     "MEASURES",
     "CellSpeed",
-    "Condition",
     "Congestion",
     "CongestionRule",
+    "DetectedCondition",
     "KindBins",
     "KindRule",
     "Observation",

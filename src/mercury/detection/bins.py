@@ -14,7 +14,7 @@ from mercury.detection.alerts_in_force import Alert, AlertsInForce
 from mercury.detection.bin import MEASURES, Bin, Member, Observation
 from mercury.detection.rules import KindRule, in_us
 from mercury.detection.spatial_index import SpatialIndex
-from mercury.detection.verdict import Condition, Verdict, area_until
+from mercury.detection.verdict import DetectedCondition, Verdict, area_until
 from mercury.geo.space import from_space, to_space
 from mercury.model.area import LAST_INSTANT_US, Circle, Position
 from mercury.model.identity import derived_id
@@ -94,7 +94,7 @@ class KindBins:
         first_us = self.closed_us if self.bins else self.waiting[0].time_us
         return first_us - first_us % self._every_us + self._every_us + self._lateness_us
 
-    def conditions(self) -> list[Condition]:
+    def conditions(self) -> list[DetectedCondition]:
         """All bins that there are, as conditions at their places."""
         found = []
         for bin in self.bins:
@@ -229,9 +229,9 @@ class KindBins:
         alert_id = derived_id(bin.rank[1], f"alert {bin.alerted}")
         return Verdict.about(condition, alert_id, rule.priority, rule.text)
 
-    def _condition(self, bin: Bin, at_us: int, until_us: int) -> Condition:
+    def _condition(self, bin: Bin, at_us: int, until_us: int) -> DetectedCondition:
         centre, radius_m = Position(*from_space(bin.point)), bin.radius_m()
-        return Condition(
+        return DetectedCondition(
             kind=self.rule.kind,
             incident_id=bin.incident,
             centre=centre,

@@ -11,28 +11,17 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import NamedTuple
 
 from mercury.detection.jams import Jam, Key, components, extent_of
 from mercury.detection.rules import in_us
-from mercury.detection.slowdown import CongestionRule, Pace, Slowdown
-from mercury.detection.verdict import Condition, Verdict, area_until
+from mercury.detection.slowdown import CellSpeed, CongestionRule, Slowdown, SpeedLevel
+from mercury.detection.verdict import DetectedCondition, Verdict, area_until
 from mercury.geo.grid import SECTORS, Grid
 from mercury.model.area import LAST_INSTANT_US
 from mercury.model.filter import Value
 from mercury.model.identity import derived_id
 
 MAX_CELLS = 500_000
-
-
-class CellSpeed(NamedTuple):
-    """How fast traffic was in a cell, in a direction, in the window that starts then."""
-
-    window_us: int
-    cell: int
-    sector: int
-    vehicles: int
-    speed_mps: float  # mean
 
 
 @dataclass(slots=True)
@@ -99,7 +88,7 @@ class Congestion:
         self.judged_us = max(self.judged_us, complete_us - complete_us % self._window_us)
         return verdicts
 
-    def conditions(self) -> list[Condition]:
+    def conditions(self) -> list[DetectedCondition]:
         """The jams that are on."""
         forget_us = in_us(self.rule.forget_s)
         found = []
@@ -112,7 +101,7 @@ class Congestion:
     def _judge(self, rows: list[CellSpeed], start_us: int) -> list[Verdict]:
         end_us = start_us + self._window_us
         before = {key for jam in self.jams for key in jam.keys}
-        slow = {row[1:3] for row in rows if self._hear(row) is Pace.SLOW}
+        slow = {row[1:3] for row in rows if self._hear(row) is SpeedLevel.SLOW}
         for key in before:
             cell = self.cells.get(key)
             # Only where a window is judged, so that it does not matter when time advances.
@@ -128,7 +117,7 @@ class Congestion:
             if not slow.isdisjoint(jam.keys) and self._is_due(jam, end_us)
         ]
 
-    def _hear(self, row: CellSpeed) -> Pace | None:
+    def _hear(self, row: CellSpeed) -> SpeedLevel | None:
         rule = self.rule
         if row.vehicles < rule.min_vehicles:
             self.counters.sparse += 1
@@ -144,10 +133,9 @@ class Congestion:
         if cell.heard_us > row.window_us:
             self.counters.duplicate += 1
             return None
-        pace = cell.hear(row.window_us, row.vehicles, row.speed_mps, rule)
-        name = pace.value
-        setattr(self.counters, name, getattr(self.counters, name) + 1)
-        return pace
+        level = cell.hear(row, rule)
+        setattr(self.counters, level, getattr(self.counters, level) + 1)
+        return level
 
     def _group(self, on: set[Key], at_us: int) -> None:
         """Make jams of the cells that are on; each goes on as the jam it mostly was."""
@@ -198,7 +186,7 @@ class Congestion:
         alert_id = derived_id(jam.id, f"alert {jam.alerted}")
         return Verdict.about(condition, alert_id, self.rule.priority, self.rule.text)
 
-    def _condition(self, jam: Jam, at_us: int, until_us: int) -> Condition:
+    def _condition(self, jam: Jam, at_us: int, until_us: int) -> DetectedCondition:
         extent = extent_of(jam.keys, self.grid, self.rule.approach_m)
         cells = [self.cells[key] for key in sorted(jam.keys)]
         vehicles = sum(cell.vehicles for cell in cells)
@@ -210,7 +198,7 @@ class Congestion:
             "speed_mps": math.fsum(cell.vehicles * cell.speed_mps for cell in cells) / vehicles,
             "usual_mps": math.fsum(cell.vehicles * cell.usual_mps for cell in cells) / vehicles,
         }
-        return Condition(
+        return DetectedCondition(
             kind=self.rule.kind,
             incident_id=jam.id,
             centre=extent.centre,

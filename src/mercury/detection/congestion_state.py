@@ -6,9 +6,9 @@ from dataclasses import astuple, fields
 from operator import attrgetter
 from typing import Any
 
-from mercury.detection.congestion import CellSpeed, Congestion, CongestionCounters
+from mercury.detection.congestion import Congestion, CongestionCounters
 from mercury.detection.jams import Jam
-from mercury.detection.slowdown import CongestionRule, Slowdown
+from mercury.detection.slowdown import CellSpeed, CongestionRule, Slowdown
 from mercury.detection.snapshot import pack, unpack
 from mercury.model.errors import SnapshotError
 

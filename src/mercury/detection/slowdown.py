@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from mercury.detection.rules import MAX_SPAN_S, check_number, in_us
 from mercury.geo.grid import MAX_CELL_M, MIN_CELL_M
@@ -66,7 +67,17 @@ class CongestionRule:
         return in_us(self.window_s)
 
 
-class Pace(StrEnum):
+class CellSpeed(NamedTuple):
+    """How fast traffic was in a cell, in a direction, in the window that starts then."""
+
+    window_us: int
+    cell: int
+    sector: int
+    vehicles: int
+    speed_mps: float  # mean
+
+
+class SpeedLevel(StrEnum):
     """How a window compares with what is usual."""
 
     LEARNING = "learning"
@@ -103,41 +114,43 @@ class Slowdown:
         self.on_since_us = -1
         self.slow_for_us = self.free_for_us = 0
 
-    def hear(self, start_us: int, vehicles: int, speed_mps: float, rule: CongestionRule) -> Pace:
+    def hear(self, row: CellSpeed, rule: CongestionRule) -> SpeedLevel:
         """Take a window with enough vehicles."""
-        if self.silent(start_us, rule):
+        if self.silent(row.window_us, rule):
             self.end()
         window_us = rule.window_us
-        self.heard_us = start_us + window_us
-        self.vehicles, self.speed_mps = vehicles, speed_mps
-        pace = self._pace(speed_mps, rule)
-        if pace is Pace.LEARNING:
-            self._learn(speed_mps, rule)
-            return pace
-        if pace is Pace.SLOW and not self.slow_for_us:
-            self.slow_since_us = start_us
-        self.slow_for_us = self.slow_for_us + window_us if pace is Pace.SLOW else 0
-        self.free_for_us = self.free_for_us + window_us if pace is Pace.FREE else 0
-        self.unfree_for_us = 0 if pace is Pace.FREE else self.unfree_for_us + window_us
-        if self.on and self.free_for_us >= in_us(rule.off_after_s) and pace is Pace.FREE:
+        self.heard_us = row.window_us + window_us
+        self.vehicles, self.speed_mps = row.vehicles, row.speed_mps
+        level = self._speed_level(row.speed_mps, rule)
+        if level is SpeedLevel.LEARNING:
+            self._learn(row.speed_mps, rule)
+            return level
+        slow, free = level is SpeedLevel.SLOW, level is SpeedLevel.FREE
+        if slow and not self.slow_for_us:
+            self.slow_since_us = row.window_us
+        self.slow_for_us = self.slow_for_us + window_us if slow else 0
+        self.free_for_us = self.free_for_us + window_us if free else 0
+        self.unfree_for_us = 0 if free else self.unfree_for_us + window_us
+        if self.on and free and self.free_for_us >= in_us(rule.off_after_s):
             self.on_since_us = -1
-        elif not self.on and pace is Pace.SLOW and self.slow_for_us >= in_us(rule.on_after_s):
+        elif not self.on and slow and self.slow_for_us >= in_us(rule.on_after_s):
             self.on_since_us = self.slow_since_us
-        if pace is Pace.FREE and not self.on:
-            self._learn(speed_mps, rule)
+        if free and not self.on:
+            self._learn(row.speed_mps, rule)
         elif self.unfree_for_us >= in_us(rule.relearn_s):
             self.end()
             self.learned_us = self.unfree_for_us = 0
-        return pace
+        return level
 
-    def _pace(self, speed_mps: float, rule: CongestionRule) -> Pace:
+    def _speed_level(self, speed_mps: float, rule: CongestionRule) -> SpeedLevel:
         if self.learned_us < in_us(rule.learn_s):
-            return Pace.LEARNING
+            return SpeedLevel.LEARNING
         if self.usual_mps < rule.min_usual_mps:
-            return Pace.FREE  # never fast, so never slow; it goes on learning
+            return SpeedLevel.FREE  # never fast, so never slow; it goes on learning
         if speed_mps >= rule.free_share * self.usual_mps:
-            return Pace.FREE
-        return Pace.SLOW if speed_mps < rule.slow_share * self.usual_mps else Pace.MIDDLING
+            return SpeedLevel.FREE
+        is_slow = speed_mps < rule.slow_share * self.usual_mps
+        return SpeedLevel.SLOW if is_slow else SpeedLevel.MIDDLING
 
     def _learn(self, speed_mps: float, rule: CongestionRule) -> None:
         self.learned_us += rule.window_us

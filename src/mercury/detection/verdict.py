@@ -9,7 +9,7 @@ from mercury.model.message import Event, Value
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class DetectedCondition:
     """What is going on at a place; `incident_id` stays while it is the same incident."""
 
     kind: str
@@ -29,7 +29,7 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict(Condition):
+class Verdict(DetectedCondition):
     """An alert that is due: the same observations always give the same `alert_id`."""
 
     alert_id: bytes = b""
@@ -37,9 +37,9 @@ class Verdict(Condition):
     text: str = ""
 
     @classmethod
-    def about(cls, condition: Condition, alert_id: bytes, priority: int, text: str) -> Verdict:
+    def about(cls, found: DetectedCondition, alert_id: bytes, priority: int, text: str) -> Verdict:
         """The alert about a condition."""
-        same = {field.name: getattr(condition, field.name) for field in fields(condition)}
+        same = {field.name: getattr(found, field.name) for field in fields(found)}
         return cls(**same, alert_id=alert_id, priority=priority, text=text)
 
     def event(self) -> Event:

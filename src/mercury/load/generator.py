@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from mercury.load.counters import LoadCounters, TimeHistogram
 from mercury.load.drivers.api import Batch, Clock, Driver, Say
-from mercury.load.tally import Tally, TimeHistogram
 from mercury.load.workload import Workload
 from mercury.model.errors import LoadError
 from mercury.service.clock import epoch_us, now
@@ -30,7 +30,7 @@ def steady_clock() -> Clock:
 
 
 @dataclass(slots=True)
-class Outcome:
+class LoadResult:
     """What a run came to."""
 
     seconds: float  # that were counted
@@ -39,7 +39,7 @@ class Outcome:
     missed: int  # of these, what the generator itself came too late for
     lag: TimeHistogram  # how late the generator itself was
     cpu_share: float  # of one core
-    tally: Tally
+    counters: LoadCounters
 
     @property
     def kept_up(self) -> bool:
@@ -48,26 +48,26 @@ class Outcome:
         return not self.missed and late_us <= LATE_MS * 1000.0
 
     def to_json(self) -> dict[str, Any]:
-        tally = self.tally
-        matches = tally.matches_by_name()
+        counters = self.counters
+        matches = counters.matches_by_name()
         return {
             "seconds": round(self.seconds, 3),
             "warm_up_s": round(self.warm_up_s, 3),
             "offered": self.offered,
             "offered_per_s": round(self.offered / (self.seconds + self.warm_up_s), 1),
-            "sent": tally.sent,
-            "unsent": tally.unsent + self.missed,
-            "taken": tally.taken,
-            "dropped": tally.dropped,
+            "sent": counters.sent,
+            "unsent": counters.unsent + self.missed,
+            "taken": counters.taken,
+            "dropped": counters.dropped,
             "matches": matches,
             "matches_per_s": {
                 name: round(count / self.seconds, 1) for name, count in matches.items()
             },
-            "latency": tally.latency.to_json(),
+            "latency": counters.latency.to_json(),
             "own_lag": self.lag.to_json(),
             "kept_up": self.kept_up,
             "cpu_share": round(self.cpu_share, 3),
-            "notes": list(tally.notes),
+            "notes": list(counters.notes),
         }
 
 
@@ -97,7 +97,7 @@ class Generator:
         """End before the time."""
         self._stopping = True
 
-    async def run(self) -> Outcome:
+    async def run(self) -> LoadResult:
         """Declare everybody, send updates for as long as was asked, and wait for the rest."""
         clock = steady_clock()
         # Machine code is made now, not when the first update is due.
@@ -114,20 +114,20 @@ class Generator:
             gc.unfreeze()
             await self._driver.close()
         warm_up_s = min(self._warm_up_s, ran_s)
-        return Outcome(
+        return LoadResult(
             seconds=max(ran_s - warm_up_s, 1e-6),
             warm_up_s=warm_up_s,
             offered=self._schedule.due_by(ran_s),
             missed=self._schedule.due_by(ran_s) - self._schedule.offered,
             lag=self._lag,
             cpu_share=cpu_share,
-            tally=self._driver.tally,
+            counters=self._driver.counters,
         )
 
     async def _drive(self, clock: Clock, begun_us: int) -> float:
         """Returns how long it took; what is due by then was offered, unless it was hopeless."""
         end_s = self._warm_up_s + self._seconds
-        self._driver.tally.count_from_us = begun_us + round(self._warm_up_s * 1e6)
+        self._driver.counters.count_from_us = begun_us + round(self._warm_up_s * 1e6)
         while True:
             now_s = (clock() - begun_us) / 1e6
             if self._stopping:
@@ -159,10 +159,9 @@ class Generator:
         if second == self._shown:
             return
         self._shown = second
-        tally = self._driver.tally
-        median_us = tally.latency.percentile_us(50)
+        counters = self._driver.counters
+        median_us = counters.latency.percentile_us(50)
         latency = "" if median_us is None else f", latency {median_us / 1000:.1f} ms"
-        taken = "" if tally.taken is None else f", {tally.taken:,} taken"
-        self._say(
-            f"{self._schedule.offered:,} updates offered{taken}, {tally.events:,} events{latency}"
-        )
+        taken = "" if counters.taken is None else f", {counters.taken:,} taken"
+        offered = f"{self._schedule.offered:,} updates offered"
+        self._say(f"{offered}{taken}, {counters.events:,} events{latency}")

@@ -63,7 +63,7 @@ class WorkloadSettings:
             raise LoadError("a seed is not negative")
 
 
-class Due(NamedTuple):
+class DueUpdates(NamedTuple):
     """Updates that have become due, in order."""
 
     entities: NDArray[np.int64]
@@ -101,12 +101,12 @@ class Schedule:
         rounds, entities = np.divmod(numbers, len(self._phases_s))
         return np.asarray(rounds * self._interval_s + self._phases_s[entities])
 
-    def take(self, until_s: float, limit: int) -> Due:
+    def take(self, until_s: float, limit: int) -> DueUpdates:
         """What has become due before a time and was not handed out yet, up to the limit."""
         count = min(self.due_by(until_s) - self.offered, limit)
         numbers = np.arange(self.offered, self.offered + max(count, 0))
         self.offered += len(numbers)
-        return Due(numbers % len(self._phases_s), self._times_s(numbers))
+        return DueUpdates(numbers % len(self._phases_s), self._times_s(numbers))
 
 
 class Workload:

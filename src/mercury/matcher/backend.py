@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mercury.matching import Events, Found
+from mercury.matching import Events, NearbyPublication
 from mercury.model.matching import NearSubscription, Publication, Side
 from mercury.service.statistics import Statistics
 from mercury.wire.declarations import Refusal
@@ -75,7 +75,7 @@ class MatchingBackend(Protocol):
 
     def ask(
         self, subscription: NearSubscription, lat: float | None, lon: float | None, limit: int
-    ) -> asyncio.Future[list[Found]]:
+    ) -> asyncio.Future[list[NearbyPublication]]:
         """What a subscription would be notified of now, nearest first; may be there already."""
 
     def find(self, side: Side, entity_id: str) -> int | None:

@@ -26,7 +26,7 @@ from mercury.matcher.front_things import Slots, Things
 from mercury.matcher.hub import WITHDRAWN_AT_ONCE
 from mercury.matcher.one_shot_query import TTL_S, OneShotQuery
 from mercury.matcher.shared.routing import reach_of
-from mercury.matching import Events, Found, MatchingRules
+from mercury.matching import Events, MatchingRules, NearbyPublication
 from mercury.matching.layout import SLOT_MASK
 from mercury.model import topics
 from mercury.model.errors import BusError, MatchingError
@@ -141,7 +141,7 @@ class Front:
 
     def ask(
         self, subscription: NearSubscription, lat: float | None, lon: float | None, limit: int
-    ) -> asyncio.Future[list[Found]]:
+    ) -> asyncio.Future[list[NearbyPublication]]:
         """What is found within half a second, nearest first."""
         if len(self._questions) >= MAX_QUESTIONS:
             raise MatchingError(f"at most {MAX_QUESTIONS} questions are answered at once", "count")

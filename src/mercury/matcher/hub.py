@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mercury.geo.arrays import grown
 from mercury.matcher.backend import Listener
-from mercury.matching import Engine, Events, Found, MatchingRules
+from mercury.matching import Engine, Events, MatchingRules, NearbyPublication
 from mercury.matching.layout import SLOT_MASK
 from mercury.model.matching import NearSubscription, Publication, Side
 from mercury.service.clock import now_us
@@ -117,10 +117,10 @@ class Hub:
 
     def ask(
         self, subscription: NearSubscription, lat: float | None, lon: float | None, limit: int
-    ) -> asyncio.Future[list[Found]]:
+    ) -> asyncio.Future[list[NearbyPublication]]:
         """What a subscription would be notified of now, nearest first; it is there already."""
         self._hand_over()
-        answer: asyncio.Future[list[Found]] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[list[NearbyPublication]] = asyncio.get_running_loop().create_future()
         answer.set_result(self.engine.near(subscription, lat, lon, limit))
         return answer
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mercury.matcher.backend import Participant
-from mercury.matching import Events, Found
+from mercury.matching import Events, NearbyPublication
 from mercury.model.errors import MatchingError
 from mercury.model.matching import EventType, Publication
 from mercury.wire.declarations import Refusal
@@ -31,11 +31,11 @@ class OneShotQuery(Participant):
         end: Callable[[OneShotQuery], None],
     ) -> None:
         loop = asyncio.get_running_loop()
-        self.answer: asyncio.Future[list[Found]] = loop.create_future()
+        self.answer: asyncio.Future[list[NearbyPublication]] = loop.create_future()
         self._limit = limit
         self._publication_of = publication_of
         self._end = end
-        self._found: dict[int, Found] = {}
+        self._found: dict[int, NearbyPublication] = {}
         self._due = loop.call_later(ANSWER_AFTER_S, self.finish)
         self._quiet: asyncio.TimerHandle | None = None
         # Who asked may have gone away.
@@ -51,10 +51,10 @@ class OneShotQuery(Participant):
             events.distance_m.astype(np.float64).tolist(),
             events.time_us.tolist(),
         )
-        for ref, event_type, lat, lon, distance_m, time_us in zip(*columns, strict=True):
+        for ref, event_type, *found in zip(*columns, strict=True):
             publication = self._publication_of(ref)
             if event_type == _ENTER and publication is not None:
-                self._found[ref] = Found(publication, ref, lat, lon, distance_m, time_us)
+                self._found[ref] = NearbyPublication(publication, ref, *found)
             elif event_type == _EXIT:
                 self._found.pop(ref, None)
         if not self.answer.done():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mercury.matching.engine import Engine, Found, MatchingRules, warm_up
+from mercury.matching.engine import Engine, MatchingRules, NearbyPublication, warm_up
 from mercury.matching.events import Events
 
-__all__ = ["Engine", "Events", "Found", "MatchingRules", "warm_up"]
+__all__ = ["Engine", "Events", "MatchingRules", "NearbyPublication", "warm_up"]

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mercury.matching.engine import Engine, MatchingRules
-from mercury.matching.events import Columns, Events
+from mercury.matching.events import EventColumns, Events
 from mercury.matching.layout import SLOT_MASK
 from mercury.model.errors import MatchingError
 from mercury.model.matching import MAX_RADIUS_M, MAX_TTL_S, EventType, NearSubscription, Publication
@@ -83,7 +83,7 @@ class Stands(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Contacts(Columns):
+class Contacts(EventColumns):
     """One row for each span in which a pair was within reach."""
 
     pair: Ints

@@ -50,7 +50,7 @@ class MatchingRules:
             )
 
 
-class Found(NamedTuple):
+class NearbyPublication(NamedTuple):
     """A publication that somebody asked for."""
 
     publication: Publication
@@ -218,7 +218,7 @@ class Engine:
         lat: float | None = None,
         lon: float | None = None,
         limit: int = 100,
-    ) -> list[Found]:
+    ) -> list[NearbyPublication]:
         """Which publications a subscription would match now, the nearest first."""
         self._events.append(self.store.take_events())
         if subscription.topic not in self._topics:  # a question makes no topic
@@ -237,7 +237,7 @@ class Engine:
             publication = self.publication(ref)
             assert publication is not None
             place = float(events.lat[row]), float(events.lon[row]), float(events.distance_m[row])
-            found.append(Found(publication, ref, *place, self.heard_us(ref)))
+            found.append(NearbyPublication(publication, ref, *place, self.heard_us(ref)))
         return found
 
     def topics(self) -> dict[str, tuple[int, int]]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Columns:
+class EventColumns:
     """Rows as arrays of the same length, one for each field."""
 
     def __len__(self) -> int:
@@ -35,7 +35,7 @@ class Columns:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Events(Columns):
+class Events(EventColumns):
     """One row for each thing that happened, in order.
 
     Entities are given as references, as `Engine.publish` and `Engine.subscribe` return them.

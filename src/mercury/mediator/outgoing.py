@@ -17,7 +17,7 @@ import numpy as np
 
 from mercury.mediator.dispatch import WAITING, Completed, Dispatch, Rows
 from mercury.mediator.peers import Numbers, Peers, TopicStatistics
-from mercury.mediator.policy import Pace, Policy
+from mercury.mediator.policy import Policy, RepeatRateLimiter
 from mercury.model.delivery import DeliveryState, Reason
 
 _AGAIN_S = 0.1  # what could not be sent is tried again so soon
@@ -40,7 +40,7 @@ class Outgoing:
         now: float = 0.0,
     ) -> None:
         self.peers = Peers()
-        self.pace = Pace(resends_per_s, now)
+        self.repeat_rate = RepeatRateLimiter(resends_per_s, now)
         self.topics: dict[str, TopicStatistics] = {}
         self.ended: Counter[DeliveryState] = Counter()  # copies, by how they ended
         self.copies = 0  # ever made
@@ -157,12 +157,12 @@ class Outgoing:
         ready.sort(key=lambda one: (-one[0].priority, one[0].posted))
         shipments = []
         for dispatch, rows in ready:
-            rows = self._within_pace(dispatch, rows, now)
+            rows = self._within_repeat_rate(dispatch, rows, now)
             if len(rows):
                 dispatch.due[rows] = math.inf  # under way
                 shipments.append((dispatch, dispatch.peers[rows]))
             # What was held back is looked at again soon, not in a busy loop.
-            self._schedule(dispatch, not_before=now + max(self.pace.next_s(), 0.01))
+            self._schedule(dispatch, not_before=now + max(self.repeat_rate.next_s(), 0.01))
         return shipments
 
     def sent(self, dispatch: Dispatch, peers: Numbers, now: float) -> None:
@@ -221,7 +221,7 @@ class Outgoing:
             if dispatch.tries[row] == 1:
                 self.peers.measure(peer, now - float(dispatch.first_sent[row]))
             elif dispatch.tries[row] > 1:
-                self.pace.answered()
+                self.repeat_rate.answered()
         elif state == DeliveryState.ACKNOWLEDGED:
             return False
         self._settle_one(dispatch, row, DeliveryState.ACKNOWLEDGED, Reason.NONE, now)
@@ -313,12 +313,12 @@ class Outgoing:
                 rows = rows[~spent]
         return rows
 
-    def _within_pace(self, dispatch: Dispatch, rows: Rows, now: float) -> Rows:
+    def _within_repeat_rate(self, dispatch: Dispatch, rows: Rows, now: float) -> Rows:
         again = dispatch.tries[rows] > 0
         repeats = int(again.sum())
         if not repeats:
             return rows
-        allowed = self.pace.take(repeats, now)
+        allowed = self.repeat_rate.take(repeats, now)
         if allowed == repeats:
             return rows
         return np.concatenate([rows[~again], rows[again][:allowed]])

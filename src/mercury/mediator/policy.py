@@ -78,7 +78,7 @@ class Policies:
         return rule
 
 
-class Pace:
+class RepeatRateLimiter:
     """A rate of repeats: halved while most are unanswered, raised step by step otherwise.
 
     First tries are not held back. A link that carries no more than the first tries would carry

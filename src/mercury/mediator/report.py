@@ -153,7 +153,7 @@ def report(name: str, outgoing: Outgoing, incoming: Incoming, now: float) -> Rep
         acknowledged=outgoing.ended[DeliveryState.ACKNOWLEDGED],
         received=sum(one.received for one in acks),
         repeated=sum(one.repeated for one in incoming.statistics.values()),
-        resends_per_s=outgoing.pace.per_s,
+        resends_per_s=outgoing.repeat_rate.per_s,
         peers=peers,
         topics=topics,
         acks=acks,

@@ -10,7 +10,7 @@ import numpy as np
 from mercury.geo.arrays import FloatArray
 from mercury.model.errors import ConfigurationError
 from mercury.sim.incident import Traffic
-from mercury.sim.paper import DELAY_S, EVENT, SIZE, UNIT_M, Outcome
+from mercury.sim.paper import DELAY_S, EVENT, SIZE, UNIT_M, ExperimentResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,14 +42,14 @@ def save(figure: Figure, path: Path) -> None:
         raise ConfigurationError(f"cannot write {path}: {reason}") from None
 
 
-def draw(outcome: Outcome, path: Path) -> None:
-    """Write the picture of an outcome."""
+def draw(result: ExperimentResult, path: Path) -> None:
+    """Write the picture of a result."""
     figure = new_figure(12.0, 7.0)
     figure.subplots_adjust(left=0.05, right=0.985, top=0.885, bottom=0.165, wspace=0.12)
     left, right = figure.subplots(1, 2)
-    _draw_event(left, outcome)
-    _draw_area(right, outcome)
-    incident = outcome.incident
+    _draw_event(left, result)
+    _draw_area(right, result)
+    incident = result.incident
     notified, inside = len(incident.notified_inside), len(incident.inside)
     outside = len(incident.notified_outside) or "nobody"
     figure.suptitle(
@@ -59,8 +59,8 @@ def draw(outcome: Outcome, path: Path) -> None:
     save(figure, path)
 
 
-def _draw_event(axes: Axes, outcome: Outcome) -> None:
-    incident = outcome.incident
+def _draw_event(axes: Axes, result: ExperimentResult) -> None:
+    incident = result.incident
     _frame(axes, "The event, and who senses it")
     _circle(axes, EVENT, _EVENT_COLOR, "event")
     sensed = set(incident.sensed)
@@ -71,12 +71,12 @@ def _draw_event(axes: Axes, outcome: Outcome) -> None:
     _vehicles(axes, incident.at_event, groups)
 
 
-def _draw_area(axes: Axes, outcome: Outcome) -> None:
-    incident = outcome.incident
+def _draw_area(axes: Axes, result: ExperimentResult) -> None:
+    incident = result.incident
     assert incident.at_alert is not None
     _frame(axes, f"The broker's area when the alert arrives, {DELAY_S:g} s later")
     _circle(axes, EVENT, _EVENT_COLOR, "event", faint=True)
-    _circle(axes, outcome.area, _AREA_COLOR, "area of interest")
+    _circle(axes, result.area, _AREA_COLOR, "area of interest")
     _trails(axes, incident.at_event, incident.at_alert)
     notified, sensed = set(incident.notified_ms), set(incident.sensed)
     rest = set(range(len(incident.identities))) - notified

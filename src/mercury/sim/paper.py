@@ -83,7 +83,7 @@ def seeded(seed: int) -> tuple[Placement, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ExperimentResult:
     """What the experiment showed: all that the figures need."""
 
     incident: Incident
@@ -122,13 +122,13 @@ class Outcome:
 
 async def run_experiment(
     placements: tuple[Placement, ...] = PAPER, bus_uri: str = "memory:"
-) -> Outcome:
+) -> ExperimentResult:
     """Do it, on a bus of its own."""
     with closing(open_bus(bus_uri)) as bus:
         return await _run(placements, bus)
 
 
-async def _run(placements: tuple[Placement, ...], bus: Bus) -> Outcome:
+async def _run(placements: tuple[Placement, ...], bus: Bus) -> ExperimentResult:
     x, y, radius = (value * UNIT_M for value in EVENT)
     # Long intervals: the vehicles report when the plane moves, not in between.
     session = SessionSettings(report_interval_s=60.0)
@@ -159,7 +159,7 @@ async def _run(placements: tuple[Placement, ...], bus: Bus) -> Outcome:
         running.push_async_callback(broker.stop)
         await _until(lambda: incident.area is not None and not incident.missed)
         await asyncio.sleep(_SETTLE_S)
-    return Outcome(incident, _in_units(incident, frame))
+    return ExperimentResult(incident, _in_units(incident, frame))
 
 
 def _plane(placements: tuple[Placement, ...]) -> Plane:

@@ -50,7 +50,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]
                 said = await abe.tell("ben", {"x": 1})
                 assert (await first(ben)).values["x"] == 1
                 await said.settled(5.0)
-                ended = adapter.deliveries.outgoing.ended
+                ended = adapter.mediator.outgoing.ended
                 await until(lambda: ended[DeliveryState.ACKNOWLEDGED] >= 2)
                 ben.move(FAR.lat, FAR.lon, report=True)
                 table = adapter.sessions.table

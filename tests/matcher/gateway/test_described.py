@@ -123,7 +123,10 @@ async def test_what_is_told_looks_as_documented() -> None:
         answer = await ann.say({"op": "hello", "n": 1})
         assert answer == example("answer")
         found = (await ann.say(near(op="ask")))["found"]
-        assert found[0].keys() == OPENAPI["components"]["schemas"]["Found"]["properties"].keys()
+        assert (
+            found[0].keys()
+            == OPENAPI["components"]["schemas"]["NearbyPublication"]["properties"].keys()
+        )
     async with world() as here, here.connect(BINARY) as bob:
         await bob.ok(near(handle=1), publish("taxi-1", 0, values={"seats": 4}))
         await bob.rows(1)

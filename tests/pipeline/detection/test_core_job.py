@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from mercury.bus import open_bus
-from mercury.detection import Condition, Verdict
+from mercury.detection import DetectedCondition, Verdict
 from mercury.pipeline.detection.alerts_sink import AlertsSink
 from mercury.pipeline.detection.core_job import CoreJob
 
@@ -37,7 +37,7 @@ class SlowCore:
     def advance(self, until_us: int) -> list[Verdict]:
         return []
 
-    def conditions(self) -> list[Condition]:
+    def conditions(self) -> list[DetectedCondition]:
         return []
 
     def snapshot(self) -> bytes:

@@ -13,7 +13,7 @@ from mercury.model.errors import PipelineError
 from mercury.pipeline.history.compaction import compact, plan
 from mercury.pipeline.history.files import HistoryFolder, Partition
 from mercury.pipeline.history.journal import locked
-from mercury.pipeline.history.tally import tally
+from mercury.pipeline.history.statistics import table_statistics
 
 ALL = ["topic", "partition", "offset", "time_us", "key", "value", "day", "tile"]
 
@@ -41,11 +41,11 @@ def test_rows_stay_and_files_go(spark: SparkSession, tmp_path: Path) -> None:
         for seed in range(2):
             recording.fill(bus, steps=4, vehicles=20, seed=seed)
             store_batch(spark, f"embedded:{tmp_path / 'bus.db'}", folder.path)
-    before = tally(folder, "reports")
+    before = table_statistics(folder, "reports")
     rows = sorted(folder.read(spark, "reports").select(ALL).collect())
     seen: list[tuple[int, int]] = []
     done = compact(spark, folder, progress=lambda count, total: seen.append((count, total)))
-    after = tally(folder, "reports")
+    after = table_statistics(folder, "reports")
     assert sorted(folder.read(spark, "reports").select(ALL).collect()) == rows
     assert after.files == len(list(folder.partitions("reports"))) < before.files
     assert after[:6] == before[:6]  # rows, days, tiles

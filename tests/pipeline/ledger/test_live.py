@@ -54,7 +54,7 @@ def test_who_heard_it(spark: SparkSession, tmp_path: Path) -> None:
                 sent["word"] = written.message
                 ends_s = sent["alert"].expires_us / 1e6
                 await until(lambda: time.time() > ends_s)
-                await until(lambda: adapter.deliveries.outgoing.waiting == 0)
+                await until(lambda: adapter.mediator.outgoing.waiting == 0)
             mute.close()
 
     talk()

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from mercury.pipeline.traces.checks import checked
-from mercury.pipeline.traces.jumps import AGREEING, Fix, JumpCheck, mark_jumps
+from mercury.pipeline.traces.jumps import AGREEING, JumpCheck, TimedPosition, mark_jumps
 from mercury.pipeline.traces.schemas import CHECKED, FIX
 
 MAX_SPEED_MPS = 100.0
@@ -174,7 +174,10 @@ def test_the_first_good_one_of_a_time_is_kept(spark: SparkSession) -> None:
 
 def jumps(lats: list[float], step_s: float = 1.0) -> list[bool]:
     check = JumpCheck(MAX_SPEED_MPS)
-    return [check.jumped("a", Fix(round(i * step_s * 1e6), lat, 0.0)) for i, lat in enumerate(lats)]
+    return [
+        check.jumped("a", TimedPosition(round(i * step_s * 1e6), lat, 0.0))
+        for i, lat in enumerate(lats)
+    ]
 
 
 def test_a_stray_fix_takes_no_good_one_along() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mercury.model.errors import ConfigurationError
-from mercury.pipeline.traces.columns import Columns, Reading, resolve
+from mercury.pipeline.traces.columns import ColumnNames, Reading, resolve
 
 
 @pytest.mark.parametrize(
@@ -13,38 +13,38 @@ from mercury.pipeline.traces.columns import Columns, Reading, resolve
     [
         (
             "vehicle_id,timestamp,speed,route_id,latitude,longitude",
-            Columns("vehicle_id", ("timestamp",), "latitude", "longitude", "speed"),
+            ColumnNames("vehicle_id", ("timestamp",), "latitude", "longitude", "speed"),
         ),
         (
             "timestep_time,vehicle_id,vehicle_x,vehicle_y,vehicle_angle,vehicle_speed",
-            Columns(
+            ColumnNames(
                 "vehicle_id", ("timestep_time",), "vehicle_y", "vehicle_x", "vehicle_speed",
                 "vehicle_angle",
             ),
         ),
         (
             "ID,Date Time,LAT,Lng,Course",
-            Columns("ID", ("Date Time",), "LAT", "Lng", "", "Course"),
+            ColumnNames("ID", ("Date Time",), "LAT", "Lng", "", "Course"),
         ),
         (
             "id,vehicle,time,time_us,lat,lon",
-            Columns("vehicle", ("time_us",), "lat", "lon"),
+            ColumnNames("vehicle", ("time_us",), "lat", "lon"),
         ),
     ],
 )  # fmt: skip
-def test_usual_names(header: str, expected: Columns) -> None:
-    assert resolve(Columns(), header.split(","), "f") == expected
+def test_usual_names(header: str, expected: ColumnNames) -> None:
+    assert resolve(ColumnNames(), header.split(","), "f") == expected
 
 
 def test_what_is_named_is_taken_and_not_guessed_for_something_else() -> None:
     header = ["id", "time", "lat", "lon", "x", "speed"]
-    found = resolve(Columns(lon="x", vehicle="speed"), header, "f")
-    assert found == Columns("speed", ("time",), "lat", "x")
+    found = resolve(ColumnNames(lon="x", vehicle="speed"), header, "f")
+    assert found == ColumnNames("speed", ("time",), "lat", "x")
 
 
 def test_what_cannot_be_guessed_is_named() -> None:
     with pytest.raises(ConfigurationError) as caught:
-        resolve(Columns(), ["who", "when", "lat", "lon"], "trace.csv")
+        resolve(ColumnNames(), ["who", "when", "lat", "lon"], "trace.csv")
     assert str(caught.value) == (
         "which column holds the vehicle and the time cannot be guessed: say --vehicle-column and"
         " --time-column; the columns of trace.csv are 'who', 'when', 'lat', 'lon'"
@@ -53,7 +53,7 @@ def test_what_cannot_be_guessed_is_named() -> None:
 
 def test_a_column_that_is_not_there() -> None:
     with pytest.raises(ConfigurationError, match="no column 'latt'; the columns of f are 'id'"):
-        resolve(Columns(lat="latt"), ["id"], "f")
+        resolve(ColumnNames(lat="latt"), ["id"], "f")
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_what_was_taken_is_said_with_its_unit() -> None:
 
 
 def test_several_columns_of_a_time_and_a_clock_of_its_own() -> None:
-    columns = Columns(vehicle="a", time=("day", "hour"), lat="b", lon="c")
+    columns = ColumnNames(vehicle="a", time=("day", "hour"), lat="b", lon="c")
     reading = Reading(columns, time_format="epoch-s", time_origin_us=1_714_550_400_000_000)
     said = reading.describe()
     assert said["time"] == '"day" "hour" (seconds since 2024-05-01T08:00:00Z)'

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from mercury.model.errors import ConfigurationError
 from mercury.pipeline.traces import inputs, job, sumo_fcd
-from mercury.pipeline.traces.columns import Columns, Reading
+from mercury.pipeline.traces.columns import ColumnNames, Reading
 from mercury.pipeline.traces.text_rows import TextRow, UnreadableFileError
 
 FCD = """<?xml version="1.0" encoding="UTF-8"?>
@@ -56,7 +56,7 @@ def test_csv(spark: SparkSession, tmp_path: Path) -> None:
         "7,1803,,30.25,-97.5",
     ]
     path.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(lines).encode())
-    rows = read_csv(spark, path, columns=Columns(time=("when",)))
+    rows = read_csv(spark, path, columns=ColumnNames(time=("when",)))
     assert [known(row) for row in rows] == [
         ("7", 1_800_000_000, 30.25, -97.5, None, None, None),
         ("7", 1_801_000_000, 30.25, None, None, None, "column-count"),
@@ -81,7 +81,7 @@ def test_csv_files_of_different_kinds_together(spark: SparkSession, tmp_path: Pa
         ("1", 1_000_000, 1.0, 1.0, None, None),
         ("car", 1_800_000_000, 44.5, 11.25, 0.5, 345.5),
     ]
-    (row,) = read_csv(spark, tmp_path / "c.csv.gz", columns=Columns(time=("date", "time")))
+    (row,) = read_csv(spark, tmp_path / "c.csv.gz", columns=ColumnNames(time=("date", "time")))
     assert known(row)[1:5] == (1_458_608_523_000_000, 1.0, 1.0, 10.0)
 
 
@@ -139,7 +139,10 @@ def test_parquet(spark: SparkSession, tmp_path: Path) -> None:
     assert [row.source for row in rows] == paths
     assert '"lat":30.1' in rows[0].original
     (row,) = job.read(
-        spark, "parquet", paths[2:3], Reading(columns=Columns(speed="my.speed"), speed_unit="km/h")
+        spark,
+        "parquet",
+        paths[2:3],
+        Reading(columns=ColumnNames(speed="my.speed"), speed_unit="km/h"),
     ).collect()
     assert row.speed_mps == pytest.approx(10.0)
 

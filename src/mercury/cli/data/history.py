@@ -247,11 +247,11 @@ def tables(
 ) -> None:
     """Print the rows, days, files and bytes of each table."""
     stored = stored_tables.opened(stored_tables.load(config, folder))
+    from mercury.pipeline.history.statistics import table_statistics
     from mercury.pipeline.history.tables import TABLES
-    from mercury.pipeline.history.tally import tally
 
     with command.progress.status("counting"):
-        found = [tally(stored, table)._asdict() for table in TABLES]
+        found = [table_statistics(stored, table)._asdict() for table in TABLES]
     show({"folder": str(stored.path), "tables": found}, found, as_json, "nothing")
 
 

@@ -85,11 +85,11 @@ def import_(
     if bus is not None and bus.startswith("memory:"):
         raise ConfigurationError("a memory: bus ends with this command: use another --bus")
     pace = reading.pace(speed)
-    from mercury.pipeline.traces.columns import Columns, Reading
+    from mercury.pipeline.traces.columns import ColumnNames, Reading
     from mercury.pipeline.traces.job import Import, columns_taken
 
     how = Reading(
-        columns=Columns(
+        columns=ColumnNames(
             vehicle_column, tuple(time_column or ()), lat_column, lon_column, speed_column,
             heading_column,
         ),

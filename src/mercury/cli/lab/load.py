@@ -9,7 +9,7 @@ from mercury.cli.common import command, reading
 from mercury.cli.common.command import option
 from mercury.cli.common.spinner import waiting
 from mercury.load.drivers.api import open_driver
-from mercury.load.generator import LATE_MS, Generator, Outcome
+from mercury.load.generator import LATE_MS, Generator, LoadResult
 from mercury.load.workload import Workload, WorkloadSettings
 from mercury.model.errors import ConfigurationError
 from mercury.roads.network import CITY, CITY_ORIGIN, CITY_SIZE_M, open_roads
@@ -96,21 +96,21 @@ def load(
             warm_up_s=warm_up_s,
             say=lambda text: shown.__setitem__(0, text),
         )
-        outcome = command.run(_run(generator))
+        result = command.run(_run(generator))
     if json:
-        command.print_json({"to": to, "roads": roads, **workload.to_json(), **outcome.to_json()})
+        command.print_json({"to": to, "roads": roads, **workload.to_json(), **result.to_json()})
     else:
-        print(summary(to, outcome))
+        print(summary(to, result))
 
 
-async def _run(generator: Generator) -> Outcome:
+async def _run(generator: Generator) -> LoadResult:
     on_stop_signal(generator.stop)  # what was counted until then is printed
     return await generator.run()
 
 
-def summary(to: str, outcome: Outcome) -> str:
-    found = outcome.to_json()
-    total_s = outcome.seconds + outcome.warm_up_s
+def summary(to: str, result: LoadResult) -> str:
+    found = result.to_json()
+    total_s = result.seconds + result.warm_up_s
     lines = [
         f"{found['offered']:,} updates offered to {to} in {total_s:.1f} s"
         f" ({found['offered_per_s']:,.0f}/s): {_fate(found)}.",
@@ -119,19 +119,19 @@ def summary(to: str, outcome: Outcome) -> str:
     if events:
         per_s = sum(found["matches_per_s"].values())
         lines.append(
-            f"{outcome.tally.events:,} events in {outcome.seconds:.1f} s ({per_s:,.0f}/s):"
+            f"{result.counters.events:,} events in {result.seconds:.1f} s ({per_s:,.0f}/s):"
             f" {', '.join(events)}."
         )
         lines.append(f"Latency, from when an update was due: {_times(found['latency'])}.")
     lines.append(
-        f"Own lag: {_times(found['own_lag'])}; {100 * outcome.cpu_share:.0f} % of one core."
+        f"Own lag: {_times(found['own_lag'])}; {100 * result.cpu_share:.0f} % of one core."
     )
-    if not outcome.kept_up:
+    if not result.kept_up:
         lines.append(
             f"The generator did not keep its own schedule (p99 above {LATE_MS:g} ms, or updates"
             " missed): the measurements say more of it than of the system."
         )
-    lines += [f"{note[:1].upper()}{note[1:]}." for note in outcome.tally.notes]
+    lines += [f"{note[:1].upper()}{note[1:]}." for note in result.counters.notes]
     return "\n".join(lines)
 
 

@@ -99,13 +99,13 @@ def figure(
     json: command.JsonOption = False,
 ) -> None:
     """Repeat the area-of-interest experiment of the Mercury paper (§7.2) and draw it."""
-    outcome = command.run(run_experiment(PAPER if seed is None else seeded(seed)))
-    draw(outcome, out)
+    result = command.run(run_experiment(PAPER if seed is None else seeded(seed)))
+    draw(result, out)
     if json:
-        command.print_json({"figure": str(out), **outcome.to_json()})
+        command.print_json({"figure": str(out), **result.to_json()})
     else:
-        print(f"{outcome.sentences()}\nThe picture is in {out}.", flush=True)
-    if not outcome.as_in_paper:
+        print(f"{result.sentences()}\nThe picture is in {out}.", flush=True)
+    if not result.as_in_paper:
         command.fail("not exactly those inside the area were notified")
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mercury.geo.arrays import FloatArray
-from mercury.load.tally import Tally
+from mercury.load.counters import LoadCounters
 from mercury.load.workload import Workload
 from mercury.model.errors import LoadError
 
@@ -43,7 +43,7 @@ class Driver(Protocol):
     """Brings updates to a system and counts what comes of them."""
 
     @property
-    def tally(self) -> Tally:
+    def counters(self) -> LoadCounters:
         """What it has counted so far."""
 
     async def open(self, workload: Workload, clock: Clock, say: Say) -> None:

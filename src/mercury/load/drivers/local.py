@@ -9,8 +9,8 @@ from __future__ import annotations
 import gzip
 from typing import IO
 
+from mercury.load.counters import LoadCounters
 from mercury.load.drivers.api import Batch, Clock, Say
-from mercury.load.tally import Tally
 from mercury.load.workload import Workload
 from mercury.model.errors import LoadError
 
@@ -22,15 +22,15 @@ class NullDriver:
     """Counts."""
 
     def __init__(self) -> None:
-        self.tally = Tally(taken=0, dropped=0)
+        self.counters = LoadCounters(taken=0, dropped=0)
 
     async def open(self, workload: Workload, clock: Clock, say: Say) -> None:
         """Nobody is there."""
-        self.tally.note("nothing was sent: null: measures the generator alone")
+        self.counters.note("nothing was sent: null: measures the generator alone")
 
     def send(self, batch: Batch) -> None:
-        self.tally.sent += len(batch)
-        self.tally.taken = self.tally.sent
+        self.counters.sent += len(batch)
+        self.counters.taken = self.counters.sent
 
     async def settle(self, timeout_s: float) -> None:
         """Nothing is on its way."""
@@ -72,8 +72,8 @@ class TraceFileDriver(NullDriver):
         try:
             self._file.write("".join(lines))
         except OSError as error:
-            self.tally.unsent += len(batch)
-            self.tally.note(f"the file could not be written any more: {error.strerror}")
+            self.counters.unsent += len(batch)
+            self.counters.note(f"the file could not be written any more: {error.strerror}")
             return
         super().send(batch)
 

@@ -21,8 +21,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from mercury.load.counters import LoadCounters
 from mercury.load.drivers.api import BACKLOG_ROWS, Batch, Clock, Say
-from mercury.load.tally import Tally
 from mercury.load.workload import Workload
 from mercury.matching import MatchingRules
 from mercury.model.errors import LoadError
@@ -38,7 +38,7 @@ class RedisDriver:
     """A thread talks to Redis; updates wait for it."""
 
     def __init__(self, host: str, port: int, database: int = 0) -> None:
-        self.tally = Tally(taken=0, dropped=0)
+        self.counters = LoadCounters(taken=0, dropped=0)
         self._address = f"redis://{host}:{port}/{database}"
         self._redis = redis.Redis(host, port, database, retry=Retry(NoBackoff(), 0))
         # The thread has a connection of its own and packs its commands itself: redis-py's packing
@@ -88,13 +88,13 @@ class RedisDriver:
     def send(self, batch: Batch) -> None:
         """Let updates wait for the thread."""
         if self._ending or self._waiting_rows + len(batch) > BACKLOG_ROWS:
-            self.tally.unsent += len(batch)
+            self.counters.unsent += len(batch)
             if not self._ending:
-                self.tally.note(
+                self.counters.note(
                     f"{BACKLOG_ROWS:,} updates waited for Redis; what came then was not sent"
                 )
             return
-        self.tally.sent += len(batch)
+        self.counters.sent += len(batch)
         self._waiting.put(batch)
 
     async def settle(self, timeout_s: float) -> None:
@@ -112,19 +112,19 @@ class RedisDriver:
             await asyncio.to_thread(self._thread.join)
             try:
                 worked_s = await asyncio.to_thread(self._cpu_s) - self._cpu_begun_s
-                if self.tally.taken:
+                if self.counters.taken:
                     # The driver may well be the slower of the two.
-                    each_us = 1e6 * worked_s / self.tally.taken
-                    self.tally.note(f"Redis itself worked {each_us:.1f} µs for each update")
+                    each_us = 1e6 * worked_s / self.counters.taken
+                    self.counters.note(f"Redis itself worked {each_us:.1f} µs for each update")
                 await asyncio.to_thread(self._forget)
             except redis.RedisError as error:
-                self.tally.note(f"the indexes are left in Redis: {error}")
+                self.counters.note(f"the indexes are left in Redis: {error}")
         self._redis.close()
 
     @property
     def _waiting_rows(self) -> int:
         """How many updates have no answer yet."""
-        return self.tally.sent - (self.tally.taken or 0) - (self.tally.dropped or 0)
+        return self.counters.sent - (self.counters.taken or 0) - (self.counters.dropped or 0)
 
     def _cpu_s(self) -> float:
         """How long the server has worked since it started."""
@@ -145,7 +145,7 @@ class RedisDriver:
                     if self._ending:
                         break
         except redis.RedisError as error:
-            self.tally.note(f"Redis does not answer any more: {error}")
+            self.counters.note(f"Redis does not answer any more: {error}")
             self._ending = True
         finally:
             self._connection.disconnect()
@@ -201,12 +201,12 @@ class RedisDriver:
                 continue
             taken += 1
             self._judge(entity, found, time_us, events)
-        self.tally.taken = (self.tally.taken or 0) + taken
-        self.tally.dropped = (self.tally.dropped or 0) + dropped
+        self.counters.taken = (self.counters.taken or 0) + taken
+        self.counters.dropped = (self.counters.dropped or 0) + dropped
         if events:
             event_types, times_us = np.array(events, np.int64).T
             reasons = np.full(len(events), EventReason.MOVED, np.uint8)
-            self.tally.add(event_types.astype(np.uint8), reasons, times_us, now_us)
+            self.counters.add(event_types.astype(np.uint8), reasons, times_us, now_us)
 
     def _judge(
         self, entity: int, found: list[Any], time_us: int, events: list[tuple[int, int]]

@@ -10,11 +10,11 @@ from contextlib import AsyncExitStack
 
 import numpy as np
 
+from mercury.load.counters import LoadCounters
 from mercury.load.drivers.api import Batch, Clock, Say
-from mercury.load.drivers.udp_exchange import Declaring, Hearing
+from mercury.load.drivers.udp_exchange import LoadDeclarations, LoadReceiver
 from mercury.load.drivers.udp_recent import RecentUpdates
 from mercury.load.sessions import LoadClients
-from mercury.load.tally import Tally
 from mercury.load.workload import Workload
 from mercury.model.area import Position
 from mercury.model.errors import LoadError, MercuryError
@@ -37,7 +37,7 @@ class UdpDriver:
     def __init__(self, host: str, port: int) -> None:
         if not available:
             raise LoadError("load over UDP needs Linux, which sends many packets at once")
-        self.tally = Tally()
+        self.counters = LoadCounters()
         self._uri = f"udp://{host}:{port}"
         self._host, self._port = host, port
         self._report_interval_s = self._heartbeat_interval_s = np.inf
@@ -57,8 +57,8 @@ class UdpDriver:
         self._opened.callback(clients.close)
         clients.heard = self._heard
         self._recent = RecentUpdates(lats, lons, workload.settings.rate_hz)
-        self._declaring = declaring = Declaring(workload, clients)
-        self._hearing = Hearing(workload, clients, self._recent, clock, self.tally)
+        self._declarations = declarations = LoadDeclarations(workload, clients)
+        self._receiver = LoadReceiver(workload, clients, self._recent, clock, self.counters)
         timeout_s = _CONNECT_S + len(workload) / _CONNECTED_PER_S
         try:
             await asyncio.to_thread(clients.connect, timeout_s)
@@ -66,16 +66,16 @@ class UdpDriver:
             raise LoadError(f"{self._uri}: {error}") from None
         self._begin()
         deadline = now() + timeout_s
-        while not declaring.is_done:
-            if declaring.refusals:
-                sentence = next(iter(declaring.refusals.values()))
+        while not declarations.is_done:
+            if declarations.refusals:
+                sentence = next(iter(declarations.refusals.values()))
                 raise LoadError(f"{self._uri} refuses the load: {sentence}")
             if now() > deadline:
-                missing = len(workload) - len(declaring.answered)
+                missing = len(workload) - len(declarations.answered)
                 raise LoadError(
                     f"{self._uri}: {missing:,} of {len(workload):,} declarations were not answered"
                 )
-            say(f"{len(declaring.answered):,} of {len(workload):,} entities declared")
+            say(f"{len(declarations.answered):,} of {len(workload):,} entities declared")
             await asyncio.sleep(_WORK_S)
 
     def send(self, batch: Batch) -> None:
@@ -103,28 +103,28 @@ class UdpDriver:
         sent, unsent = clients.send_all(reporting)
         clients.send_all(seeking)
         self._without_session += len(seeking)
-        self.tally.sent += sent
-        self.tally.unsent += unsent + len(seeking)
+        self.counters.sent += sent
+        self.counters.unsent += unsent + len(seeking)
         if unsent:
-            self.tally.note("the system did not take all packets")
+            self.counters.note("the system did not take all packets")
 
     async def settle(self, timeout_s: float) -> None:
         """Until no event comes any more; datagrams are there soon or never."""
         settled_us = self._clock()
         while (quiet_us := self._clock()) < settled_us + timeout_s * 1e6:
-            if quiet_us - max(settled_us, self._hearing.news_us) > _QUIET_S * 1e6:
+            if quiet_us - max(settled_us, self._receiver.news_us) > _QUIET_S * 1e6:
                 break
             await asyncio.sleep(_WORK_S)
-        self._hearing.count()
-        self._hearing.note()
+        self._receiver.count()
+        self._receiver.note()
         if self._lost:
-            self.tally.note(
+            self.counters.note(
                 f"{self._lost:,} sessions were lost and had to be opened again;"
                 f" {self._without_session:,} reports found none"
             )
-        if self._declaring.refusals:
-            refused = list(self._declaring.refusals.values())
-            self.tally.note(f"{len(refused):,} entities were refused later: {refused[0]}")
+        if self._declarations.refusals:
+            refused = list(self._declarations.refusals.values())
+            self.counters.note(f"{len(refused):,} entities were refused later: {refused[0]}")
 
     async def close(self) -> None:
         """Say goodbye for everybody, which withdraws what they declared."""
@@ -141,7 +141,7 @@ class UdpDriver:
         # Spread out, so that while they declare they do not all report at once.
         self._reported_at = now() - np.linspace(0.0, self._silent_s, len(self._workload))
         if self._workload.settings.rate_hz * self._silent_s < 1.0:
-            self.tally.note(
+            self.counters.note(
                 f"the adapter wants a report every {self._report_interval_s:g} s: between their"
                 " updates, entities say again where they were"
             )
@@ -157,31 +157,31 @@ class UdpDriver:
         time = now()
         match event:
             case Delivered():
-                if not self._hearing.is_new(entity, event, time):
+                if not self._receiver.is_new(entity, event, time):
                     return
                 if event.message.kind is Kind.REPLY:
-                    self._declaring.replied(entity, event.message, time)
+                    self._declarations.replied(entity, event.message, time)
                 else:
-                    self._hearing.take(entity, event.message)
+                    self._receiver.take(entity, event.message)
             case Established(grant):
                 self._report_interval_s = grant.report_interval_s
                 self._heartbeat_interval_s = grant.heartbeat_interval_s
-                self._declaring.connected(entity)
+                self._declarations.connected(entity)
             case Lost():
                 self._lost += 1
 
     async def _work_on(self) -> None:
         while True:
             time = now()
-            said = {*self._keep_alive(time), *self._declaring.work(time), *self._hearing.work(time)}
-            self._clients.send_all(said)
-            self._hearing.count()
+            said = (*self._keep_alive(time), *self._declarations.work(time))
+            self._clients.send_all({*said, *self._receiver.work(time)})
+            self._receiver.count()
             await asyncio.sleep(_WORK_S)
 
     def _keep_alive(self, time: float) -> list[int]:
         """Who has not reported for long does, and who has no session seeks one."""
         if time - self._clients.heard_at > _SILENT_HEARTBEATS * self._heartbeat_interval_s:
-            self.tally.note("the adapter fell silent")
+            self.counters.note("the adapter fell silent")
         silent: list[int] = np.flatnonzero(self._reported_at < time - self._silent_s).tolist()
         self._reported_at[silent] = time
         for entity in silent:

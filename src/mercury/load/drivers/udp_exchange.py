@@ -6,7 +6,7 @@ acknowledged and put in order as they do it, and counted.
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Hashable
 from functools import partial
 from typing import NamedTuple
@@ -16,10 +16,10 @@ import numpy as np
 
 from mercury.client.messages import RETRY_S, compose
 from mercury.client.moving_entities import RENEW_S, Pairs
+from mercury.load.counters import LoadCounters
 from mercury.load.drivers.api import Clock
 from mercury.load.drivers.udp_recent import UNKNOWN, RecentUpdates
 from mercury.load.sessions import LoadClients
-from mercury.load.tally import Tally
 from mercury.load.workload import Workload
 from mercury.mediator import Arrival, Incoming
 from mercury.model.declarations import DECLARE, Declaration, Matches
@@ -40,7 +40,7 @@ class _Request(NamedTuple):
     body: bytes
 
 
-class Declaring:
+class LoadDeclarations:
     """One entity for each session, declared in every new session that it gets."""
 
     def __init__(self, workload: Workload, clients: LoadClients) -> None:
@@ -112,8 +112,8 @@ class _Event(NamedTuple):
     arrived_us: int
 
 
-class Hearing:
-    """Takes what comes for the sessions; `count` puts it into the tally, many events at once."""
+class LoadReceiver:
+    """Takes what comes for the sessions; `count` puts it into the counters, many events at once."""
 
     def __init__(
         self,
@@ -121,13 +121,13 @@ class Hearing:
         clients: LoadClients,
         recent: RecentUpdates,
         clock: Clock,
-        tally: Tally,
+        counters: LoadCounters,
     ) -> None:
         self.news_us = 0  # when the last event came that was of a new update
         self._clients = clients
         self._recent = recent
         self._clock = clock
-        self._tally = tally
+        self._counters = counters
         self._epoch_us = epoch_us()
         self._incoming = Incoming(max_sources=len(workload))
         # Publications bear the name of their client, too.
@@ -136,7 +136,7 @@ class Hearing:
             for entity, name in enumerate(map(workload.id_of, range(len(workload))))
         }
         self._dropped: Counter[str] = Counter()
-        self._pairs: dict[int, Pairs] = {}  # by subscription
+        self._pairs = defaultdict[int, Pairs](partial(Pairs, self._dropped))  # by subscription
         self._events: list[_Event] = []
         # By subscription and publication: the updates that the last event was of, while inside.
         self._last_updates: dict[tuple[int, int], tuple[int, int]] = {}
@@ -160,11 +160,8 @@ class Hearing:
         if not isinstance(message.payload, Matches):
             return
         arrived_us = self._clock()
-        pairs = self._pairs.get(entity)
-        if pairs is None:
-            pairs = self._pairs[entity] = Pairs(self._dropped)
         for numbered in message.payload.rows:
-            for match in pairs.take(numbered):
+            for match in self._pairs[entity].take(numbered):
                 publication = self._publications.get(match.publication, _SOMEBODY_ELSE)
                 self._events.append(_Event(entity, publication, match, arrived_us))
 
@@ -182,7 +179,7 @@ class Hearing:
         """Count what has come since the last time."""
         events, self._events = self._events, []
         # Before the run begins, everybody meets who is near already.
-        if not events or not self._tally.count_from_us:
+        if not events or not self._counters.count_from_us:
             return
         subscription = np.array([event.subscription for event in events])
         publication = np.array([event.publication for event in events])
@@ -211,20 +208,20 @@ class Hearing:
         again = known & ~anew
         if not again.all():
             self.news_us = int(arrived_us[-1])
-        self._tally.add(event_type[anew], reason[anew], met.due_us[anew], arrived_us[anew])
-        self._tally.count(event_type[again], met.due_us[again])
-        self._tally.count(event_type[~known], time_us[~known])
+        self._counters.add(event_type[anew], reason[anew], met.due_us[anew], arrived_us[anew])
+        self._counters.count(event_type[again], met.due_us[again])
+        self._counters.count(event_type[~known], time_us[~known])
 
     def note(self) -> None:
         """Say what is missing in the counts."""
         if self._untimed:
-            self._tally.note(
+            self._counters.note(
                 f"{self._untimed:,} events are of publications of others or of updates of long ago,"
                 " and not in the latency"
             )
         gaps = sum(pairs.has_gap for pairs in self._pairs.values())
         if gaps:
-            self._tally.note(f"{gaps:,} subscriptions miss events that did not arrive")
+            self._counters.note(f"{gaps:,} subscriptions miss events that did not arrive")
 
     def _piggybacked(self, entity: int) -> bytes:
         answers = self._incoming.take_answers(str(entity))

@@ -13,8 +13,8 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 from websockets.typing import Subprotocol
 
+from mercury.load.counters import LoadCounters
 from mercury.load.drivers.api import BACKLOG_ROWS, Batch, Clock, Say
-from mercury.load.tally import Tally
 from mercury.load.workload import Workload
 from mercury.model.errors import LoadError, PacketError
 from mercury.model.matching import EventReason, EventType, Publication
@@ -31,7 +31,7 @@ _EVENT_TYPES = {what.name.lower(): int(what) for what in EventType}
 _REASONS = {reason.name.lower(): int(reason) for reason in EventReason}
 
 
-class Link:
+class GatewayConnection:
     """One connection: frames that wait, and what the server says of those it got."""
 
     def __init__(self, socket: ClientConnection) -> None:
@@ -69,51 +69,49 @@ class WebSocketDriver(ABC):
     def __init__(self, host: str, port: int, path: str, connections: int) -> None:
         shown = f"[{host}]" if ":" in host else host
         self._uri = f"ws://{shown}:{port}{path if path.strip('/') else PATH}"
-        self._connections = connections
-        self._links: list[Link] = []
+        self._connection_count = connections
+        self._connections: list[GatewayConnection] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._clock: Clock = lambda: 0
         self._accuracy_m = 0.0
         self._events_at_us = 0  # when the last ones came
-        self.tally = Tally(taken=0, dropped=0)
+        self.counters = LoadCounters(taken=0, dropped=0)
 
     @abstractmethod
     def frame_of(self, batch: Batch, handles: NDArray[np.int64]) -> bytes | str:
         """Updates as the server takes them."""
 
     @abstractmethod
-    def take_frame(self, link: Link, frame: bytes | str) -> None:
+    def take_frame(self, connection: GatewayConnection, frame: bytes | str) -> None:
         """Look at what the server sent."""
 
     async def open(self, workload: Workload, clock: Clock, say: Say) -> None:
-        if len(workload) > MAX_HANDLES * self._connections:
+        if len(workload) > MAX_HANDLES * self._connection_count:
             raise LoadError(
                 f"a connection carries {MAX_HANDLES:,} entities:"
-                f" {len(workload):,} need more than {self._connections}"
+                f" {len(workload):,} need more than {self._connection_count}"
             )
         self._clock, self._accuracy_m = clock, workload.accuracy_m
-        for _ in range(self._connections):
-            self._links.append(Link(await self._connect()))
-        for number, link in enumerate(self._links):
-            await self._declare(link, number, workload, say)
-        for link in self._links:
-            self._tasks += map(asyncio.create_task, (self._read(link), link.write()))
+        for _ in range(self._connection_count):
+            self._connections.append(GatewayConnection(await self._connect()))
+        for number, connection in enumerate(self._connections):
+            await self._declare(connection, number, workload, say)
+        for connection in self._connections:
+            self._tasks += map(asyncio.create_task, (self._read(connection), connection.write()))
 
     def send(self, batch: Batch) -> None:
         """Put frames on the connections of the entities."""
-        count = len(self._links)
-        for number, link in enumerate(self._links):
-            rows = batch
-            if count > 1:
-                rows = batch.some(batch.entities % count == number)
+        count = len(self._connections)
+        for number, connection in enumerate(self._connections):
+            rows = batch.some(batch.entities % count == number) if count > 1 else batch
             if not len(rows):
                 continue
-            if link.put(self.frame_of(rows, rows.entities // count), len(rows)):
-                self.tally.sent += len(rows)
+            if connection.put(self.frame_of(rows, rows.entities // count), len(rows)):
+                self.counters.sent += len(rows)
             else:
-                self.tally.unsent += len(rows)
-                if not link.broken:
-                    self.tally.note(
+                self.counters.unsent += len(rows)
+                if not connection.broken:
+                    self.counters.note(
                         f"{BACKLOG_ROWS:,} updates waited for the server; what came then was not"
                         " sent"
                     )
@@ -122,11 +120,11 @@ class WebSocketDriver(ABC):
         """Until the server has said what became of all updates, and no event comes any more."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
-        while loop.time() < deadline and not all(link.broken for link in self._links):
+        while loop.time() < deadline and not all(one.broken for one in self._connections):
             self._sum_up()
-            heard_of = (self.tally.taken or 0) + (self.tally.dropped or 0)
+            heard_of = (self.counters.taken or 0) + (self.counters.dropped or 0)
             quiet_us = self._clock() - self._events_at_us
-            if heard_of >= self.tally.sent and quiet_us > _QUIET_S * 1e6:
+            if heard_of >= self.counters.sent and quiet_us > _QUIET_S * 1e6:
                 return
             await asyncio.sleep(_SETTLE_STEP_S)
 
@@ -135,8 +133,8 @@ class WebSocketDriver(ABC):
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for link in self._links:
-            await link.socket.close()
+        for connection in self._connections:
+            await connection.socket.close()
 
     def events_came(
         self,
@@ -145,13 +143,13 @@ class WebSocketDriver(ABC):
         times_us: NDArray[np.int64],
     ) -> None:
         self._events_at_us = self._clock()
-        self.tally.add(event_types, reasons, times_us, self._events_at_us)
+        self.counters.add(event_types, reasons, times_us, self._events_at_us)
 
     # Inside
 
     def _sum_up(self) -> None:
-        self.tally.taken = sum(link.taken for link in self._links)
-        self.tally.dropped = sum(link.dropped for link in self._links)
+        self.counters.taken = sum(connection.taken for connection in self._connections)
+        self.counters.dropped = sum(connection.dropped for connection in self._connections)
 
     async def _connect(self) -> ClientConnection:
         try:
@@ -168,18 +166,19 @@ class WebSocketDriver(ABC):
         except (OSError, TimeoutError, InvalidHandshake, InvalidURI, EOFError) as error:
             raise LoadError(f"cannot reach {self._uri}: {error}") from None
 
-    async def _declare(self, link: Link, number: int, workload: Workload, say: Say) -> None:
-        declared = range(number, len(workload), self._connections)
+    async def _declare(
+        self, connection: GatewayConnection, number: int, workload: Workload, say: Say
+    ) -> None:
+        count = self._connection_count
+        declared = range(number, len(workload), count)
         try:
-            await link.socket.send(json.dumps({"op": "hello", "names": False, "n": "hello"}))
-            await self._reply(link)
+            await connection.socket.send(json.dumps({"op": "hello", "names": False, "n": "hello"}))
+            await self._reply(connection)
             for begin in range(0, len(declared), _DECLARED_AT_ONCE):
                 some = declared[begin : begin + _DECLARED_AT_ONCE]
-                batch = [
-                    _declaration(workload, entity, entity // self._connections) for entity in some
-                ]
-                await link.socket.send(json.dumps(batch, separators=(",", ":")))
-                for reply in await self._reply(link):
+                batch = [_declaration(workload, entity, entity // count) for entity in some]
+                await connection.socket.send(json.dumps(batch, separators=(",", ":")))
+                for reply in await self._reply(connection):
                     if "error" in reply:
                         raise LoadError(f"the server refuses the load: {reply['error']}")
                 say(f"{some[-1] + 1:,} of {len(workload):,} entities declared")
@@ -188,28 +187,28 @@ class WebSocketDriver(ABC):
         except TimeoutError:
             raise LoadError(f"{self._uri} does not answer within {_REPLY_TIMEOUT_S:g} s") from None
 
-    async def _reply(self, link: Link) -> list[dict[str, Any]]:
+    async def _reply(self, connection: GatewayConnection) -> list[dict[str, Any]]:
         """What the server answers; events that come before it are looked at."""
         while True:
-            frame = await asyncio.wait_for(link.socket.recv(), _REPLY_TIMEOUT_S)
+            frame = await asyncio.wait_for(connection.socket.recv(), _REPLY_TIMEOUT_S)
             replies = _objects_of(frame) if isinstance(frame, str) else []
             if replies and all("ok" in one or "error" in one for one in replies):
                 return replies
-            self.take_frame(link, frame)
+            self.take_frame(connection, frame)
 
-    async def _read(self, link: Link) -> None:
+    async def _read(self, connection: GatewayConnection) -> None:
         try:
-            async for frame in link.socket:
-                self.take_frame(link, frame)
+            async for frame in connection.socket:
+                self.take_frame(connection, frame)
                 self._sum_up()
         except ConnectionClosed as error:
-            link.broken = str(error)
-        link.broken = link.broken or "the server closed it"
-        self.tally.note(f"the connection broke: {link.broken}")
+            connection.broken = str(error)
+        connection.broken = connection.broken or "the server closed it"
+        self.counters.note(f"the connection broke: {connection.broken}")
         # What still waited never left.
-        self.tally.sent -= link.waiting_rows
-        self.tally.unsent += link.waiting_rows
-        link.waiting_rows = 0
+        self.counters.sent -= connection.waiting_rows
+        self.counters.unsent += connection.waiting_rows
+        connection.waiting_rows = 0
 
 
 class BinaryDriver(WebSocketDriver):
@@ -226,19 +225,19 @@ class BinaryDriver(WebSocketDriver):
         rows["time_us"] = batch.times_us
         return pack_moves(rows)
 
-    def take_frame(self, link: Link, frame: bytes | str) -> None:
+    def take_frame(self, connection: GatewayConnection, frame: bytes | str) -> None:
         """Events, or how far the server is."""
         if isinstance(frame, str):
             return  # declarations were answered before
         try:
             kind, rows = read_server_frame(frame)
         except PacketError:
-            self.tally.note("the server sent frames that are not of mercury.binary.v1")
+            self.counters.note("the server sent frames that are not of mercury.binary.v1")
             return
         if kind == FrameType.EVENTS:
             self.events_came(rows["event_type"], rows["reason"], rows["time_us"])
         else:
-            link.taken, link.dropped = int(rows["taken"][-1]), int(rows["dropped"][-1])
+            connection.taken, connection.dropped = int(rows["taken"][-1]), int(rows["dropped"][-1])
 
 
 class JsonDriver(WebSocketDriver):
@@ -255,7 +254,7 @@ class JsonDriver(WebSocketDriver):
         ]
         return json.dumps(moves, separators=(",", ":"))
 
-    def take_frame(self, link: Link, frame: bytes | str) -> None:
+    def take_frame(self, connection: GatewayConnection, frame: bytes | str) -> None:
         """Answers and events."""
         if not isinstance(frame, str):
             return
@@ -266,10 +265,10 @@ class JsonDriver(WebSocketDriver):
                 reason = _REASONS.get(one.get("reason", ""), 0)
                 events.append((event_type, reason, one.get("time_us", 0)))
             elif "error" in one:
-                link.dropped += 1
-                self.tally.note(f"the server refused updates, such as: {one['error']}")
+                connection.dropped += 1
+                self.counters.note(f"the server refused updates, such as: {one['error']}")
             elif "ok" in one:
-                link.taken += 1
+                connection.taken += 1
         if events:
             event_types, reasons, times_us = np.array(events, np.int64).T
             self.events_came(event_types.astype(np.uint8), reasons.astype(np.uint8), times_us)

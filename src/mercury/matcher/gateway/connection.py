@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mercury.matcher.backend import Participant
 from mercury.matcher.gateway import requests
-from mercury.matcher.gateway.declarations import Declarations, Declared
+from mercury.matcher.gateway.declarations import Declarations, GatewayEntity
 from mercury.matcher.gateway.event_json import (
     event_objects,
     event_rows,
@@ -24,7 +24,7 @@ from mercury.matcher.gateway.event_json import (
 )
 from mercury.matcher.gateway.numbering import NO_REFERENCE, Introductions
 from mercury.matcher.gateway.register import Register
-from mercury.matching import Events, Found
+from mercury.matching import Events, NearbyPublication
 from mercury.matching.layout import SLOT_MASK
 from mercury.model.errors import MatchingError, PacketError
 from mercury.model.matching import MAX_TTL_S
@@ -40,8 +40,8 @@ from mercury.wire.gateway_frames import (
 log = logging.getLogger(__name__)
 
 # Work that is done step by step: between them others are served, or an answer is waited for.
-Steps = Generator[asyncio.Future[list[Found]] | None, None, None]
-Answering = Generator[asyncio.Future[list[Found]] | None, None, dict[str, Any]]
+Steps = Generator[asyncio.Future[list[NearbyPublication]] | None, None, None]
+Answering = Generator[asyncio.Future[list[NearbyPublication]] | None, None, dict[str, Any]]
 
 OPS_AT_ONCE = 256  # of a batch, so that nobody waits long for another's
 WITHDRAWN_AT_ONCE = 500
@@ -131,7 +131,7 @@ class Connection(Participant):
             self._unfinished = None
             self._wire.hold(False)
 
-    def _go_on(self, asked: asyncio.Future[list[Found]]) -> None:
+    def _go_on(self, asked: asyncio.Future[list[NearbyPublication]]) -> None:
         if self._has_left and not asked.cancelled():
             asked.exception()  # nobody else will look at it
         self._work()
@@ -225,7 +225,8 @@ class Connection(Participant):
         publication, fix = requests.read_publication(said)
         handle = self._declared.admit(said, "publication", publication.id)
         ref = self._register.publish(publication, fix, self)
-        self._declared.put("publication", publication.id, Declared(ref, publication.id, handle))
+        entity = GatewayEntity(ref, publication.id, handle)
+        self._declared.put("publication", publication.id, entity)
 
     def _near(self, said: dict[str, Any]) -> None:
         subscription, fix, _ = requests.read_near(said, self._prefix)
@@ -242,7 +243,7 @@ class Connection(Participant):
         self._declared.named[ref] = ("subscription", name)
         if before not in (None, ref):
             self._hub.flush()  # another topic or kind of scope: what it was parts from its pairs
-        self._declared.put("subscription", name, Declared(ref, engine_id, handle))
+        self._declared.put("subscription", name, GatewayEntity(ref, engine_id, handle))
         self._register.move(ref, fix if subscription.polygon is None else None, time_us)
 
     def _move(self, said: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ PURGE_US = 10_000_000  # interval at which a client at its limit has what expire
 _SIDES: tuple[Side, Side] = ("publication", "subscription")
 
 
-class Declared(NamedTuple):
+class GatewayEntity(NamedTuple):
     """Something that the client declared."""
 
     ref: int
@@ -34,7 +34,7 @@ class Declarations:
         self.named: dict[int, tuple[Side, str]] = {}  # what the client calls it, by reference
         self._hub = hub
         self._limit = limit
-        self._things: dict[Side, dict[str, Declared]] = {side: {} for side in _SIDES}
+        self._things: dict[Side, dict[str, GatewayEntity]] = {side: {} for side in _SIDES}
         self._purged_us = 0
 
     def __len__(self) -> int:
@@ -64,7 +64,7 @@ class Declarations:
                 raise MatchingError(f"a connection declares at most {self._limit} things", "count")
         return handle
 
-    def put(self, side: Side, name: str, declared: Declared) -> None:
+    def put(self, side: Side, name: str, declared: GatewayEntity) -> None:
         """Something is declared, or declared anew."""
         if name in self._things[side]:
             self.let_go(side, name)
@@ -80,7 +80,7 @@ class Declarations:
         if declared.handle is not None:
             self.handles.put(declared.handle, NO_REFERENCE)
 
-    def find(self, fields: Mapping[str, Any]) -> tuple[Side, str, Declared]:
+    def find(self, fields: Mapping[str, Any]) -> tuple[Side, str, GatewayEntity]:
         """What the client speaks of, by handle or by id."""
         handle = requests.read_handle(fields)
         if handle is None:

@@ -35,10 +35,11 @@ def _list_of(schema: Schema) -> Schema:
 
 _NUMBER: Schema = {"type": "integer"}
 _TOPIC = {"topic": text(), "publications": _NUMBER, "subscriptions": _NUMBER}
+_NEARBY = structure(" ".join(FOUND), fields(*FOUND))
 _SCHEMAS: dict[str, Schema] = {
     "Error": ERROR,
     "Event": structure("event reason subscription publication topic time_us", fields(*EVENT)),
-    "Found": structure(" ".join(FOUND), fields(*FOUND)),
+    "NearbyPublication": _NEARBY,
     "Publication": structure("topic", PUBLICATION_FIELDS, additionalProperties=False),
     "Query": either_scope(structure("topic", fields(*QUERY, "limit"))),
     "Topics": structure("topics", {"topics": _list_of(structure(" ".join(_TOPIC), _TOPIC))}),
@@ -96,7 +97,8 @@ def _parameters(names: Iterable[str]) -> list[dict[str, Any]]:
 _OBJECT: Schema = {"type": "object"}
 _DONE = structure("ok", {"ok": {"const": True}})
 _WRONG = _answer("What is wrong with it, in a sentence", _named("Error"))
-_FOUND = _answer("What was found", structure("found", {"found": _list_of(_named("Found"))}))
+_LIST = _list_of(_named("NearbyPublication"))
+_FOUND = _answer("What was found", structure("found", {"found": _LIST}))
 _STREAM = {
     "description": "One event each; the data is an object of /asyncapi.json",
     "content": _content(
@@ -309,9 +311,7 @@ _LATE = {**fields("id")["id"], "description": "That shared matchers refused afte
 _TO_CLIENT: dict[str, dict[str, Any]] = {
     "answer": _message(
         "The answer to each op, or to a list of ops a list of answers",
-        structure(
-            "ok", {"ok": {"const": True}, "found": _list_of(_SCHEMAS["Found"]), **fields("n")}
-        ),
+        structure("ok", {"ok": {"const": True}, "found": _list_of(_NEARBY), **fields("n")}),
         {"ok": True, "n": 1},
     ),
     "refusal": _message(

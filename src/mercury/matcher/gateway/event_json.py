@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mercury.matcher.backend import MatchingBackend
-from mercury.matching import Events, Found
+from mercury.matching import Events, NearbyPublication
 from mercury.model.matching import EventReason, EventType, Publication
 from mercury.wire.gateway_frames import EVENT_ROW
 from mercury.wire.match_frames import rows, to_e7
@@ -53,7 +53,7 @@ def event_objects(
         }
 
 
-def found_object(found: Found) -> dict[str, Any]:
+def found_object(found: NearbyPublication) -> dict[str, Any]:
     """Something that was found when it was asked for."""
     return {
         "publication": found.publication.id,

@@ -12,8 +12,8 @@ import numpy as np
 from mercury.config import GatewaySettings
 from mercury.matcher.backend import MatchingBackend, Participant
 from mercury.matcher.gateway.numbering import PublicationNumbers, Table
-from mercury.matcher.gateway.requests import Fix, NearRequest
-from mercury.matching import Events, Found
+from mercury.matcher.gateway.requests import NearRequest, PositionUpdate
+from mercury.matching import Events, NearbyPublication
 from mercury.model.errors import FilterError, MatchingError
 from mercury.model.matching import EventType, Publication
 from mercury.service.statistics import Statistics
@@ -47,7 +47,9 @@ class Register:
         """Whether a further client must be refused."""
         return self.connections + self.streams >= self.settings.max_connections
 
-    def publish(self, publication: Publication, fix: Fix | None, owner: Participant | None) -> int:
+    def publish(
+        self, publication: Publication, fix: PositionUpdate | None, owner: Participant | None
+    ) -> int:
         """Declare a publication for its owner: the last to declare it has it."""
         time_us = self.checked_time_us(fix)
         ref = self.hub.publish(publication, time_us, owner)
@@ -58,7 +60,7 @@ class Register:
         self.move(ref, fix, time_us)
         return ref
 
-    def move(self, ref: int, fix: Fix | None, time_us: int | None) -> None:
+    def move(self, ref: int, fix: PositionUpdate | None, time_us: int | None) -> None:
         """Put something where it is said to be."""
         if fix is not None:
             self.hub.move_one(ref, fix.lat, fix.lon, time_us, fix.accuracy_m)
@@ -69,7 +71,7 @@ class Register:
             self._owners.pop(ref, None)
             self.hub.withdraw(ref)
 
-    def ask(self, wanted: NearRequest) -> asyncio.Future[list[Found]]:
+    def ask(self, wanted: NearRequest) -> asyncio.Future[list[NearbyPublication]]:
         """What is there now; the answer may be there already."""
         lat, lon = (None, None) if wanted.fix is None else (wanted.fix.lat, wanted.fix.lon)
         return self.hub.ask(wanted.subscription, lat, lon, wanted.limit)
@@ -84,7 +86,7 @@ class Register:
         self.dropped[f"refused-{reason}"] += 1
         return {"error": sentence, "reason": reason}
 
-    def checked_time_us(self, fix: Fix | None) -> int | None:
+    def checked_time_us(self, fix: PositionUpdate | None) -> int | None:
         """The time that a place is of; none is now."""
         time_us = None if fix is None else fix.time_us
         if time_us is not None and time_us > self.latest_us():

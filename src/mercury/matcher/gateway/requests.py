@@ -32,7 +32,7 @@ _MOVE = {"id", "side", *schemas.FIX}
 FRAME = frozenset({"op", "n", "handle"})
 
 
-class Fix(NamedTuple):
+class PositionUpdate(NamedTuple):
     """Where something is, or was at a time."""
 
     lat: float
@@ -45,11 +45,11 @@ class NearRequest(NamedTuple):
     """What somebody wants to hear of, and where from."""
 
     subscription: NearSubscription
-    fix: Fix | None
+    fix: PositionUpdate | None
     limit: int  # of what is found when it is asked once
 
 
-def read_publication(fields: Mapping[str, Any]) -> tuple[Publication, Fix | None]:
+def read_publication(fields: Mapping[str, Any]) -> tuple[Publication, PositionUpdate | None]:
     """A publication, and where it is, if that is said."""
     _refuse_unknown(fields, _PUBLICATION)
     publication = Publication(
@@ -80,7 +80,7 @@ def read_ask(fields: Mapping[str, Any], max_limit: int) -> NearRequest:
     return wanted
 
 
-def read_move(fields: Mapping[str, Any]) -> Fix:
+def read_move(fields: Mapping[str, Any]) -> PositionUpdate:
     """Where something is; it must be said."""
     _refuse_unknown(fields, _MOVE)
     fix = read_fix(fields)
@@ -89,7 +89,7 @@ def read_move(fields: Mapping[str, Any]) -> Fix:
     return fix
 
 
-def read_fix(fields: Mapping[str, Any]) -> Fix | None:
+def read_fix(fields: Mapping[str, Any]) -> PositionUpdate | None:
     """A position, if one is given."""
     lat, lon = _number(fields, "lat"), _number(fields, "lon")
     if lat is None and lon is None:
@@ -105,7 +105,7 @@ def read_fix(fields: Mapping[str, Any]) -> Fix | None:
     if accuracy_m < 0.0:
         raise MatchingError(f"accuracy_m {accuracy_m:g} is below 0", "accuracy_m")
     time_us = _whole(fields, "time_us", "whole microseconds since 1970", 0, LAST_INSTANT_US)
-    return Fix(lat, lon, accuracy_m, time_us or None)
+    return PositionUpdate(lat, lon, accuracy_m, time_us or None)
 
 
 def read_handle(fields: Mapping[str, Any]) -> int | None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from mercury.bus import Bus, FromTime, catch_up
-from mercury.detection import Condition, Verdict
+from mercury.detection import DetectedCondition, Verdict
 from mercury.model import topics
 from mercury.model.area import Position
 from mercury.model.errors import PacketError
@@ -71,7 +71,7 @@ class AlertsSink:
             self.bus.flush_now()
         return new
 
-    def show(self, job: str, conditions: Iterable[Condition]) -> int:
+    def show(self, job: str, conditions: Iterable[DetectedCondition]) -> int:
         """Publish the conditions of a job that changed; how many these were."""
         before = self._shown.get(job, {})
         shown: dict[bytes, tuple[object, ...]] = {}

@@ -9,9 +9,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mercury.detection import (
     CellSpeed,
-    Condition,
     Congestion,
     CongestionRule,
+    DetectedCondition,
     Verdict,
     restore_congestion,
     snapshot_congestion,
@@ -41,7 +41,7 @@ class TrafficCore:
         # Nothing ends while nobody reports: the windows themselves say how late it is.
         return []
 
-    def conditions(self) -> list[Condition]:
+    def conditions(self) -> list[DetectedCondition]:
         return self.congestion.conditions()
 
     def snapshot(self) -> bytes:

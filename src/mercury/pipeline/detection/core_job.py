@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from mercury.detection import Condition, Verdict
+from mercury.detection import DetectedCondition, Verdict
 from mercury.pipeline.detection.alerts_sink import AlertsSink
 from mercury.pipeline.folders import write_whole
 from mercury.pipeline.spark.query_listener import SETTLED_US, QueryState, start_query
@@ -39,7 +39,7 @@ class Core(Protocol):
 
     def advance(self, until_us: int) -> list[Verdict]: ...
 
-    def conditions(self) -> list[Condition]: ...
+    def conditions(self) -> list[DetectedCondition]: ...
 
     def snapshot(self) -> bytes: ...
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from mercury.detection import (
-    Condition,
+    DetectedCondition,
     KindBins,
     KindRule,
     Observation,
@@ -73,7 +73,7 @@ class AllKinds:
             }
         )
 
-    def conditions(self) -> list[Condition]:
+    def conditions(self) -> list[DetectedCondition]:
         return [condition for one in self.bins.values() for condition in one.conditions()]
 
     def snapshot(self) -> bytes:

@@ -49,7 +49,7 @@ class EncounterQuery:
         return None if self.from_us is None else self.from_us - round(self.rule.gap_s * 1e6)
 
 
-class Found(NamedTuple):
+class EncounterResult(NamedTuple):
     """The answer: how many there are, and the first of them."""
 
     encounters: int
@@ -114,10 +114,10 @@ def find(
     *,
     limit: int,
     out: Path | None = None,
-) -> Found:
+) -> EncounterResult:
     """Look for encounters, write them all to a folder, if one is given, and list the first."""
 
-    def look() -> Found:
+    def look() -> EncounterResult:
         rows = reports()
         met = encounters_in(rows, asked, suiting_cut(rows, asked))
         met.persist(StorageLevel.MEMORY_AND_DISK)
@@ -139,11 +139,11 @@ def suiting_cut(reports: DataFrame, asked: EncounterQuery) -> Cut:
     return Cut.suiting(asked.rule, sums.reports / max(sums.hours, 1))
 
 
-def _found(encounters: DataFrame, limit: int) -> Found:
+def _found(encounters: DataFrame, limit: int) -> EncounterResult:
     [sums] = encounters.agg(
         F.count("*").alias("encounters"),
         F.countDistinct("client", "other").alias("pairs"),
     ).collect()
     who = encounters.select("client").union(encounters.select("other"))
     listed = encounters.orderBy("from_us", "client", "other").limit(limit).collect()
-    return Found(sums.encounters, sums.pairs, who.distinct().count(), listed)
+    return EncounterResult(sums.encounters, sums.pairs, who.distinct().count(), listed)

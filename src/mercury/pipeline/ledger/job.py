@@ -57,7 +57,7 @@ _TO_CLIENTS = ("area", "client", "group", "everyone")
 Sums = dict[str, dict[str, Any]]
 
 
-class Due(NamedTuple):
+class DueMessages(NamedTuple):
     """What is to enter now."""
 
     messages: list[Addressed]
@@ -108,7 +108,7 @@ class LedgerJob:
             final: whether that is certain, so that what came before need not be looked at again.
         """
 
-        def once() -> tuple[Due, int]:
+        def once() -> tuple[DueMessages, int]:
             due = self.due(stored_until_us)
             return due, self.enter(spark, due, final=final)
 
@@ -120,7 +120,7 @@ class LedgerJob:
 
     # Which messages
 
-    def due(self, stored_until_us: int) -> Due:
+    def due(self, stored_until_us: int) -> DueMessages:
         """The messages that enter next, the oldest first; Spark is not needed to find them."""
         watermark_us = self.folder.offsets().get(_WATERMARK, (0, 0))[1]
         first_day = day_of(watermark_us)
@@ -154,7 +154,7 @@ class LedgerJob:
         ids = {one.id for one in chosen}
         left = [one for one in pending if one.id not in ids]
         safe_us = max(stored_until_us - GRACE_US, 0)
-        return Due(
+        return DueMessages(
             chosen, len(left), max(min([safe_us, *(one.time_us for one in left)]), watermark_us)
         )
 
@@ -168,7 +168,7 @@ class LedgerJob:
 
     # What became of them
 
-    def enter(self, spark: SparkSession, due: Due, *, final: bool = True) -> int:
+    def enter(self, spark: SparkSession, due: DueMessages, *, final: bool = True) -> int:
         """Add messages to the ledger, all or none of them; how many rows these were."""
         messages = due.messages
         if not messages:

@@ -40,7 +40,7 @@ _TIME_WORDS = {"epoch-s": "seconds", "epoch-ms": "milliseconds", "epoch-us": "mi
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class ColumnNames:
     """The names of the columns; empty where not given, or where a table has none."""
 
     vehicle: str = ""
@@ -60,7 +60,7 @@ class Columns:
 class Reading:
     """What the user said about the files."""
 
-    columns: Columns = field(default_factory=Columns)
+    columns: ColumnNames = field(default_factory=ColumnNames)
     time_format: str = "auto"  # auto, epoch-s, epoch-ms, epoch-us, iso, or a pattern of Spark's
     time_zone: str = "UTC"  # of times that do not say theirs
     time_origin_us: int = 0  # when the clock of the files stood at 0: a simulation's start
@@ -105,7 +105,7 @@ def iso_time(time_us: int) -> str:
     return datetime.fromtimestamp(time_us // 1_000_000, UTC).isoformat().replace("+00:00", "Z")
 
 
-def resolve(wanted: Columns, header: Sequence[str], file: str) -> Columns:
+def resolve(wanted: ColumnNames, header: Sequence[str], file: str) -> ColumnNames:
     """The columns of a table with this header; raises ConfigurationError naming what is missing."""
     listing = f"the columns of {file} are {', '.join(map(repr, header)) or 'none'}"
     for name in wanted.names():
@@ -118,7 +118,7 @@ def resolve(wanted: Columns, header: Sequence[str], file: str) -> Columns:
         for meaning, names in _USUAL.items()
     }
     guessed["time"] = (guessed["time"],) if guessed["time"] else ()
-    found = Columns(**{name: getattr(wanted, name) or guess for name, guess in guessed.items()})
+    found = ColumnNames(**{name: getattr(wanted, name) or guess for name, guess in guessed.items()})
     missing = [name for name in ("vehicle", "time", "lat", "lon") if not getattr(found, name)]
     if missing:
         flags = " and ".join(f"--{name}-column" for name in missing)
@@ -129,13 +129,13 @@ def resolve(wanted: Columns, header: Sequence[str], file: str) -> Columns:
     return found
 
 
-def _time_format(columns: Columns) -> str:
+def _time_format(columns: ColumnNames) -> str:
     """What the time column's name says of its format; `auto` if nothing."""
     name = _plain(columns.time[0]) if len(columns.time) == 1 else ""
     return _TIME_UNITS.get(name[-2:], "auto") if name.startswith("time") else "auto"
 
 
-def _speed_unit(columns: Columns) -> str:
+def _speed_unit(columns: ColumnNames) -> str:
     """What the speed column's name says of its unit; `auto` if nothing."""
     name = _plain(columns.speed)
     return next((unit for end, unit in _SPEED_UNITS.items() if name.endswith(end)), "auto")

@@ -12,12 +12,12 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import DecodeError
 from pyspark.sql import DataFrame, SparkSession
 
-from mercury.pipeline.traces.columns import Columns, Reading
+from mercury.pipeline.traces.columns import ColumnNames, Reading
 from mercury.pipeline.traces.inputs import Alike
 from mercury.pipeline.traces.interpret import fixes
 from mercury.pipeline.traces.text_rows import TextRow, UnreadableFileError, read_with
 
-_COLUMNS = Columns("vehicle.id", ("timestamp",), "latitude", "longitude", "speed", "bearing")
+_COLUMNS = ColumnNames("vehicle.id", ("timestamp",), "latitude", "longitude", "speed", "bearing")
 
 
 def look(paths: Sequence[str], reading: Reading) -> tuple[list[Alike], list[str]]:

@@ -21,7 +21,7 @@ from mercury.geo.distance import haversine_m
 AGREEING = 3
 
 
-class Fix(NamedTuple):
+class TimedPosition(NamedTuple):
     """Where a vehicle was."""
 
     time_us: int
@@ -35,11 +35,11 @@ class JumpCheck:
     def __init__(self, max_speed_mps: float) -> None:
         self._max_speed_mps = max_speed_mps
         self._vehicle: str | None = None
-        self._believed: Fix | None = None
-        self._doubted: Fix | None = None  # the last one, unless a later one was believed
+        self._believed: TimedPosition | None = None
+        self._doubted: TimedPosition | None = None  # the last one, unless a later one was believed
         self._agreeing = 0  # doubted ones in a row that fit to each other
 
-    def jumped(self, vehicle: str, fix: Fix) -> bool:
+    def jumped(self, vehicle: str, fix: TimedPosition) -> bool:
         """Whether the vehicle cannot be there."""
         if vehicle != self._vehicle:
             self._vehicle, self._believed = vehicle, None
@@ -56,7 +56,7 @@ class JumpCheck:
             return True
         times_us, lats, lons = fixes
         if self._believed is not None and vehicles[0].as_py() == self._vehicle:
-            first = Fix(times_us[0], lats[0], lons[0])
+            first = TimedPosition(times_us[0], lats[0], lons[0])
             if not self._reaches(self._believed, first):
                 return False
         same = np.asarray(pc.equal(vehicles[1:], vehicles[:-1]))
@@ -64,14 +64,14 @@ class JumpCheck:
         if np.any(same & (steps_m > np.diff(times_us) * (self._max_speed_mps * 1e-6))):
             return False
         self._vehicle = vehicles[-1].as_py()
-        self._believe(Fix(int(times_us[-1]), float(lats[-1]), float(lons[-1])))
+        self._believe(TimedPosition(int(times_us[-1]), float(lats[-1]), float(lons[-1])))
         return True
 
-    def _reaches(self, begin: Fix, end: Fix) -> bool:
+    def _reaches(self, begin: TimedPosition, end: TimedPosition) -> bool:
         step_m = haversine_m(begin.lat, begin.lon, end.lat, end.lon)
         return bool(step_m <= (end.time_us - begin.time_us) * (self._max_speed_mps * 1e-6))
 
-    def _believe(self, fix: Fix) -> bool:
+    def _believe(self, fix: TimedPosition) -> bool:
         self._believed, self._doubted, self._agreeing = fix, None, 0
         return False
 
@@ -91,7 +91,7 @@ def _marked(batch: pa.RecordBatch, check: JumpCheck) -> pa.RecordBatch:
     if check.all_reach(vehicles, fixes):
         return batch
     judged = [
-        check.jumped(vehicle, Fix(*fix))
+        check.jumped(vehicle, TimedPosition(*fix))
         for vehicle, *fix in zip(vehicles.to_pylist(), *fixes, strict=True)
     ]
     problems = pc.if_else(pa.array(judged), pa.scalar("jump"), pa.scalar(None, pa.string()))

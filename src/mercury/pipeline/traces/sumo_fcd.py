@@ -9,14 +9,14 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from mercury.pipeline.traces.columns import Columns, Reading
+from mercury.pipeline.traces.columns import ColumnNames, Reading
 from mercury.pipeline.traces.inputs import Alike
 from mercury.pipeline.traces.interpret import fixes
 from mercury.pipeline.traces.text_rows import TextRow, UnreadableFileError, read_with
 from mercury.roads.sumo_xml import SumoFile
 
 _MOVING = ("vehicle", "person")
-_COLUMNS = Columns("id", ("time",), "y", "x", "speed", "angle")
+_COLUMNS = ColumnNames("id", ("time",), "y", "x", "speed", "angle")
 
 
 def look(paths: Sequence[str], reading: Reading) -> tuple[list[Alike], list[str]]:

@@ -10,40 +10,40 @@ import pytest
 from mediator.invariants import check_outgoing
 
 from mercury.mediator import CRITICAL, Outgoing
-from mercury.mediator.policy import Pace
+from mercury.mediator.policy import RepeatRateLimiter
 from mercury.net.link import OneWay
 from mercury.net.link_settings import LinkSettings
 
 
 def test_repeats_that_are_answered_keep_their_pace() -> None:
-    pace = Pace(100.0)
+    repeat_rate = RepeatRateLimiter(100.0)
     for tenth in range(100):
-        for _ in range(pace.take(10, tenth / 10)):
-            pace.answered()
-    assert pace.per_s == 100.0
+        for _ in range(repeat_rate.take(10, tenth / 10)):
+            repeat_rate.answered()
+    assert repeat_rate.per_s == 100.0
 
 
 def test_repeats_in_vain_slow_down_and_recover() -> None:
-    pace = Pace(100.0)
-    taken = [pace.take(1000, second / 10) for second in range(100)]
+    repeat_rate = RepeatRateLimiter(100.0)
+    taken = [repeat_rate.take(1000, second / 10) for second in range(100)]
     assert sum(taken[:10]) > 90
-    assert pace.per_s < 5.0
+    assert repeat_rate.per_s < 5.0
     assert sum(taken[-10:]) > 0  # something always goes on
     now = 10.0
-    while pace.per_s < 100.0:
+    while repeat_rate.per_s < 100.0:
         now += 0.1
-        for _ in range(pace.take(1000, now)):
-            pace.answered()
+        for _ in range(repeat_rate.take(1000, now)):
+            repeat_rate.answered()
         assert now < 40.0
-    assert pace.take(0, now) == 0
+    assert repeat_rate.take(0, now) == 0
 
 
 def test_no_more_than_allowed_goes_out_at_once() -> None:
-    pace = Pace(100.0)
-    assert pace.take(1000, 0.0) == 10
-    assert pace.take(1000, 0.0) == 0
-    assert pace.next_s() == pytest.approx(0.01)
-    assert pace.take(1000, 0.05) == 5
+    repeat_rate = RepeatRateLimiter(100.0)
+    assert repeat_rate.take(1000, 0.0) == 10
+    assert repeat_rate.take(1000, 0.0) == 0
+    assert repeat_rate.next_s() == pytest.approx(0.01)
+    assert repeat_rate.take(1000, 0.05) == 5
 
 
 def tell_over_a_full_link(clients: int, resends_per_s: float) -> tuple[int, float]:

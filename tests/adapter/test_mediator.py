@@ -92,7 +92,7 @@ async def test_an_alert_is_repeated_until_it_is_answered() -> None:
         assert row.tries >= 3
         assert row.addressed_us <= row.first_sent_us < row.settled_us
         count = len(hand.messages(Kind.ALERT))
-        assert list(adapter.deliveries.due(now() + 50.0)) == []
+        assert list(adapter.mediator.due(now() + 50.0)) == []
         assert len(hand.messages(Kind.ALERT)) == count
         hand.close()
 
@@ -108,7 +108,7 @@ async def test_a_client_answers_and_the_ledger_knows() -> None:
             row = await ended(receipts)
             assert (row.client, row.state) == ("car", DeliveryState.ACKNOWLEDGED)
             assert row.tries >= 1  # a busy machine may be slower than the first repetition
-            assert car.mediation.incoming.statistics["adapter"].acks_sent == 1
+            assert car.mediator.incoming.statistics["adapter"].acks_sent == 1
 
 
 @in_loop
@@ -289,7 +289,7 @@ async def test_an_adapter_that_comes_back_repeats_what_was_not_answered() -> Non
             lambda: {m.id for m in hand.messages(Kind.ALERT)} == {answered.id, open_ended.id}
         )
         hand.acknowledge(answered.id)
-        await until(lambda: adapter.deliveries.outgoing.ended[DeliveryState.ACKNOWLEDGED] == 1)
+        await until(lambda: adapter.mediator.outgoing.ended[DeliveryState.ACKNOWLEDGED] == 1)
         port = adapter.port
         await world.stop(adapter)
         hand.received.clear()
@@ -297,7 +297,7 @@ async def test_an_adapter_that_comes_back_repeats_what_was_not_answered() -> Non
         await hand.init(incarnation=2)
         await until(lambda: len(hand.messages(Kind.ALERT)) >= 2)
         assert {message.id for message in hand.messages(Kind.ALERT)} == {open_ended.id}
-        check_outgoing(again.deliveries.outgoing)
+        check_outgoing(again.mediator.outgoing)
         hand.close()
 
 
@@ -317,7 +317,7 @@ async def test_what_the_bus_did_not_take_is_not_confirmed_and_taken_when_it_is_r
         async with connect(adapter, "car", mediator=QUICK) as car:
             message = await car.sense("collision")
             await until(lambda: adapter.dropped["bus-unavailable"] >= 2)
-            assert car.mediation.outgoing.waiting == 1
+            assert car.mediator.outgoing.waiting == 1
             adapter.bus.append = honest  # type: ignore[method-assign]
             assert await car.taken(message, 5.0) is DeliveryState.ACKNOWLEDGED
             assert len(await poll(events, 1)) == 1
@@ -346,5 +346,5 @@ async def test_what_no_version_of_ours_would_write_is_counted_and_harms_nobody()
             third = say(world, Address.client("car"))
             await until(lambda: car.counters["received"] >= 2)
             assert third.id
-            policies = {one.policy.name for one in adapter.deliveries.outgoing}
+            policies = {one.policy.name for one in adapter.mediator.outgoing}
             assert policies == {"critical"}

@@ -80,7 +80,7 @@ class _Content(NamedTuple):
     until_us: int
 
 
-class Deliveries:
+class AdapterMediator:
     """Sends each message to each client until it is known what became of it, and says so.
 
     `outbox` collects single packets to send. `unconfirmed` collects what clients sent that is not

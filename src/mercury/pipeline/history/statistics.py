@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from mercury.pipeline.history.files import HistoryFolder
 
 
-class Tally(NamedTuple):
+class TableStatistics(NamedTuple):
     """How much there is of a table."""
 
     table: str
@@ -22,7 +22,7 @@ class Tally(NamedTuple):
     bytes: int
 
 
-def tally(folder: HistoryFolder, table: str) -> Tally:
+def table_statistics(folder: HistoryFolder, table: str) -> TableStatistics:
     """Count a table."""
     rows = files = size = 0
     days, tiles = set(), set()
@@ -37,4 +37,4 @@ def tally(folder: HistoryFolder, table: str) -> Tally:
             days.add(partition.day)
             tiles.add(partition.tile)
     first, last = (min(days), max(days)) if days else (None, None)
-    return Tally(table, rows, len(days), first, last, len(tiles), files, size)
+    return TableStatistics(table, rows, len(days), first, last, len(tiles), files, size)

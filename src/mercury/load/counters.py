@@ -57,7 +57,7 @@ class TimeHistogram:
 
 
 @dataclass(slots=True)
-class Tally:
+class LoadCounters:
     """Counts of one run; None is what a driver cannot know."""
 
     sent: int = 0

@@ -28,14 +28,14 @@ _MAX_IDS = 10_000
 _OUTCOMES = 4096
 
 
-class Outcome(NamedTuple):
+class DeliveryOutcome(NamedTuple):
     """How a message of this client ended with its adapter."""
 
     state: DeliveryState
     reason: str
 
 
-class Mediation:
+class ClientMediator:
     """Sends what is worth it until the adapter has it, and answers what the adapter sends."""
 
     def __init__(self, session: ClientSession, settings: MediatorSettings) -> None:
@@ -46,8 +46,8 @@ class Mediation:
         self._policies = settings.policies()
         self._epoch_us = epoch_us()  # the wall clock when `now` was zero
         self._adapter = self.outgoing.peers.number(_ADAPTER)
-        self._outcomes: OrderedDict[UUID, Outcome] = OrderedDict()  # of late
-        self._taken: dict[UUID, asyncio.Future[Outcome]] = {}
+        self._outcomes: OrderedDict[UUID, DeliveryOutcome] = OrderedDict()  # of late
+        self._taken: dict[UUID, asyncio.Future[DeliveryOutcome]] = {}
         session.piggybacked = self._piggybacked
 
     # To the adapter
@@ -80,13 +80,13 @@ class Mediation:
         )
         return True
 
-    def outcome(self, id: UUID) -> Outcome | None:
+    def outcome(self, id: UUID) -> DeliveryOutcome | None:
         """How a message ended with the adapter, or that it is on its way; None if unknown."""
         if id not in self._outcomes and self.outgoing.get(id.bytes) is not None:
-            return Outcome(DeliveryState.WAITING, Reason.NONE)
+            return DeliveryOutcome(DeliveryState.WAITING, Reason.NONE)
         return self._outcomes.get(id)
 
-    async def taken(self, id: UUID) -> Outcome:
+    async def taken(self, id: UUID) -> DeliveryOutcome:
         """Wait until a message that was posted is settled with the adapter."""
         if id in self._outcomes:
             return self._outcomes[id]
@@ -145,7 +145,7 @@ class Mediation:
 
     # By itself
 
-    def work(self) -> list[tuple[UUID, Outcome]]:
+    def work(self) -> list[tuple[UUID, DeliveryOutcome]]:
         """Send what is due; returns what is settled. Nothing is due without a session."""
         time = now()
         for dispatch, peers in self.outgoing.due(time):
@@ -159,7 +159,7 @@ class Mediation:
             if not dispatch.waiting:
                 assert isinstance(dispatch.id, bytes)
                 reason = self.outgoing.reason_text(int(dispatch.reason[0]))
-                outcome = Outcome(DeliveryState(int(dispatch.state[0])), reason)
+                outcome = DeliveryOutcome(DeliveryState(int(dispatch.state[0])), reason)
                 id = UUID(bytes=dispatch.id)
                 settled.append((id, outcome))
                 self._outcomes[id] = outcome

@@ -1,4 +1,4 @@
-"""The adapter: sessions, who is where, coverage, fan-out."""
+"""The adapter: sessions, positions of clients, coverage, fan-out."""
 
 from mercury.adapter.adapter import Adapter
 

@@ -1,4 +1,4 @@
-"""The adapter: where the network of the moving things meets the bus (Mercury §4.5)."""
+"""The adapter: between the clients' network and the bus (Mercury §4.5)."""
 
 from __future__ import annotations
 

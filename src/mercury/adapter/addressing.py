@@ -1,4 +1,4 @@
-"""Whom a message is for: by area, by name, by group, now or when they come."""
+"""The recipients of a message: by area, by name, by group, now or when they connect later."""
 
 from __future__ import annotations
 

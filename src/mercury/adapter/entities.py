@@ -1,4 +1,4 @@
-"""What an adapter's clients declared that moves: who has what, in columns."""
+"""The publications and subscriptions that an adapter's clients declared, in columns."""
 
 from __future__ import annotations
 

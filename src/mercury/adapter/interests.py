@@ -1,4 +1,4 @@
-"""Which of an adapter's clients wants which content."""
+"""Which of an adapter's clients subscribed to which content."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Alerts that are kept while they hold, for those who are not there yet.
+"""Alerts kept while they are valid, for clients that come later.
 
-Standing alerts reach also those who enter their area; what is for one client, a group or everyone
-also those who come back.
+An alert for an area also reaches clients that enter it; one for a client, a group or everyone also
+those that connect again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What matchers found, on its way to the clients that want to know."""
+"""Passes the match events of the matchers on to the clients that subscribed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an adapter owes its clients, and what it has from them: the adapter's mediator.
+"""The adapter's mediator: messages its clients must acknowledge, and those it acknowledges.
 
 A core: `now` comes in; packets, fan-outs and records come out.
 """

@@ -1,4 +1,4 @@
-"""What moves with an adapter's clients, on its way to the matchers."""
+"""Passes the declarations and positions of an adapter's clients on to the matchers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What waits to be sent to clients: higher priority first, in ticks that never hold the loop."""
+"""The queue of packets to clients: higher priority first, sent without blocking the loop."""
 
 from __future__ import annotations
 

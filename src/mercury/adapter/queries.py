@@ -1,4 +1,4 @@
-"""What clients ask once: a subscription that ends with its answer."""
+"""Clients' queries: each a subscription that ends with its answer."""
 
 from __future__ import annotations
 

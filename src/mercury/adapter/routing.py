@@ -1,4 +1,4 @@
-"""Where on the bus a message of a client goes: topic, key and what travels beside it."""
+"""Where on the bus a client's message goes: its topic, key and headers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The broker: immediate decisions."""
+"""The broker: decisions that need one message alone."""
 
 from mercury.broker.broker import Broker
 

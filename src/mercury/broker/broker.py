@@ -1,4 +1,4 @@
-"""The broker: decides at once what can be decided from one message (Mercury §4.1–§4.3)."""
+"""The broker: decides at once what one message is enough for (Mercury §4.1–§4.3)."""
 
 from __future__ import annotations
 

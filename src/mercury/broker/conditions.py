@@ -1,4 +1,4 @@
-"""What is going on where: the alerts and conditions in force, held in memory."""
+"""The alerts and traffic conditions in force, by place, held in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From an emergency event to the area that must hear of it (Mercury §4.1, §4.2)."""
+"""The area to alert for an emergency event (Mercury §4.1, §4.2)."""
 
 from __future__ import annotations
 

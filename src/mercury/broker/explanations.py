@@ -1,4 +1,4 @@
-"""Tells clients what became of messages, from what the bus knows, beside all other work."""
+"""Answers clients who ask what became of a message: read from the bus, in the background."""
 
 from __future__ import annotations
 

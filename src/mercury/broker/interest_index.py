@@ -1,4 +1,4 @@
-"""Which interests there are, and which of them a content message matches."""
+"""The index of content interests: which of them a content message matches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is appended within one event-loop iteration is one batch."""
+"""Collects appended records into batches: those of one event-loop iteration go together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reaching an event loop from inside and from other threads."""
+"""Calls into an event loop, from its own thread and from others."""
 
 from __future__ import annotations
 

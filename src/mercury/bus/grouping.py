@@ -1,4 +1,4 @@
-"""Who reads what: topic patterns, the partition of a key, the assignment of a group's members.
+"""Consumer groups: topic patterns, the partition of a key, the assignment of partitions.
 
 Pure functions and values, no client and no file.
 """

@@ -1,4 +1,4 @@
-"""What the consumers of every bus do alike: wait for records in an event loop."""
+"""What the consumers of every bus share: waiting for records in an event loop."""
 
 from __future__ import annotations
 

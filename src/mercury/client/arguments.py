@@ -1,4 +1,4 @@
-"""What the methods of clients and services take, by the names of their arguments."""
+"""Checks the arguments of the methods of clients and services, by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What moves with a client: its publications, its streams of matches, declared to the adapter."""
+"""A client's publications and streams of matches, declared to the adapter."""
 
 from __future__ import annotations
 

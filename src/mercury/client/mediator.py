@@ -1,4 +1,4 @@
-"""The client's mediator: what it owes the adapter, and what it has from it."""
+"""The client's mediator: messages the adapter must acknowledge, and those it acknowledges."""
 
 from __future__ import annotations
 

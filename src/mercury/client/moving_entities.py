@@ -1,4 +1,4 @@
-"""What moves with a client: names, when it is declared again, and what may have been missed.
+"""A client's publications and subscriptions: when to declare them again, what was missed.
 
 A core: the shell (`declaring`) asks the adapter, calls `handle_timer`, and does what is due.
 """

@@ -1,4 +1,4 @@
-"""What a client or a service sent to others, and who of them has heard it."""
+"""Receipts of what a client or a service sent: which recipients have received it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a message that has come to a client: for whom it is, if it concerns us at all."""
+"""Passes a received message to its reader: a reply, a stream of content, handlers, the inbox."""
 
 from __future__ import annotations
 

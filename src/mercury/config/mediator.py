@@ -1,4 +1,4 @@
-"""The settings of mediated delivery: how much trouble which message is worth."""
+"""The settings of mediated delivery: the policy for each kind of message."""
 
 from __future__ import annotations
 

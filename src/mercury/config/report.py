@@ -1,4 +1,4 @@
-"""What holds and where it came from, for people; secrets never show."""
+"""The settings in force and where they come from, for people; secrets are masked."""
 
 from __future__ import annotations
 

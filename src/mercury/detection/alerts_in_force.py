@@ -1,4 +1,4 @@
-"""Alerts that still hold: no second one is given for the same incident."""
+"""Alerts that are still valid: no second one is sent for the same incident."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The bins of one kind of event: where observations fall, when they are judged, what follows.
+"""The bins of one kind of event: which bin an observation joins, and when bins are judged.
 
-What is decided depends on the observations in the order of (time, id) and on nothing else: not on
-how they were cut into batches, not on when the state was stored and read back.
+Decisions depend on the observations in the order of (time, id) and on nothing else: not on how they
+were cut into batches, not on when the state was stored and restored.
 """
 
 from __future__ import annotations

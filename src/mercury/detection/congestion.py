@@ -1,7 +1,7 @@
 """Congestion from telemetry alone, before anybody reports it (Mercury §8).
 
-Rows say how fast traffic was in one cell, in one direction, in one window of time. What is decided
-depends on the rows in the order of their windows and on nothing else, as with the bins.
+Rows hold how fast traffic was in one cell, in one direction, in one window of time. Decisions
+depend on the rows in the order of their windows and on nothing else, as with the bins.
 """
 
 from __future__ import annotations

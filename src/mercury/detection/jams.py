@@ -1,4 +1,4 @@
-"""Jams: congested cells that touch and head the same way, and the area that must hear of them."""
+"""Jams: adjacent congested cells of one direction, and the area to alert."""
 
 from __future__ import annotations
 

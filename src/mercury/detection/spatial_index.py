@@ -1,4 +1,4 @@
-"""What is nearest within reach of a point: a hash of cubes in space, so no tile has a border."""
+"""The nearest within reach of a point: a hash of cubes in space, so no tile has a border."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What detection says: an alert that is due, and what is going on at a place."""
+"""The output of detection: alerts that are due, and conditions at places."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Machine code for functions that do something for each of many positions."""
+"""Compiles functions that loop over positions to machine code, with Numba."""
 
 from __future__ import annotations
 

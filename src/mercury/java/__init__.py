@@ -1,1 +1,1 @@
-"""What Spark and Kafka stand on: a Java to run them, and archives from Maven Central."""
+"""What Spark and Kafka need: a Java runtime, and archives from Maven Central."""

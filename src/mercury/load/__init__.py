@@ -1,1 +1,1 @@
-"""Load for matching: many entities on roads, open loop, against Mercury or something beside it."""
+"""Load for matching: many entities on roads, open loop, against Mercury or another system."""

@@ -1,6 +1,6 @@
-"""What a driver counts: what went out, what came of it, and how long that took.
+"""A driver's counters: updates sent, events received, and latencies.
 
-Times are in buckets: millions of them in a few kilobytes, with percentiles to about a percent.
+Latencies are in buckets: millions in a few kilobytes, with percentiles to about a percent.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Makes the load: each update when it is due, whatever became of those before."""
+"""Sends the load, open loop: each update when it is due, whatever became of those before."""
 
 from __future__ import annotations
 

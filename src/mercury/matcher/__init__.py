@@ -1,1 +1,1 @@
-"""The matcher: one engine of matching, and the gateways through which the world reaches it."""
+"""The matcher: one matching engine, and its gateways over the bus, HTTP and WebSocket."""

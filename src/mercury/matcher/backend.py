@@ -1,4 +1,4 @@
-"""What the gateway needs of whoever finds what is near: the hub, or a front of many workers."""
+"""What the gateway needs of a matching backend: the hub, or a front of many workers."""
 
 from __future__ import annotations
 

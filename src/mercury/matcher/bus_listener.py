@@ -1,4 +1,4 @@
-"""The bus as a gateway: what is declared and moves on `entities`, and whom `matches` notify."""
+"""The matcher's gateway to the bus: reads `entities`, writes `matches`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hub: the one engine of a process, who listens to which subscription, and when it runs."""
+"""The hub: runs the matching engine of a process and passes its events to subscribers."""
 
 from __future__ import annotations
 

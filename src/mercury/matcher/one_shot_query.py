@@ -1,4 +1,4 @@
-"""What is asked once of many workers: a subscription that ends with its answer."""
+"""A query to many workers: a subscription that ends with its answer."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The matcher, alone or one of many workers, with its gateway.
 
-Alone it is one engine between `entities` and `matches`; the others share the stages among them.
+Alone, it runs one engine between `entities` and `matches`; workers divide the stages among them.
 """
 
 from __future__ import annotations

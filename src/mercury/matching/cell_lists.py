@@ -1,4 +1,4 @@
-"""Who stands in which cell: a table of cells, each a list of chunks with seven records."""
+"""Which entities are in which cell: a hash table of cells, each a list of chunks of seven."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Cells of the right size for each topic, by how much was looked at in them.
+"""Chooses each topic's cell size by how many records its updates look at.
 
-Small cells are many, most of them empty; large ones hold many that are too far away. What fits
-depends on how dense a topic is and how wide its scopes are, and both change during the day.
+Small cells are many, most of them empty; large ones hold many entities that are too far away. What
+fits depends on how dense a topic is and how wide its scopes are, and both change during the day.
 """
 
 from __future__ import annotations

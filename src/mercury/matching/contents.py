@@ -1,4 +1,4 @@
-"""Filters and values under small numbers, so that a verdict is found by two of them."""
+"""Numbers for filters and for sets of values: whether one passes the other is looked up once."""
 
 from __future__ import annotations
 

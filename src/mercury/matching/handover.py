@@ -1,4 +1,4 @@
-"""Pairs that go from one engine to another: who is inside stays inside, without a word."""
+"""Moves pairs from one engine to another: who is inside stays inside, without an event."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""The kernel: applies updates one after the other to the index, and says what happened to pairs.
+"""The kernel: applies updates one after the other to the index, and emits events of pairs.
 
 An update looks at its own pairs, then, if it has left its skin, at the cells of the other side
-that it can reach. What lies in memory at random points is asked for some updates before it is
-needed.
+that it can reach. Memory at random addresses is prefetched some updates before it is needed.
 
 A call goes as far as its arrays allow and returns what it needs; the host provides it and calls
-again. Work that was begun is not repeated: who has been seen in this update bears its stamp.
+again. Work that was done is not repeated: entities seen in this update are marked with its stamp.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A polygon as the kernel wants it: edges around a middle, and a circle that holds them all."""
+"""A polygon for the kernel: edges relative to a centre, and a circle that encloses them."""
 
 from __future__ import annotations
 

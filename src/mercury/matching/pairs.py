@@ -1,7 +1,7 @@
 """Pairs that match or soon may: how near they must be, and the lists at each of their members.
 
-Because a pair is kept, coming and leaving is found without looking around, and hysteresis and dwell
-have something to remember.
+A pair is kept while both are near, so enters and exits are found without a search, and hysteresis
+and dwell have a state.
 """
 
 from __future__ import annotations

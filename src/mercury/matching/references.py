@@ -1,9 +1,9 @@
-"""Reference positions and skins: how an entity avoids looking around at every update.
+"""Reference positions and skins: how an entity avoids a search at every update.
 
 At its reference position an entity notes all candidates: everyone it can meet while both stay
 within their skins (Verlet's neighbour lists). Until it leaves its skin it looks only at those. A
 skin that is too large has many false candidates, one that is too small ends soon: the next is
-chosen by how the last fared.
+chosen by the cost of the last.
 """
 
 from __future__ import annotations

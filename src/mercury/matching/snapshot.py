@@ -1,4 +1,4 @@
-"""An engine as bytes: its arrays as they are, so that it goes on exactly as it would have."""
+"""An engine as bytes: its arrays unchanged, so that it continues exactly as before."""
 
 from __future__ import annotations
 

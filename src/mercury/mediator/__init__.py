@@ -1,4 +1,4 @@
-"""Delivery over links that lose: acknowledge, repeat, remove doubles, measure (pMediator)."""
+"""Delivery over lossy links: acknowledge, retry, remove duplicates, measure (pMediator)."""
 
 from mercury.mediator.dispatch import Dispatch
 from mercury.mediator.incoming import Arrival, Incoming

@@ -1,4 +1,4 @@
-"""One message on its way to many: a tracked copy for each."""
+"""One message to many recipients: the delivery state of each copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What became of a message, in sentences a person understands."""
+"""What became of a message, in sentences."""
 
 from __future__ import annotations
 

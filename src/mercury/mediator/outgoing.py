@@ -1,7 +1,8 @@
 """The table of outgoing messages (pMediator §4.1): who has been sent what, and who has it.
 
-A core: `now` comes in, shipments and news come out. The host asks for what is `due`, sends it, and
-says what was `sent`; it passes on what recipients answer, and who comes and goes.
+A core: it takes `now` and returns packets to send and deliveries that changed. The host asks for
+what is `due`, sends it and reports it as `sent`; it passes on the recipients' answers, and who
+connects and disconnects.
 """
 
 from __future__ import annotations

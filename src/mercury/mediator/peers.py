@@ -1,7 +1,7 @@
-"""Those that messages are delivered to, by name and by number.
+"""The recipients of messages, by name and by number.
 
-The number indexes columns: who is there, how long an answer takes, and what was sent to whom. So a
-message for a hundred thousand is a handful of array operations.
+The number indexes columns: who is connected, how long an answer takes, and what was sent to whom.
+So a message for a hundred thousand is a handful of array operations.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How much trouble is taken to deliver a message, and how fast messages are repeated."""
+"""Delivery policies: how often and how soon a message without acknowledgement is retried."""
 
 from __future__ import annotations
 

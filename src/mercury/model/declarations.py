@@ -1,4 +1,4 @@
-"""What a client and its adapter say to each other about what moves."""
+"""What a client and its adapter exchange about publications and subscriptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A moment as cores are given it."""
+"""A point in time, on the two clocks of a process."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The shell around the bridge: the UDP socket, the timer, and the way into Mercury.
+"""The shell around the bridge: the UDP socket, the timer, and the connection to Mercury.
 
 A MOOS vehicle is a client of Mercury: its position goes up, alerts and messages come down. Between
-bridges that share no direct route, Mercury carries the same postings that pShare would, as messages
+bridges without a direct route, Mercury carries the same postings that pShare would, as messages
 of the topic `moos` from client to client. It may lose or repeat them like any network; the
-mediators at both ends see to that.
+mediators at both ends retry and remove duplicates.
 """
 
 from __future__ import annotations

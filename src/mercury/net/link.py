@@ -1,8 +1,8 @@
 """A lossy link between a vehicle and its adapter, without sockets and without a clock.
 
-It says when each packet arrives, if at all: loss by range, by size and by rate, blackouts, delay,
-duplicates and reordering, each direction by its own settings, the same way for the same seed.
-pMediator's simulator asks for "a variety of manners of performance drop-off"; these are ours.
+It decides when each packet arrives, if at all: loss by range, by size and by rate, blackouts,
+delay, duplicates and reordering, each direction by its own settings, the same way for the same
+seed. pMediator's simulator asks for "a variety of manners of performance drop-off"; these are ours.
 """
 
 from __future__ import annotations

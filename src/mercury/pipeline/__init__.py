@@ -1,1 +1,1 @@
-"""The data pipeline on Spark: whatever looks at many messages."""
+"""The data pipeline on Spark: jobs that need many messages."""

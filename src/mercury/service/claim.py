@@ -1,7 +1,7 @@
-"""One `mercury up` a bus: who has it, so that a second does not start and `mercury down` finds it.
+"""A lock file for one `mercury up` per bus, by which `mercury down` finds it.
 
-The file is locked by the process that it names. When that ends, however it ends, the lock is free:
-a number that another process has got since is never taken for it.
+The process that the file names holds a lock on it. When that ends, however it ends, the lock is
+free: a process that has got the same number since is never taken for it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether a service does its work: it is given what happens, and says what is wrong."""
+"""The health of a service: it is given what happens, and reports what is wrong."""
 
 from __future__ import annotations
 

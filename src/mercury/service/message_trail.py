@@ -1,4 +1,4 @@
-"""What the bus knows of messages: they themselves, their receipts, and where a client was."""
+"""What the bus holds of messages: themselves, their receipts, and their recipients' positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The frame every service stands in: tasks, status, metrics, a clean stop."""
+"""The base of every service: tasks, status, metrics, a clean stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watches how long the event loop stands still."""
+"""Measures how long the event loop is blocked."""
 
 from __future__ import annotations
 

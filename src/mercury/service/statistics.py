@@ -1,4 +1,4 @@
-"""The numbers a service shows of itself: one source for metrics, status records and summaries."""
+"""The numbers of a service: one source for metrics, status records and summaries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a part says of itself on the bus, and how it is read again."""
+"""The status records of parts on the bus: writing and reading them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An incident and what became of it: who sensed it, whom it concerned, who was notified when."""
+"""An incident and its outcome: who sensed it, whom it concerned, who was notified when."""
 
 from __future__ import annotations
 

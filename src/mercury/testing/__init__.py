@@ -1,4 +1,4 @@
-"""What Mercury's own tests stand on, for the tests of its users too."""
+"""A clock and a network for tests: of Mercury itself, and of its users."""
 
 from mercury.testing.clock import SteppableClock
 from mercury.testing.network import Datagram, HostileNetwork, NetworkStatistics

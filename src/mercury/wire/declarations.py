@@ -1,4 +1,4 @@
-"""What moves, who wants to know of it and what became of it, as Protocol Buffers."""
+"""Publications, subscriptions and match events as Protocol Buffers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Where a record on the bus was derived from, so that work done again is recognised.
+"""Where a record on the bus was derived from, by which repeated records are recognised.
 
-Who takes over from a worker that died does some of its work again, and appends again what follows
-from it. Each such record says from which partition and offset it follows; these grow, so a reader
-that keeps the greatest it has seen of a partition drops what comes a second time.
+A worker that takes over from one that died repeats some of its work, and appends again what follows
+from it. Each such record names the partition and offset it follows from; these grow, so a reader
+that keeps the greatest of each partition drops what comes a second time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The bus on an Apache Kafka cluster, for when one machine is not enough."""
+"""The bus on an Apache Kafka cluster, for more than one machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the Kafka bus asks of a cluster besides records: topics, offsets, groups."""
+"""Admin requests of the Kafka bus: topics, offsets, consumer groups."""
 
 from __future__ import annotations
 

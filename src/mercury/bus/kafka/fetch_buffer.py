@@ -1,4 +1,4 @@
-"""Records that were fetched and not yet handed out: by topic, in the order topics are served.
+"""Records fetched from Kafka and not yet read: by topic, in the order topics are served.
 
 Plain values, no client and no thread: the consumer guards it with a lock.
 """

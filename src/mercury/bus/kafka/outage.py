@@ -1,7 +1,7 @@
-"""Decides what to say of a cluster that is away: a sentence when it goes, one when it is back.
+"""Decides what to log of an unreachable cluster: one line when it goes, one when it is back.
 
-Clients complain many times a second, late and all at once. A complaint is only a suspicion here;
-whether it holds is found out by asking the cluster.
+Kafka clients report errors many times a second, late and all at once. An error here only makes the
+cluster suspect; a request to the cluster then shows whether it is reachable.
 """
 
 from __future__ import annotations

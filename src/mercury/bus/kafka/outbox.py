@@ -2,7 +2,7 @@
 
 What is appended within one event-loop iteration is a batch. Batches are settled in order: when
 all records of a batch and of those before it are acknowledged, its offsets are committed, and
-then whoever waits for it hears.
+then those who await it are woken.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`mercury config`: what holds, and where it comes from."""
+"""`mercury config`: the settings in force, and where each comes from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mercury doctor`: is everything in place, and is it well?"""
+"""`mercury doctor`: checks the machine, the bus and the running parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people write on the command line: numbers, places, areas, times."""
+"""Parses values of the command line: numbers, positions, areas, times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Says on stderr what is being waited for, when it takes longer than a moment."""
+"""Shows on stderr what a command waits for, when that takes longer than a moment."""
 
 from __future__ import annotations
 

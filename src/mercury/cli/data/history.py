@@ -1,4 +1,4 @@
-"""`mercury history`: what was stored, asked for."""
+"""`mercury history`: queries of the stored tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mercury replay`: a stored hour, through the system again."""
+"""`mercury replay`: appends stored records to a bus again."""
 
 from __future__ import annotations
 

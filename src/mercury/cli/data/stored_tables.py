@@ -1,4 +1,4 @@
-"""What the commands on stored tables share: the folder, Spark to ask with, and what is shown."""
+"""What the commands on stored tables share: the folder, the Spark session, the output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mercury bench`: how fast it is on this machine, measured with real processes."""
+"""`mercury bench`: measures Mercury on this machine, with real processes."""
 
 from __future__ import annotations
 

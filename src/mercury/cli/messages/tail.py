@@ -1,4 +1,4 @@
-"""`mercury tail`: what goes over the bus."""
+"""`mercury tail`: prints the messages of bus topics."""
 
 from __future__ import annotations
 

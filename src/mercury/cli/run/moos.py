@@ -1,4 +1,4 @@
-"""`mercury moos`: a MOOS vehicle's mediator, and its way into Mercury."""
+"""`mercury moos`: a MOOS vehicle's mediator, and its connection to Mercury."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What became of a run, in sentences: of the parts, the vehicles and the ledger."""
+"""The summary of a run, in sentences: the parts, the vehicles and the ledger."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Where load goes to, chosen by URI: one small Protocol, and a file for each way there."""
+"""Drivers of load, chosen by URI: one small Protocol, and a module for each target."""

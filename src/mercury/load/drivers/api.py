@@ -1,4 +1,4 @@
-"""What a driver is, and which one an address stands for."""
+"""The interface of drivers, and which one a URI selects."""
 
 from __future__ import annotations
 

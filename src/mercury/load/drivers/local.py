@@ -1,6 +1,6 @@
-"""Load that reaches no other program.
+"""Load that no other program receives.
 
-`null:` sends nowhere: how fast is the generator itself? `file:PATH` writes a trace, as gzipped CSV
+`null:` discards it, to measure the generator itself. `file:PATH` writes a trace, as gzipped CSV
 that `mercury import` and others can read.
 """
 

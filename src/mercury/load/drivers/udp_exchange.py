@@ -1,6 +1,6 @@
-"""What the sessions of a load declare and hear.
+"""What the sessions of a load declare and receive.
 
-Each entity is declared until that is answered, and renewed, as clients do. What comes is
+Each entity is declared until that is answered, and renewed, as clients do. What is received is
 acknowledged and put in order as they do it, and counted.
 """
 

@@ -1,8 +1,8 @@
-"""Which updates brought an event about, where the event itself does not say when they were due.
+"""Which updates caused an event, where the event itself does not say when they were due.
 
 An event names a publication, where that was, and how far from the subscription. Positions differ
-from update to update, so the place tells the publication's update and the distance the
-subscription's. No clock of anybody else is needed, and an event of a system that lags behind is
+from update to update, so the position identifies the publication's update and the distance the
+subscription's. No other process's clock is needed, and an event of a system that lags behind is
 not taken for one of a later update.
 """
 

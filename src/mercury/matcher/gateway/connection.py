@@ -1,4 +1,4 @@
-"""One client at a websocket: what it declares, says and is notified of. Knows no socket."""
+"""One WebSocket client: what it declares, sends and is notified of; no socket."""
 
 from __future__ import annotations
 

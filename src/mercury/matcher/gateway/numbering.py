@@ -1,4 +1,4 @@
-"""Numbers in binary frames: clients number their own entities, the gateway the others."""
+"""Entity numbers in binary frames: clients number their own, the gateway all others."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The grammar of the gateway: publications, subscriptions and positions as they come from outside.
+"""Parses the gateway's requests: publications, subscriptions and positions.
 
-One reader for all: a subscription is the same whether it is asked once, comes by a websocket or is
-streamed, and whether it came as JSON or as the parameters of an address. What is wrong is said
-with the name of the field.
+One parser for all: a subscription is the same whether it is a query, comes by a WebSocket or is
+streamed, and whether it came as JSON or as the parameters of an address. An error names the
+field.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The gateway: an HTTP server on the loop of the process, and the websockets that it hands over."""
+"""The gateway's HTTP server, in the event loop of the process; it hands over WebSockets."""
 
 from __future__ import annotations
 

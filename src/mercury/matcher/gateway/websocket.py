@@ -1,8 +1,8 @@
-"""A websocket (RFC 6455) on the server's own transport, without a queue between.
+"""A WebSocket (RFC 6455) on the server's own transport, without a queue between.
 
-The framing is that of the `websockets` library; what the frames mean is the connection's. Served
-this way instead of through ASGI, because only the transport knows how much waits for a client
-that does not read, and can let go of it.
+The framing is that of the `websockets` library; what the frames mean is the connection's. It is
+served this way instead of through ASGI, because only the transport knows how many bytes wait for
+a client that does not read, and can abort it.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Streaming jobs that judge events and congestion."""
+"""Streaming jobs that detect incidents and congestion."""

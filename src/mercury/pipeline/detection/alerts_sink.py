@@ -1,4 +1,4 @@
-"""Puts what the pipeline finds on the bus: each alert once, whatever is done again.
+"""Appends the pipeline's alerts to the bus: each once, also when a batch is repeated.
 
 An alert's id follows from what it was found from. After a restart the sink reads which alerts are
 on the bus already.

@@ -1,8 +1,8 @@
-"""A streaming job around a decision core: Spark condenses, the driver hosts the core.
+"""A streaming job around a decision core: Spark aggregates, the driver runs the core.
 
-A stateful operator in Python costs each batch two and a half times as much, and its first one
-three times; what reaches the driver is small. After each batch the core's state is kept, so that a
-batch that Spark repeats is judged from where it was, and gives the same alerts again.
+A stateful operator in Python makes each batch two and a half times as slow, and its first one
+three times; what reaches the driver is small. After each batch the core's state is stored, so that
+a batch that Spark repeats starts from the same state and gives the same alerts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From records to what they say: each function takes a DataFrame and returns one.
+"""Decodes and aggregates records: each function takes a DataFrame and returns one.
 
 Streams and batches run the same functions.
 """

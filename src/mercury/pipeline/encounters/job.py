@@ -1,4 +1,4 @@
-"""Who met whom, in what is stored: reads, asks, and writes the answer."""
+"""The encounters job: reads stored reports, finds encounters and writes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tiles a circle around each position touches: where somebody may see somebody."""
+"""Which tiles a circle around each position touches, where it may meet another."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """From reports to encounters: each function takes a DataFrame and returns one.
 
-Time and place are cut into windows and tiles, and an engine runs in each of them, wherever there
-is a worker. Everyone is seen in its own tile, and sees from every tile within its reach: so each
-pair is found where the one who is met is, and nowhere else. What was found is joined by pair.
+Time and space are cut into windows and tiles, and each of them has an engine on some worker. A
+client is published in its own tile, and subscribes in every tile within its reach: so each pair is
+found once, in the tile of the one that is met. What was found is joined by pair.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What messages say, as rows of the stored tables; poison is named, never raised."""
+"""Decodes messages into rows of the stored tables; a bad record has a reason, not an error."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """History: reports, events, alerts and deliveries as Parquet tables, each record once.
 
-What has been stored is known to the folder itself: a batch that Spark does again after a crash,
-or all batches when its checkpoint is lost, add only what is not there yet.
+The folder itself records what has been stored: a batch that Spark repeats after a crash, or all
+batches when its checkpoint is lost, add only what is missing.
 """
 
 from __future__ import annotations

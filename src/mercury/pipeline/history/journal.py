@@ -1,7 +1,7 @@
-"""Changes of a folder that happen whole or not at all, whenever the process dies.
+"""Atomic changes of a folder, at whatever moment the process dies.
 
-What is to be done is first written down and named in one rename; from then on it is done, by us
-or by whoever opens the folder next. Every step can be done again.
+A change is first written to a journal, by one rename; from then on it is completed, by this process
+or by the next one that opens the folder. Every step can be repeated.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The common questions to what is stored: each takes rows and returns rows."""
+"""The common queries of the stored tables: each takes rows and returns rows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Replay: stored records go through the system again, at the pace they had or another.
+"""Replay: appends stored records to a bus again, at their original speed or another.
 
-Values, keys and ids stay what they were; the headers are made again as their writers make them.
-What has expired meanwhile is put back all the same: who reads it, decides.
+Values, keys and ids are unchanged; headers are made as the original writers make them. Records
+that have expired are appended too: their readers decide.
 """
 
 from __future__ import annotations

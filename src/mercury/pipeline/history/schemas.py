@@ -1,4 +1,4 @@
-"""The columns of the stored tables: plain ones to ask for, and the record as it was."""
+"""The columns of the stored tables: decoded ones for queries, and the original record."""
 
 from __future__ import annotations
 

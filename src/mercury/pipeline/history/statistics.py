@@ -1,4 +1,4 @@
-"""What is stored, from the files' own footers: Spark is not needed to count."""
+"""Counts rows, days, files and bytes of the stored tables from Parquet footers, without Spark."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A worker's part of storing history: records to rows, rows to Parquet files by day and tile.
 
-One pass: what a task has read it writes, without a way back through Spark's rows. Files of a task
-that fails are named by nobody, and removed with the folder they lie in.
+One pass: a task writes what it has read, without passing rows back to Spark. The files of a failed
+task are in no journal, and removed with their folder.
 """
 
 from __future__ import annotations

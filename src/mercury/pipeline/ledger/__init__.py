@@ -1,1 +1,1 @@
-"""Who should have heard a message, and who did: batch jobs over the history."""
+"""Who should have received a message, and who did: batch jobs over the history."""

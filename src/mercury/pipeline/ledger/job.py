@@ -1,7 +1,7 @@
-"""The ledger: messages that are over are added up, each once, and held against who they were for.
+"""The ledger job: aggregates the receipts of each finished message, once, by recipient.
 
-What has entered is known to the history folder itself: rows, sums and how far it got change in
-one step of its journal, so whatever is cut short or done again adds nothing twice.
+The history folder itself records what has been entered: rows, sums and progress change in one step
+of its journal, so nothing is counted twice after a crash or a repetition.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which messages enter the ledger now: those that are over, and those that everybody answered."""
+"""Which messages enter the ledger now: those that expired, and those that all answered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stored ledger, read at once: Arrow is enough, Spark need not start.
+"""Reads the stored ledger with Arrow alone, without Spark.
 
 An id contains the day when its message was made (UUIDv7), which is where to look first.
 """

@@ -1,7 +1,7 @@
-"""Who should have heard which message, and what became of it: each function returns rows.
+"""Who should have received which message, and what became of it: each function returns rows.
 
 Messages are few and go with the functions to the workers; reports are scanned once for all of
-them. What is decided about one recipient, the ledger core decides.
+them. The state of each recipient is decided by the ledger core.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The Spark session: found, set up for short batches, or one sentence on what is missing."""
+"""The Spark session, set up for short batches, or an error that says what is missing."""
 
 from __future__ import annotations
 

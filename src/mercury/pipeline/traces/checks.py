@@ -1,6 +1,7 @@
-"""Which fixes to believe: each function takes fixes and returns them with `problem` filled in.
+"""Checks fixes: each function takes fixes and returns them with `problem` filled in.
 
-A fix keeps the first problem that is found, and one that has a problem accuses no other.
+A fix keeps the first problem that is found, and one that has a problem is not used to judge
+others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How files are to be understood: what the user said, and guesses from usual names for the rest."""
+"""The columns of files: as the user named them, or guessed from usual names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Positions in CSV, also compressed with gzip; so writes SUMO's tool, too."""
+"""Positions in CSV, also compressed with gzip, also as SUMO's converter writes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files are meant, of which format they are, and which are read alike."""
+"""Which files to import, their formats, and which can be read together."""
 
 from __future__ import annotations
 

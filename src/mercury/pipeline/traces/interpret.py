@@ -1,4 +1,4 @@
-"""From texts to fixes, by Spark's own expressions; what cannot be understood is named."""
+"""Parses texts into fixes, with Spark's own expressions; what cannot be parsed has a reason."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Jumps that no vehicle makes.
+"""Finds jumps: fixes that no vehicle can reach in time.
 
-A fix is judged by the last one that was believed, not by its neighbour: otherwise one stray fix
-would take the good one after it along. No window function knows what was believed, so a small core
-does; it sees the fixes of a vehicle in time order and holds two of them.
+A fix is compared with the last accepted one, not with its predecessor: otherwise one stray fix
+would reject the good one after it, too. No SQL window function can do that, so a small core does;
+it takes the fixes of a vehicle in time order and holds two of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an import leaves behind: the positions, and the rows that were not believed."""
+"""The output of an import: the accepted positions, and the rejected rows."""
 
 from __future__ import annotations
 

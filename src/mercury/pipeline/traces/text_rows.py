@@ -1,4 +1,4 @@
-"""Files that Python reads: one task opens a file and streams its rows."""
+"""Reads files in Python: one task opens a file and streams its rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first batch of a stream is done before anybody waits for it."""
+"""Runs the first, slow batch of a stream before any events come."""
 
 from __future__ import annotations
 

@@ -14,8 +14,10 @@ Everything that `import mercury` offers, from the docstrings. Units stand in the
 """
 GROUPS = {
     "Connect": ("connect", "Client", "ServiceEndpoint"),
-    "What comes back": ("ContentStream", "MatchStream", "MovingPublication", "Match", "Message"),
-}
+    "What comes back": (
+        "ContentStream", "MatchStream", "MovingPublication", "Match", "Message", "Receipts",
+    ),
+}  # fmt: skip
 # Public within the package, and of no use to an application.
 INTERNAL = (
     "after_session", "ask", "compose", "confirm", "forget", "mediator", "reception", "refuse", "regroup", "run",
@@ -30,7 +32,7 @@ def api() -> str:
     parts = [HEAD]
     for title, names in groups.items():
         parts.append(f"\n## {title}\n")
-        parts += (_entry(getattr(mercury, name)) for name in names if name in mercury.__all__)
+        parts += (_entry(name) for name in names if name in mercury.__all__)
     parts.append(
         "\n## Errors\n\nAll descend from `MercuryError`; each carries what it is about as attributes.\n"
     )
@@ -46,9 +48,13 @@ def _error_tree(error: type, depth: int = 0) -> Iterator[str]:
             yield from _error_tree(below, depth + 1)
 
 
-def _entry(thing: type) -> str:
+def _entry(name: str) -> str:
+    thing = getattr(mercury, name)
+    path = f"{thing.__module__}.{thing.__qualname__}"
+    if thing.__name__ != name:
+        return (
+            f"\n### {name} {{ #mercury.{name} }}\n\n`mercury.{name}` is [`mercury.{thing.__name__}`][{path}] "
+            f"by the name that reads best: `async with mercury.{name}(…) as …`. It takes the same arguments.\n"
+        )
     hidden = ", ".join(f'"!^{name}$"' for name in ("_.*", *INTERNAL))
-    return (
-        f"\n::: {thing.__module__}.{thing.__qualname__}\n"
-        f"    options:\n      heading_level: 3\n      filters: [{hidden}]\n"
-    )
+    return f"\n::: {path}\n    options:\n      heading_level: 3\n      filters: [{hidden}]\n"

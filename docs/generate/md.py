@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+DOCS = Path(__file__).parents[1]
 
 
 def cell(text: object) -> str:
     """Text that may stand in a table."""
     return " ".join(str(text).split()).replace("|", "\\|")
+
+
+def linked(text: str) -> str:
+    """Text in which the pages that it names are links with their titles, for a page of the reference."""
+
+    def link(found: re.Match[str]) -> str:
+        title = (DOCS / found[1]).read_text("utf-8").partition("\n")[0].removeprefix("# ")
+        return f"[{title}](../{found[1]})"
+
+    return re.sub(r"docs/([a-z-]+/[a-z-]+\.md)", link, text)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import types
 import typing
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from pydantic_core import PydanticUndefined
 
 from mercury.config import Settings
 
-from .md import code, table
+from .md import code, linked, table
 
 HEAD = """# Settings
 
@@ -38,14 +39,32 @@ def _tables(model: type[BaseModel], path: str) -> Iterator[str]:
         nested, by_name = _nested(field.annotation)
         full = f"{path}.{name}" if path else name
         if nested is not None:
-            inner.append((f"{full}.NAME" if by_name else full, field.description or "", nested))
+            said = f"{field.description}."
+            if by_name:
+                said += _built_in(model, name)
+            inner.append((f"{full}.NAME" if by_name else full, said, nested))
         else:
-            rows.append((code(name), _type(field), code(_default(field)), field.description or ""))
+            meaning = linked(field.description or "")
+            rows.append((code(name), _type(field), code(_default(field)), meaning))
     if rows:
         yield "\n" + table(("setting", "type", "default", "meaning"), rows)
     for full, description, nested in inner:
-        yield f"\n## [{full}] {{ #{full.lower().replace('.', '-')} }}\n\n{description}.\n"
+        yield f"\n## [{full}] {{ #{full.lower().replace('.', '-')} }}\n\n{description}\n"
         yield from _tables(nested, full)
+
+
+def _built_in(model: type[BaseModel], name: str) -> str:
+    """The entries that are there without being configured: how they differ from the defaults below."""
+    rows = []
+    for key, entry in getattr(model(), name).items():
+        fields = type(entry).model_fields
+        values = [
+            code(f"{field} = {json.dumps(value)}")
+            for field, value in entry.model_dump().items()
+            if value != fields[field].default
+        ]
+        rows.append((code(key), ", ".join(values)))
+    return "\n\nBuilt in:\n\n" + table(("name", "with"), rows) if rows else ""
 
 
 def _nested(annotation: Any) -> tuple[type[BaseModel] | None, bool]:

@@ -89,6 +89,15 @@ def test_every_command_and_flag_that_is_shown_exists() -> None:
     assert checked > 40
 
 
+def test_code_fits_the_site() -> None:
+    """What is output is broken there (`docs/assets/site.css`), and the README is not part of it."""
+    for page in ALL_PAGES[1:]:
+        for block in blocks(page):
+            if block.language not in ("output", "text", "console"):
+                longest = max(map(len, block.text.splitlines()), default=0)
+                assert longest <= 100, f"{page}:{block.line}"
+
+
 def test_every_configuration_that_is_shown_is_valid() -> None:
     checked = 0
     for page in ALL_PAGES:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -37,12 +39,15 @@ class _Page(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.ids: set[str] = set()
+        self.repeated: set[str] = set()
         self.links: list[str] = []
         self.fetched: list[str] = []  # what a browser loads by itself
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         values = {name: value or "" for name, value in attrs}
         if "id" in values:
+            if values["id"] in self.ids:
+                self.repeated.add(values["id"])
             self.ids.add(values["id"])
         if tag == "a" and "href" in values:
             self.links.append(values["href"])
@@ -84,6 +89,28 @@ def test_every_link_leads_to_a_page_and_a_place_in_it(site: Path) -> None:
     assert broken == []
 
 
+def test_no_id_is_used_twice_in_a_page(site: Path) -> None:
+    repeated = {path.name: page.repeated for path, page in _pages(site).items() if page.repeated}
+    assert repeated == {}
+
+
+def test_what_is_made_from_the_code_is_linked(site: Path) -> None:
+    """A path of the sources is of no use in the site."""
+    for path in (site / "reference").glob("*.html"):
+        assert re.findall(r"docs/[a-z-]+/[a-z-]+\.md", path.read_text("utf-8")) == [], path.name
+
+
+def test_search_works_from_a_disk(site: Path) -> None:
+    assert (site / "search" / "search_index.js").read_text("utf-8").startswith("var __index = {")
+    page = (site / "index.html").read_text("utf-8")
+    assert page.index("assets/iframe-worker.js") < page.index("assets/javascripts/bundle.")
+
+
+def test_all_arguments_of_a_client_are_explained() -> None:
+    explained = re.findall(r"^        (\w+): ", mercury.Client.__doc__ or "", re.MULTILINE)
+    assert explained == list(inspect.signature(mercury.Client).parameters)
+
+
 def test_nothing_is_fetched_from_the_internet(site: Path) -> None:
     fetched = {
         name for page in _pages(site).values() for name in page.fetched if urlsplit(name).netloc
@@ -108,9 +135,11 @@ def test_the_reference_has_everything(site: Path) -> None:
         assert f'id="{table}"' in settings, table
         for name in field.annotation.model_fields:  # type: ignore[union-attr]
             assert name in settings, name
+    for kind in Settings().detection.kinds:
+        assert f"<code>{kind}</code>" in settings, kind
     api = page("api")
     for name in mercury.__all__:
-        assert f".{name}" in api, name
+        assert re.search(rf'id="mercury[\w.]*\.{name}"', api), name
     assert "ServiceEndpoint.alert" in api
     wire = page("wire")
     for name in ("Envelope", "Telemetry", "Deliveries"):

@@ -56,8 +56,13 @@ class Client(Connection):
         uri: the adapter, `udp://host:port`.
         identity: the client's name, unique among all clients.
         position: where it is, a Position or (lat, lon). An application behind a relay has none.
+        heading_deg: where it goes from there, clockwise from north.
+        speed_mps: how fast.
+        settings: intervals and limits of the session.
         relay_port: listen there on loopback for local applications; 0 takes a free port.
-        mediator: how much trouble which message is worth.
+        connect_timeout_s: `async with` raises NotConnectedError after this time without a session.
+        seed: of the dice for waits and `link`; the same seed, the same waits and losses.
+        mediator: delivery policy by kind and topic.
         groups: the groups it is in; `join` and `leave` change them.
         link: for trials, a lossy link that everything goes through, such as "cellular,loss=0.1".
     """
@@ -90,8 +95,8 @@ class Client(Connection):
             epoch_us=epoch_us(),
         )
         session.groups.update(groups)
-        mediator = mediator or MediatorSettings()
         link = None if link is None else link_from(link, seed)
+        mediator = mediator or MediatorSettings()
         super().__init__(uri, session, mediator, link, relay_port, connect_timeout_s)
 
     # Where it is
@@ -201,9 +206,8 @@ class Client(Connection):
             raise MessageError(f"{self.address.name} cannot tell itself")
         if priority > Priority.WARNING:
             raise MessageError(f"a client tells with a priority up to {Priority.WARNING:d}")
-        message = self.compose(
-            Kind.CONTENT, topic, Attributes(dict(values)), priority, expires_in_s
-        )
+        payload = Attributes(dict(values))
+        message = self.compose(Kind.CONTENT, topic, payload, priority, expires_in_s)
         message = replace(
             message, destination=destination, policy=as_policy(policy), ordered=ordered
         )
@@ -284,11 +288,8 @@ class Client(Connection):
 
         The circle moves with the client; a polygon, or its corners, stays where it is. Raises
         MatchingError and FilterError for what cannot be; a refusal is raised by the iteration.
-
-        Arguments:
-            inside: hear also of every move of what is inside.
-            dwell_s: hear also of what has been inside for this time.
-            name: what the client calls it; none is the topic.
+        With `inside`, also every move of what is inside; with `dwell_s`, also what has been inside
+        for this time. `name` is what the client calls it, else the topic.
         """
         name = self.moving.entities.free_name("subscription", topic, name)
         scope = radius_m, as_polygon(polygon)

@@ -56,7 +56,7 @@ class MediatorSettings(Section):
     rules: dict[str, RuleSettings] = Field(
         default_factory=dict,
         validate_default=True,
-        description="By kind (alert, event, content) or topic: what delivery is worth",
+        description="How hard to try to deliver it, by kind (alert, event, content) or topic",
     )
 
     @field_validator("rules", mode="before")

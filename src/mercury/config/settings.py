@@ -326,17 +326,15 @@ class Settings(Section):
 
     bus: BusSettings = setting(BusSettings(), "Durable topics")
     session: SessionSettings = setting(SessionSettings(), "Between client and adapter")
-    adapter: AdapterSettings = setting(AdapterSettings(), "Where moving things meet the bus")
+    adapter: AdapterSettings = setting(AdapterSettings(), "Accepts client sessions over UDP")
     mediator: MediatorSettings = setting(MediatorSettings(), "Delivery over links that lose")
-    broker: BrokerSettings = setting(BrokerSettings(), "Immediate decisions")
-    pipeline: PipelineSettings = setting(
-        PipelineSettings(), "What is found in many messages, by Spark"
-    )
+    broker: BrokerSettings = setting(BrokerSettings(), "Emergencies, content and requests")
+    pipeline: PipelineSettings = setting(PipelineSettings(), "Detection and history, on Spark")
     client: ClientSettings = setting(ClientSettings(), "The endpoint on the vehicle or device")
-    sim: SimSettings = setting(SimSettings(), "A city to try it in")
-    detection: DetectionSettings = setting(DetectionSettings(), "What is found in many messages")
+    sim: SimSettings = setting(SimSettings(), "A simulated city")
+    detection: DetectionSettings = setting(DetectionSettings(), "Collisions, jams and the like")
     moos: MoosSettings = setting(MoosSettings(), "A MOOS community, bridged to others")
-    matcher: MatcherSettings = setting(MatcherSettings(), "What moves finds what is near it")
+    matcher: MatcherSettings = setting(MatcherSettings(), "Finds who is near whom")
     gateway: GatewaySettings = setting(GatewaySettings(), "Matching over HTTP and websockets")
     log: LogSettings = setting(LogSettings(), "What is written to stderr")
 

@@ -50,16 +50,16 @@ log = logging.getLogger(__name__)
 
 # Intervals
 _HOUSEKEEPING_S = 0.1  # prune and heartbeats
-_RECEIPTS_S = 0.1  # to write down what became of messages
+_RECEIPTS_S = 0.1  # to write the outcomes of messages
 _INTEREST_REFRESH_S = 10.0
 _COMPLAINT_S = 5.0
-_MOVING_S = 0.05  # to answer what clients declared and asked
+_MOVING_S = 0.05  # to answer declarations and queries
 _READ_BATCH = 512
 _LONGEST_TICK_S = 0.005
 
 
 class Adapter(Service):
-    """Holds sessions with clients, passes their messages to the bus and the bus's to them."""
+    """Keeps sessions with clients and passes messages between them and the bus."""
 
     part = "adapter"
 
@@ -106,7 +106,7 @@ class Adapter(Service):
         self._consumers: list[Consumer] = []
         self._news: Iterator[BusRecord] = iter(())  # what became of messages, for the bus
         self._unwritten: list[BusRecord] = []  # of that, the next
-        self._complain_at = 0.0  # about a bus that fails, not for every packet
+        self._complain_at = 0.0  # rate limit of the log on a failing bus
 
     @property
     def port(self) -> int:
@@ -161,7 +161,7 @@ class Adapter(Service):
         ends = self.bus.subscribe((topics.DELIVERIES,), start=lookback)
         match_events = self.bus.subscribe((topics.MATCHES,))
         self._consumers = [alerts, answers, ends, match_events]
-        # Every alert in force is known before the first client asks what it missed.
+        # All alerts in force must be known before the first client connects.
         for records in chain(catch_up(alerts, _READ_BATCH), catch_up(ends, _READ_BATCH)):
             self._on_records(records)
         for consumer in self._consumers:
@@ -174,7 +174,7 @@ class Adapter(Service):
         self.spawn(self._confirm())
 
     def _warm_up(self) -> None:
-        """Do once what an alert needs: libraries set themselves up at their first use."""
+        """Run the code of an alert once: libraries initialise at their first use."""
         here = Area(Circle(Position(0.0, 0.0), 1000.0))
         contains(here, np.array([0.0, 0.009]), np.array([0.0, 0.0]), np.array([0.0, 0.0]), 0)
         if self.addressing.coverage is not None:
@@ -186,7 +186,7 @@ class Adapter(Service):
             consumer.close()
         if self._outbound is None:
             return
-        # Goodbye: clients look for a session at once, not after a silence, and not here.
+        # Tell clients to seek another adapter at once, not after missed heartbeats.
         self._outbound.endpoint.stop_receiving()
         everyone = np.flatnonzero(self.sessions.table.active)
         body = self.sessions.refusal_body("adapter-stops", now())
@@ -220,7 +220,7 @@ class Adapter(Service):
                 self.dropped[error.reason] += 1
                 if isinstance(event, Received) and event.wants_receipt:
                     self.mediator.refuse(event.session, event.envelope.id, error.reason, time)
-            except BusError as error:  # the bus is full or away: say so, and serve on
+            except BusError as error:  # the bus is full or unreachable: log it and continue
                 self._complain(error)
         self._flush_moving()
         if sessions.answers:
@@ -251,7 +251,7 @@ class Adapter(Service):
             self._complain(error)
 
     def _send_queued(self) -> None:
-        """Send the single packets that were decided on."""
+        """Send the single packets that are queued."""
         assert self._outbound is not None
         for packet, address in self.sessions.outbox:
             self._outbound.put(packet, address, MAX_PRIORITY)
@@ -262,7 +262,7 @@ class Adapter(Service):
         self._outbound.kick()
 
     def _send_due(self) -> None:
-        """Begin to send what is due to many."""
+        """Start the fan-outs that are due."""
         assert self._outbound is not None
         if not self._is_gathering:
             for job in self.mediator.due(now()):
@@ -271,10 +271,10 @@ class Adapter(Service):
 
     def _on_opened(self, event: Opened) -> None:
         self.counters["sessions_opened"] += 1
-        self._send_queued()  # alerts wait for the grant they need
+        self._send_queued()  # alerts need the grant first
         if event.replaced is not None:
-            # It renews the subscriptions it still wants, and hears alerts again unless it says
-            # that it has seen them: what was sent to its earlier incarnation may not have arrived.
+            # It renews its subscriptions, and is sent alerts again that it does not list as seen:
+            # what was sent to its earlier incarnation may not have arrived.
             self.counters["sessions_replaced"] += 1
             self._forget(event.replaced)
         envelope = event.envelope
@@ -292,7 +292,7 @@ class Adapter(Service):
         self.moving.closed(session, now_us() - int((now() - session.last_message) * 1e6))
 
     def _on_report(self, session: Session, body: bytes, envelope: mercury_pb2.Envelope) -> None:
-        # No route: a report goes nowhere from the bus.
+        # No route header: reports are not routed further.
         self.counters["reports"] += 1
         self.moving.report(session, envelope.telemetry)
         self.bus.append(topics.REPORTS, body, session.key, (session.fix_header,))
@@ -375,7 +375,7 @@ class Adapter(Service):
                 reason = error.reason if isinstance(error, PacketError) else "malformed"
                 self.dropped[f"bus-{reason}"] += 1
         self._send_queued()
-        # In the next iteration: finding the recipients of a large alert was long enough for one.
+        # In the next iteration: finding the recipients of a large alert took long enough.
         asyncio.get_running_loop().call_soon(self._send_due)
 
     def _on_reply(self, record: Record) -> None:
@@ -442,7 +442,7 @@ class Adapter(Service):
             await asyncio.sleep(_RECEIPTS_S)
             begun = now()
             try:
-                # What the bus did not take is still the next: nobody says it a second time.
+                # What the bus did not take must be appended next: it is produced only once.
                 if not self._unwritten:
                     self._news = self.mediator.news(begun)
                     self._unwritten = list(islice(self._news, 1))
@@ -454,7 +454,7 @@ class Adapter(Service):
                 self._log_failure("what became of messages is not written down yet", error)
 
     async def _confirm(self) -> None:
-        """Answer what clients sent once it is durable."""
+        """Acknowledge what clients sent once it is durable."""
         while True:
             await self._to_confirm.wait()
             self._to_confirm.clear()
@@ -471,7 +471,7 @@ class Adapter(Service):
                 self._send_queued()
 
     async def _alternate(self, begun: float) -> float:
-        """Let others have the loop after a while of work; returns since when it is ours."""
+        """Yield to the event loop after some time of work; returns when this turn began."""
         if now() - begun <= _LONGEST_TICK_S:
             return begun
         self._send_queued()
@@ -493,7 +493,7 @@ class Adapter(Service):
             self._outbound.kick()
 
     async def _refresh_interests(self) -> None:
-        # Brokers forget interests that no adapter speaks for any more.
+        # Brokers drop interests that no adapter renews.
         begun = now()
         self.addressing.missed.expire(now_us())
         for interest, (topic, text) in list(self.interests.wanted.items()):

@@ -18,7 +18,7 @@ from mercury.session import Session
 from mercury.wire import mercury_pb2 as pb
 from mercury.wire.fields import area_from_pb
 
-# What has no expiry is kept for this long, and found again after a restart.
+# A message without expiry is kept for this long, and read again after a restart.
 LOOKBACK_US = KEPT_US
 MAX_GROUPS = 100  # of one client
 
@@ -40,15 +40,15 @@ class Addressing:
         self._mediator = mediator
         self._counters = mediator.counters
         self._dropped = mediator.dropped
-        # Who came since the last look at the standing alerts, and what is owed to it.
+        # Clients that came since the standing alerts were last checked, and what they must get.
         self._returned: list[tuple[Session, list[AddressedAlert]]] = []
 
-    # Who is there
+    # Presence
 
     def opened(
         self, session: Session, groups: Iterable[str], seen: Collection[bytes], now: Instant
     ) -> None:
-        """A client has a session: it is owed what it has not seen."""
+        """A client has a session: it must get the kept messages that it has not seen."""
         self.groups.set(session, list(groups)[:MAX_GROUPS])
         had = self._mediator.opened(session, seen, now.s)
         self.standing.opened(session, had)
@@ -70,10 +70,10 @@ class Addressing:
         if owed:
             self._returned.append((session, owed))
 
-    # What is said to them
+    # Messages to clients
 
     def address(self, envelope: pb.Envelope, body: bytes, appended_us: int, now: Instant) -> None:
-        """Address a message to those who are here, and keep it for the others while it holds."""
+        """Address a message to connected clients, and keep it for the others while it is valid."""
         destination = envelope.destination
         which = destination.WhichOneof("target")
         if which == "area":
@@ -121,7 +121,7 @@ class Addressing:
             slots = self.standing.newly_inside(alert, np.flatnonzero(table.active), now.us)
             alert.looked_at_all = area.valid_from_us is None or area.valid_from_us <= now.us
         else:
-            # For those who are there now; it may take a while until they have it.
+            # For clients connected now; delivery may take a while.
             until_us = appended_us + LOOKBACK_US
             inside = contains(area, table.lat, table.lon, table.heading, now.us)
             slots = np.flatnonzero(inside & table.active)
@@ -132,22 +132,22 @@ class Addressing:
     ) -> None:
         own = self._table.by_identity.get(envelope.source.client)
         if own is not None:
-            slots = slots[slots != own.slot]  # nobody hears itself
+            slots = slots[slots != own.slot]  # not to its sender
         self._counters["addressed"] += len(slots)
         self._mediator.post(envelope, body, until_us, self._table.peer[slots], now)
 
-    # By itself
+    # Timer
 
     def due(self, now_us: int) -> Iterator[tuple[bytes, NDArray[np.intp], str]]:
-        """Yield what is owed to those who came since the last call: its id, their slots, a counter.
+        """Yield what clients that came since the last call must get: id, slots, a counter.
 
-        Also where nobody came, so that the caller may pause between many alerts.
+        Also without any client, so that the caller may pause between many alerts.
         """
         returned, self._returned = self._returned, []
         for alert, slots in self.standing.due(now_us):
             yield alert.id, slots, "alerts_on_entry"
-        # Only now: what is for the area where somebody came back to may be more urgent than
-        # what is for it by name, and the queue puts them in order.
+        # Only now: an alert for the area that a client reconnects in may be more urgent than
+        # one addressed to it by name, and the queue sorts them.
         for session, owed in returned:
             slots = np.array([session.slot], np.intp)
             for one in owed:
@@ -185,7 +185,7 @@ class Groups:
         return groups - before
 
     def closed(self, session: Session) -> None:
-        """A client is gone; when it comes back it says its groups anew."""
+        """A client has disconnected; when it reconnects it sends its groups again."""
         for group in self._of.pop(session.identity, ()):
             self._leave(group, session)
 
@@ -193,7 +193,7 @@ class Groups:
         return self._of.get(session.identity, ())
 
     def slots(self, group: str) -> NDArray[np.intp]:
-        """Where the members of a group sit."""
+        """The slots of the members of a group."""
         members = self._members.get(group, {})
         return np.array([session.slot for session in members.values()], np.intp)
 

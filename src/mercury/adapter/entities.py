@@ -25,7 +25,7 @@ class Entity:
     row: int  # index into the columns
     session: Session
     side: Side
-    id: str  # as the client says; on the bus the client's name stands before it
+    id: str  # as the client named it; on the bus it is prefixed with the client's name
     key: int
     incarnation: int  # since when the client has had it, in microseconds
     declaration: pb.Declaration = field(default_factory=pb.Declaration)  # as matchers get it
@@ -40,7 +40,7 @@ class Entities:
         self.slot: NDArray[np.int64] = np.full(_FIRST_CAPACITY, NONE, np.int64)  # of its session
         # Number of the last event of a subscription that was sent, but for `inside`.
         self.last_number: NDArray[np.uint32] = np.zeros(_FIRST_CAPACITY, np.uint32)
-        # Those that move with one client are a chain: from its slot to a row, from row to row.
+        # Entities that follow one client form a linked list: from its slot to a row, row to row.
         self._next: Rows = np.full(_FIRST_CAPACITY, NONE, np.int64)
         self._first: Rows = np.full(_FIRST_CAPACITY, NONE, np.int64)
         self._at: list[Entity | None] = []  # by row
@@ -52,7 +52,7 @@ class Entities:
         return len(self._at) - len(self._free)
 
     def at(self, row: int) -> Entity:
-        """The entity of a row that is taken."""
+        """The entity of an occupied row."""
         entity = self._at[row]
         assert entity is not None
         return entity
@@ -70,7 +70,7 @@ class Entities:
     def add(
         self, session: Session, side: Side, id: str, key: int, incarnation: int, *, moves: bool
     ) -> Entity:
-        """Take an entity that is not there yet; what `moves` goes where its client goes."""
+        """Add a new entity; one that `moves` follows its client's position."""
         if self._free:
             row = self._free.pop()
         else:
@@ -106,7 +106,7 @@ class Entities:
         self._free.append(row)
 
     def set_moving(self, entity: Entity, moves: bool) -> None:
-        """Say whether an entity goes where its client goes."""
+        """Set whether an entity follows its client's position."""
         self._unlink(entity)
         if moves:
             self._link(entity)
@@ -117,7 +117,7 @@ class Entities:
         return np.array([row_of(key, NONE) for key in keys.tolist()], np.int64)
 
     def moving(self, slots: Rows) -> tuple[Rows, Rows]:
-        """What moves with the clients in these slots: index into `slots`, and row, for each."""
+        """The entities that follow the clients in these slots: index into `slots`, and row."""
         index = np.arange(len(slots))
         known = slots < len(self._first)
         index = index[known]

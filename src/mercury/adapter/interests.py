@@ -38,7 +38,7 @@ class Interests:
         return len(held) >= MAX_PER_CLIENT and subscription_id not in held
 
     def add(self, session: Session, subscription: Subscription) -> bool:
-        """Take a subscription; False if it is invalid (the broker answers the client why)."""
+        """Add a subscription; False if it is invalid (the broker tells the client why)."""
         near_m = ANYWHERE if subscription.near_m is None else subscription.near_m
         if (
             self.is_full(session, subscription.id)
@@ -78,7 +78,7 @@ class Interests:
     def recipients(self, interests: Iterable[bytes], position: Position | None) -> NDArray[np.intp]:
         """Slots of the clients that hold one of the interests, each once.
 
-        A subscription "near me" is served only with content that says where it belongs.
+        A subscription "near me" is only sent content that has a position.
         """
         widest: dict[int, float] = {}
         for interest in interests:

@@ -25,18 +25,18 @@ EVERYONE: To = ("everyone", "")
 
 @dataclass(slots=True)
 class StandingAlert:
-    """An alert and who already has it."""
+    """An alert and the clients that have it."""
 
     id: bytes
     area: Area
     priority: int
     until_us: int
     has_it: NDArray[np.bool_]  # by slot
-    looked_at_all: bool = False  # before that, those who do not move are looked at, too
+    looked_at_all: bool = False  # before that, clients that do not move are checked, too
 
 
 class StandingAlerts:
-    """Gives every client each alert once, when it is or comes inside."""
+    """Sends each alert once to every client that is inside its area or enters it."""
 
     def __init__(self, table: SessionTable, max_alerts: int = 10_000) -> None:
         self._table = table
@@ -60,7 +60,7 @@ class StandingAlerts:
     def newly_inside(
         self, alert: StandingAlert, candidates: NDArray[np.intp], now_us: int
     ) -> NDArray[np.intp]:
-        """Those of the candidates who are inside and did not have it; from now on they have."""
+        """The candidates that are inside and did not have it; they have it from now on."""
         table = self._table
         alert.has_it = grown(alert.has_it, len(table.active) - 1)
         candidates = candidates[~alert.has_it[candidates]]
@@ -78,7 +78,7 @@ class StandingAlerts:
         return found
 
     def due(self, now_us: int) -> Iterator[tuple[StandingAlert, NDArray[np.intp]]]:
-        """Yield each alert in force with the slots that came inside since the last call.
+        """Yield each alert in force with the slots that entered its area since the last call.
 
         The most urgent come first.
         """
@@ -112,7 +112,7 @@ class AddressedAlert(NamedTuple):
 
 
 class MissedAlerts:
-    """What a client that comes back is owed."""
+    """Messages that a client must get when it reconnects."""
 
     def __init__(self, max_alerts: int = 100_000) -> None:
         self._alerts: dict[bytes, AddressedAlert] = {}  # the oldest first
@@ -135,7 +135,7 @@ class MissedAlerts:
     def owed_to(
         self, roles: Iterable[To], seen: Collection[bytes], now_us: int
     ) -> list[AddressedAlert]:
-        """What still holds and has not reached one who is all these, the most urgent first."""
+        """The valid messages to any of these addresses, the most urgent first."""
         ids = [id for role in roles for id in self._ids_of.get(role, ())]
         owed = [self._alerts[id] for id in ids if id not in seen]
         return sorted((one for one in owed if one.until_us > now_us), key=lambda one: -one.priority)

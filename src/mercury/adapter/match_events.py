@@ -27,11 +27,11 @@ from mercury.wire.records import Headers
 TOPIC = "near"  # what matches are called among messages
 MATCH_PRIORITY = Priority.NORMAL
 INSIDE_PRIORITY = 2
-# A change that was not acknowledged within this time is not repeated: its subscriber begins anew.
+# A change not acknowledged within this time is not repeated: its subscription starts anew.
 HOLDS_US = 30_000_000
 # One datagram: of a packet that is cut into many, the loss of any is the loss of all.
 _PACKET_BYTES = 1100
-_LONG_QUEUE = 32  # packets of a client that wait for an answer: it has no time for details
+_LONG_QUEUE = 32  # unacknowledged packets of a client, above which `inside` is not sent
 _DESCRIPTIONS = 65_536
 _MAX_DESCRIPTION_BYTES = MAX_BODY_BYTES // 2
 _INSIDE = np.uint8(EventType.INSIDE)
@@ -44,10 +44,10 @@ _Row = tuple[int, int, MatchRow]  # row of the subscription, key of the publicat
 
 
 class MatchEvents:
-    """Notifies each client of what happened to its subscriptions, many events in one packet.
+    """Notifies each client of the events of its subscriptions, many in one packet.
 
-    What comes and goes is sent until the client has it, and numbered, so that the client can put
-    it in order; what is still inside is sent once, and not at all to who lags behind.
+    Enters and exits are numbered and sent until the client has them, so that it can put them in
+    order; `inside` is sent once, and not at all to a client that lags behind.
     """
 
     def __init__(self, moving: MovingClients) -> None:
@@ -57,13 +57,13 @@ class MatchEvents:
         self._mediator = moving.mediator
         self._counters = moving.counters
         self._dropped = moving.dropped
-        # What publications are that our clients have met, by key; those met last at the end.
+        # Descriptions of publications that our clients have met, by key; the newest last.
         self._known: OrderedDict[int, pb.MovingPublication] = OrderedDict()
         self._seen = SeenOrigins()
 
     def take(self, value: bytes, key: bytes, headers: Headers, now: Instant) -> None:
-        """Pass on what is in a record; what is damaged is counted."""
-        # A matcher that took over from another says again what that one had said.
+        """Pass on the events in a record; damaged ones are counted."""
+        # A matcher that took over from another repeats some of its events.
         if not self._seen.is_new(headers, key):
             self._dropped["bus-repeated"] += 1
             return
@@ -73,7 +73,7 @@ class MatchEvents:
             self._dropped[f"bus-{error.reason}"] += 1
 
     def _take(self, frame: bytes, now: Instant) -> None:
-        # What stands before the events of a record is about them, so each is looked at by itself.
+        # Descriptions precede the events of the same record, so records are read one by one.
         segments = split_frame(frame)
         events = [rows_of(data, EVENTS) for letter, data in segments if letter == b"E"]
         found, rows = self._ours(np.concatenate([_NO_EVENTS, *events]))
@@ -97,7 +97,7 @@ class MatchEvents:
         events, rows = events[ours], rows[ours]
         if not len(events):
             return events, rows
-        # Nobody is notified of what it publishes itself.
+        # A client is not notified of its own publications.
         publications = self._entities.find(events["publication"])
         own = (publications != NONE) & (
             self._entities.slot[publications] == self._entities.slot[rows]
@@ -137,7 +137,7 @@ class MatchEvents:
         numbers = self._number(~inside, rows)
         self._counters["matches"] += len(events)
         slots = self._entities.slot[rows]
-        # What matters to anybody goes before what is still inside; each client's in order.
+        # Enters and exits go before `inside`; each client's stay in order.
         order = np.lexsort((slots, inside))
         slots, inside = slots[order], inside[order]
         columns = (events[name][order].tolist() for name in _COLUMNS)

@@ -31,13 +31,13 @@ from mercury.wire import parse
 from mercury.wire.packet import WANTS_RECEIPT
 from mercury.wire.records import envelope_route
 
-# What has no expiry and must arrive is repeated for this long.
+# A critical message without expiry is repeated for this long.
 REPEAT_US = 30_000_000
 _NOWHERE = -1
 _MAX_REASON = 100
 _ROWS_PER_RECORD = 300  # long names included, a record stays below what a packet carries
 _SENDER_WAITS_US = 600_000_000
-# Nobody keeps a ledger about the ledger, nor of answers, nor of what a subscriber asks for.
+# Receipts and replies have no entry in the ledger.
 _NOT_IN_LEDGER = (pb.RECEIPT, pb.REPLY)
 _ENDS_WITH_RECIPIENT = (DeliveryState.ACKNOWLEDGED, DeliveryState.REFUSED)
 
@@ -64,7 +64,7 @@ class FanOut:
     sent: int = 0
 
     def report(self, first: int, last: int, sent: NDArray[np.bool_] | None, now: float) -> None:
-        """Say what became of the slots from first to last; None: nothing went out."""
+        """Report what was sent to the slots from first to last; None: nothing was."""
         if self.on_part is not None and self.tags is not None and last > first:
             tags = self.tags[first:last]
             if sent is None:
@@ -81,10 +81,10 @@ class _Content(NamedTuple):
 
 
 class AdapterMediator:
-    """Sends each message to each client until it is known what became of it, and says so.
+    """Sends each message to each client until its outcome is known, and reports that.
 
     `outbox` collects single packets to send. `unconfirmed` collects what clients sent that is not
-    durable yet: who has made it so calls `confirmed`, and `incoming.disown` if that failed.
+    durable yet: the caller makes it so and calls `confirmed`, or `incoming.disown` if that failed.
     `counters` and `dropped` are those of the whole adapter.
     """
 
@@ -120,10 +120,10 @@ class AdapterMediator:
         self._begun_us = epoch_us + int(now * 1e6)
         self._slot_of: NDArray[np.intp] = np.full(1024, _NOWHERE, np.intp)  # by peer
 
-    # Who is there
+    # Presence
 
     def opened(self, session: Session, seen: Collection[bytes], now: float) -> set[bytes]:
-        """A client has a session; returns what it was addressed in an earlier one, and has seen."""
+        """A client has a session; returns the messages of earlier sessions that it has seen."""
         peer = self.outgoing.peers.number(session.identity)
         self._slot_of = grown(self._slot_of, peer, _NOWHERE)
         self._slot_of[peer] = session.slot
@@ -138,7 +138,7 @@ class AdapterMediator:
         return had.union(seen)
 
     def had(self, session: Session) -> set[bytes]:
-        """Ids of the messages that a client was addressed, now or before it came back."""
+        """Ids of the messages addressed to a client, in this session or an earlier one."""
         peer = self.outgoing.peers.find(session.identity)
         if peer is None or not self.outgoing.peers.held[peer]:
             return set()
@@ -166,7 +166,7 @@ class AdapterMediator:
         *,
         final: bool = False,
     ) -> None:
-        """Take a message for these clients, and nobody else if `final`; `due` sends it."""
+        """Take a message for these clients, and no others if `final`; `due` sends it."""
         kind = Kind(envelope.kind).name.lower()
         topic = envelope.topic or envelope.event.kind
         named = envelope.destination.client
@@ -187,7 +187,7 @@ class AdapterMediator:
         )
 
     def tell_sender(self, client: str, body: bytes, until_us: int, now: float) -> None:
-        """Pass on what became of a message to who sent it here, now or when it is back."""
+        """Report the outcome of a message to the client that sent it, now or when it reconnects."""
         envelope = parse(body)
         is_here = client in self.table.by_identity
         if is_here or self.incoming.answer_to(client, envelope.deliveries.message) is not None:
@@ -223,11 +223,11 @@ class AdapterMediator:
         content: _Content = dispatch.content
         own = self.table.by_identity.get(content.envelope.source.client)
         if own is not None:
-            slots = slots[slots != own.slot]  # nobody hears itself
+            slots = slots[slots != own.slot]  # not to its sender
         return len(self.outgoing.add(dispatch, self.table.peer[slots], now))
 
     def due(self, now: float) -> Iterator[FanOut]:
-        """What is to be sent now, the most urgent first."""
+        """The fan-outs to send now, the most urgent first."""
         for dispatch, peers in self.outgoing.due(now):
             content: _Content = dispatch.content
             slots = self._slot_of[peers]
@@ -250,7 +250,7 @@ class AdapterMediator:
             self.outgoing.unsent(dispatch, lost, now)
 
     def answered(self, answers: list[Answered], now: float) -> None:
-        """Clients say what they have."""
+        """Clients acknowledged or refused messages."""
         for answer in answers:
             peer = self.outgoing.peers.find(answer.session.identity)
             if peer is None:
@@ -265,10 +265,10 @@ class AdapterMediator:
     # From the clients
 
     def take(self, session: Session, envelope: pb.Envelope, now: float) -> bool:
-        """Whether a message that asks for a receipt is to be passed on.
+        """Whether to pass on a message that asks for a receipt.
 
-        A repetition is answered as the first copy was. Where there is no room to remember it, a
-        message is not taken, and not answered: its sender repeats it.
+        A repetition is answered as the first copy was. Without room to remember it, a message is
+        neither taken nor answered: its sender repeats it.
         """
         until = (envelope.expires_us - self._epoch_us) / 1e6 if envelope.expires_us else None
         arrival = self.incoming.receive(
@@ -285,12 +285,12 @@ class AdapterMediator:
         return arrival is Arrival.NEW
 
     def refuse(self, session: Session, id: bytes, reason: str, now: float) -> None:
-        """Answer a client that what it sent will never be taken."""
+        """Answer a client that its message is refused for good."""
         self.incoming.refuse(session.identity, id, reason, now, answer=False)
         self._send_receipt(session, (), ((id, reason),), now)
 
     def confirmed(self, durable: Collection[Unconfirmed], now: float) -> None:
-        """What clients sent is durable: answer them."""
+        """Messages of clients are durable: acknowledge them."""
         by_session: dict[Session, list[bytes]] = {}
         for session, id in durable:
             by_session.setdefault(session, []).append(id)
@@ -307,12 +307,12 @@ class AdapterMediator:
         if self.table.by_identity.get(session.identity) is session:
             body = self._sessions.receipt_body(list(received), list(refused), now)
             self.send_body(session, Kind.RECEIPT, Priority.REPLY, body, 0, now)
-        # Otherwise it asks again in its next session.
+        # Else it repeats the message in its next session.
 
     # The ledger
 
     def news(self, now: float) -> Iterator[BusRecord]:
-        """What has become of messages since the last call, as records for the bus."""
+        """The outcomes of messages since the last call, as records for the bus."""
         for dispatch, peers in self.outgoing.take_news(now):
             content: _Content = dispatch.content
             if content.envelope.kind in _NOT_IN_LEDGER or content.envelope.HasField("matches"):
@@ -325,7 +325,7 @@ class AdapterMediator:
                     yield _record(topics.REPLIES, _for_sender(receipts, sender), sender.encode())
 
     def _receipts(self, dispatch: Dispatch, peers: Numbers, now: float) -> pb.Envelope:
-        """What is known now of the copies of these peers."""
+        """The current state of the copies for these peers."""
         envelope = dispatch.content.envelope
         rows = dispatch.rows(peers)
         record = pb.Envelope(version=VERSION, kind=pb.RECEIPT, priority=Priority.BACKGROUND)
@@ -340,7 +340,7 @@ class AdapterMediator:
         found.topic = dispatch.topic
         found.kind = envelope.kind
         found.priority = envelope.priority
-        # As it is sent, which a rule may have raised above what the message asks for.
+        # The policy in use, which a rule may have raised above the one the message asks for.
         asked = dispatch.policy.acknowledge
         found.policy = (envelope.policy or pb.REPEAT) if asked else pb.FIRE_AND_FORGET
         found.sent_us = envelope.sent_us
@@ -359,13 +359,13 @@ class AdapterMediator:
         return record
 
     def _wall_us(self, times: NDArray[np.float64]) -> list[int]:
-        """By the wall clock; 0 where there is none yet."""
+        """In wall-clock time; 0 for those that have none yet."""
         wall = np.where(np.isnan(times), -self._epoch_us, times * 1e6) + self._epoch_us
         whole: list[int] = wall.astype(np.int64).tolist()
         return whole
 
     def learn(self, body: bytes, now: float) -> None:
-        """Take in what this adapter wrote in an earlier incarnation, or another one has written."""
+        """Read receipts that an earlier incarnation of this adapter wrote, or another adapter."""
         envelope = parse(body)
         if envelope.source.adapter == self._adapter and envelope.sent_us >= self._begun_us:
             return
@@ -374,7 +374,7 @@ class AdapterMediator:
         if dispatch is None:
             return
         if dispatch.awaited in found.client:
-            dispatch.awaited = ""  # whoever has it says how that ended
+            dispatch.awaited = ""  # the adapter that has it reports the outcome
         mine = envelope.source.adapter == self._adapter
         for client, state in zip(found.client, found.state, strict=False):
             if state > DeliveryState.UNREACHABLE:
@@ -382,7 +382,7 @@ class AdapterMediator:
             peer = self.outgoing.peers.find(client)
             if mine and peer is None:
                 peer = self.outgoing.peers.number(client)
-            # Of the others' clients, only those matter that have been here.
+            # Of other adapters' clients, only those that have been here matter.
             if peer is not None and (mine or state in _ENDS_WITH_RECIPIENT):
                 self.outgoing.known(dispatch, peer, DeliveryState(state), now)
 
@@ -392,7 +392,7 @@ def _record(topic: str, envelope: pb.Envelope, key: bytes) -> BusRecord:
 
 
 def _for_sender(record: pb.Envelope, client: str) -> pb.Envelope:
-    """The same for the client that sent the message: worth repeating, and soon of no use."""
+    """The same for the client that sent the message: repeated, but only for a short time."""
     copy = pb.Envelope()
     copy.CopyFrom(record)
     copy.id = new_id(record.sent_us)

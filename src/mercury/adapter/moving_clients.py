@@ -38,19 +38,19 @@ from mercury.wire.match_frames import (
 
 MAX_PER_CLIENT = 64
 MAX_DECLARATION_BYTES = 16_384
-# A matcher that refuses has done so by then; there is none that says yes.
+# A matcher that refuses does so within this time; matchers do not confirm.
 ANSWER_AFTER_S = 0.15
-_ANSWERS = 20_000  # answers kept for those who ask again
+_ANSWERS = 20_000  # answers kept for repeated requests
 # A report that is older than the last one by less than this was overtaken by it. If it is older by
 # more, the client has set its clock back.
 _OVERTAKEN_US = 2_000_000
 
 
 class MovingClients:
-    """Passes on what clients declare and where they are, many of them in one record.
+    """Passes on clients' declarations and positions, many of them in one record.
 
-    `flush` returns these records, at the end of an event-loop iteration. What is said of one
-    client in one goes out as: what is no more, what is declared, where it is. After
+    `flush` returns these records, at the end of an event-loop iteration. Of one client they are in
+    the order: withdrawals, declarations, position. After
     `repeat_after_s`, when a client that came from another adapter is given up there, what it
     declared is repeated once.
     """
@@ -84,13 +84,13 @@ class MovingClients:
     # From the clients
 
     def request(self, session: Session, envelope: pb.Envelope, now: Instant) -> None:
-        """Take a declaration, a withdrawal or a query; it is answered by and by."""
+        """Take a declaration, a withdrawal or a query; the answer follows later."""
         answered = self._answered.get(envelope.id)
         if answered is not None:
             self.mediator.send(session, answered, now)
             return
         if envelope.id in self._waiting or envelope.id in self.queries.by_request:
-            return  # asked again before the answer was there
+            return  # repeated before it was answered
         payload, handle = self._requests[envelope.topic]
         if envelope.WhichOneof("payload") != payload:
             raise PacketError("malformed")
@@ -100,7 +100,7 @@ class MovingClients:
             self._answer(session, envelope.id, _refused(refusal(0, error)), now)
 
     def report(self, session: Session, telemetry: pb.Telemetry) -> None:
-        """A client says where it is; nothing unless something moves with it."""
+        """A client reported its position; ignored unless an entity follows it."""
         slot = session.slot
         if not self.entities.moves(slot):
             return
@@ -113,7 +113,7 @@ class MovingClients:
         self._reports.append((slot, generation, lat, lon, accuracy_m))
 
     def closed(self, session: Session, heard_us: int) -> None:
-        """A client has no session any more: what it declared ended when it was last heard."""
+        """A client has no session any more: its declarations ended with its last report."""
         for entity in self.entities.of(session):
             self._drop(entity, heard_us)
         self._reported_us.pop(session.slot, None)
@@ -148,7 +148,7 @@ class MovingClients:
         if len(self.entities.of(session)) >= MAX_PER_CLIENT:
             raise MatchingError(f"a client declares at most {MAX_PER_CLIENT} things", "count")
         if side == "subscription":
-            # Another adapter may have declared it: only a new subscription hears what is inside.
+            # Perhaps another adapter declared it: only a new subscription learns what is inside.
             self._withdrawn.append((key, now.us))
         entity = self.entities.add(session, side, id, key, now.us, moves=moves)
         self._fresh.append((now.s + self._repeat_after_s, entity))
@@ -176,7 +176,7 @@ class MovingClients:
     # To the matchers
 
     def flush(self, now_us: int) -> tuple[list[BusRecord], list[Entity]]:
-        """What has come since the last call, for the bus, and the entities that it declares.
+        """What came since the last call as records for the bus, and the entities they declare.
 
         They are `rejected` if the bus does not take it.
         """
@@ -185,13 +185,13 @@ class MovingClients:
         declared, self._declared = list(self._declared.values()), {}
         withdrawn = np.array(self._withdrawn, WITHDRAWALS)
         self._withdrawn = []
-        # One time for all: a position that is older than its declaration would not count.
+        # One time for all: a position older than its declaration would be ignored.
         moves = self._moves(declared, now_us)
         self.counters["moves"] += len(moves)
         return list(self._records(withdrawn, declared, moves, now_us)), declared
 
     def rejected(self, declared: list[Entity], error: Exception, now: Instant) -> None:
-        """The bus did not take what declares these: refuse them."""
+        """The bus refused the record that declares these: refuse them."""
         for entity in declared:
             self.refused(Refusal(entity.key, "bus", f"the bus does not take it: {error}"), now)
 
@@ -216,7 +216,7 @@ class MovingClients:
             yield BusRecord(topics.ENTITIES, frame.to_bytes(), bucket_key(bucket))
 
     def _moves(self, declared: list[Entity], now_us: int) -> Rows:
-        """Where everything is that was reported, and what was declared just now."""
+        """The positions of all that was reported or declared since the last call."""
         reports = np.array(self._reports, np.float64).reshape(-1, 5)
         self._reports = []
         slots = reports[:, 0].astype(np.int64)
@@ -254,9 +254,9 @@ class MovingClients:
     # Answers
 
     def handle_timer(self, now: Instant) -> None:
-        """Answer what has waited for long enough, and repeat what may have been undone."""
+        """Answer declarations that no matcher refused in time, and repeat some once."""
         while self._fresh and self._fresh[0][0] <= now.s:
-            # The adapter that its client came from may have withdrawn it by now: it was silent.
+            # Its client's previous adapter may have withdrawn it by now, when reports stopped.
             entity = self._fresh.popleft()[1]
             if self.entities.get(entity.session, entity.side, entity.id) is entity:
                 self._declared[entity.key] = entity
@@ -271,7 +271,7 @@ class MovingClients:
             self._answer(asked.entity.session, asked.entity.request, asked.answer(), now)
 
     def refused(self, refusal: Refusal, now: Instant) -> None:
-        """A matcher does not take what a client declared."""
+        """A matcher refused a client's declaration."""
         row = int(self.entities.find(np.array([refusal.key], np.uint64))[0])
         if row < 0:
             return
@@ -279,7 +279,7 @@ class MovingClients:
         is_query = self.queries.pop(entity) is not None
         self.entities.remove(entity)
         self.counters["declarations_refused"] += 1
-        # Who has been answered already must hear it as well, also over a link that loses.
+        # A client that was answered already must get the refusal too: repeat it until it has it.
         late = not is_query and self._waiting.pop(entity.request, None) is None
         self._answer(entity.session, entity.request, _refused(refusal), now, reliably=late)
 
@@ -293,7 +293,7 @@ class MovingClients:
         reliably: bool = False,
     ) -> None:
         if self.table.by_identity.get(session.identity) is not session:
-            return  # it asks again in its next session
+            return  # it repeats the request in its next session
         reply = Message(
             kind=Kind.REPLY,
             sent_us=now.us,
@@ -312,7 +312,7 @@ class MovingClients:
 
 
 def _check(declaration: pb.Declaration) -> None:
-    """Refuse what cannot be; the rules of matching are the matchers' to know."""
+    """Refuse invalid declarations; the limits of matching are checked by the matchers."""
     if declaration.ByteSize() > MAX_DECLARATION_BYTES:
         raise MatchingError(
             f"a declaration has at most {MAX_DECLARATION_BYTES} bytes encoded", "size"

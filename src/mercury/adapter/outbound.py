@@ -18,7 +18,7 @@ PRIORITIES = 10
 class Outbound:
     """A queue per priority, served in ticks of at most `chunk` packets.
 
-    Between ticks the loop serves everything else, so the largest fan-out delays a report by no
+    Between ticks the loop serves all other work, so the largest fan-out delays a report by no
     more than one chunk, and an emergency overtakes a fan-out of lower priority in the middle.
     """
 
@@ -52,7 +52,7 @@ class Outbound:
             self.waiting += 1
 
     def put_fan_out(self, job: FanOut) -> None:
-        """Queue one body for many; `kick` begins to send it."""
+        """Queue one body for many clients; `kick` begins to send it."""
         if not len(job.slots):
             return
         if self._make_room(len(job.slots), job.priority):
@@ -67,7 +67,7 @@ class Outbound:
             self._tick()
 
     async def drained(self, timeout_s: float) -> None:
-        """Wait until everything is sent, or the time is over."""
+        """Wait until everything is sent, or the timeout is over."""
         deadline = self._loop.time() + timeout_s
         while self.waiting and self._loop.time() < deadline:
             self.kick()
@@ -151,7 +151,7 @@ class Outbound:
     def _make_room(self, wanted: int, priority: int) -> bool:
         if self.waiting + wanted <= self._max_waiting:
             return True
-        # Shed the least urgent first, but nothing for what can never fit.
+        # Drop the least urgent first, but nothing for a packet that can never fit.
         for queue in self._queues[:priority] if wanted <= self._max_waiting else ():
             while queue and self.waiting + wanted > self._max_waiting:
                 item = queue.pop()

@@ -14,10 +14,10 @@ from mercury.session import Session
 from mercury.wire import mercury_pb2 as pb
 from mercury.wire.declarations import subscription_from_pb
 
-# Nobody says that this was all: the answer is what came within this time, or until a pause.
+# Matchers send no end mark: the answer is what came within this time, or until a pause.
 ANSWER_AFTER_S = 0.5
 QUIET_S = 0.1
-QUERY_MARK = "?"  # begins the id of the subscription that is there for a query
+QUERY_MARK = "?"  # first character of the id of a query's subscription
 _AT_ONCE = 8  # queries of one client
 _TTL_S = 10.0  # in case its withdrawal is lost
 _MAX_BYTES = 48_000
@@ -35,7 +35,7 @@ class OpenQuery:
     found: dict[str, tuple[int, Match]] = field(default_factory=dict)  # by publication
 
     def answer(self) -> Matches:
-        """The nearest, as many as were asked for and fit into a packet."""
+        """The nearest matches, as many as were asked for and fit into a packet."""
         room = _MAX_BYTES
         chosen: list[NumberedMatch] = []
         for size, match in sorted(self.found.values(), key=lambda one: one[1].distance_m):
@@ -49,12 +49,12 @@ class OpenQuery:
 class Queries:
     """The queries that are open.
 
-    All that is done for one of them costs the same, however many there are.
+    Each operation takes constant time, however many are open.
     """
 
     def __init__(self, entities: Entities) -> None:
         self._entities = entities
-        self.by_row: dict[int, OpenQuery] = {}  # of the entity that is there for it
+        self.by_row: dict[int, OpenQuery] = {}  # of its subscription
         self.by_request: dict[bytes, OpenQuery] = {}  # the one to be answered next is the first
         self._fed: OrderedDict[int, OpenQuery] = OrderedDict()  # by row, fed longest ago first
 
@@ -84,7 +84,7 @@ class Queries:
         return entity
 
     def feed(self, asked: OpenQuery, match: Match, size: int, now: float) -> None:
-        """Something was found, or is gone again."""
+        """Add a match, or remove one that has left."""
         asked.quiet_at = now + QUIET_S
         self._fed[asked.entity.row] = asked
         self._fed.move_to_end(asked.entity.row)
@@ -94,7 +94,7 @@ class Queries:
             asked.found.pop(match.publication, None)
 
     def due(self, now: float) -> list[OpenQuery]:
-        """Queries whose answer is as good as it gets; they are no more open."""
+        """Queries to answer now; they are closed."""
         due = []
         while self._fed and (asked := next(iter(self._fed.values()))).quiet_at <= now:
             due.append(asked)
@@ -105,7 +105,7 @@ class Queries:
         return due
 
     def pop(self, entity: Entity) -> OpenQuery | None:
-        """Close the query that an entity is there for."""
+        """Close the query that an entity belongs to."""
         asked = self.by_row.pop(entity.row, None)
         if asked is not None:
             del self.by_request[entity.request]

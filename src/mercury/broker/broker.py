@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 
 _EMERGENCIES = topics.EVENTS_PREFIX + EventKind.EMERGENCY
 _CONDITIONS_LOOKBACK_S = 24 * 3600.0
-_INTERESTS_LOOKBACK_S = 120.0  # adapters repeat them; more than they live, if clocks differ
+_INTERESTS_LOOKBACK_S = 120.0  # adapters renew them; clocks may differ
 _NEWS_BATCH = 4096
 _LARGEST_BATCH = 512
 _TICK_S = 0.05  # about the time for what is read at once: an emergency waits no longer for it
@@ -61,8 +61,8 @@ _BRIEF = "Emergency ahead"
 class Broker(Service):
     """Answers requests, turns emergencies into alerts, matches content with interests.
 
-    Any number of brokers form one consumer group. What each must know whole (interests, conditions)
-    every broker reads for itself.
+    Any number of brokers form one consumer group. What all must know in full
+    (interests, conditions), every broker reads by itself.
     """
 
     part = "broker"
@@ -119,17 +119,17 @@ class Broker(Service):
                 news = (conditions if one.topic == topics.REQUESTS else interests for one in later)
                 for consumer in set(news):
                     await self._learn(consumer)
-            finally:  # told to stop just now: what is begun is finished, so that nobody repeats it
+            finally:  # stopped now: finish the batch, so that no other broker repeats it
                 for record in later:
                     self._handle(record, informed=True)
                 if records:
                     work.commit()
-            # Who is deaf for seconds would also be taken for dead, and its work be done again.
+            # A broker that does not poll for seconds would lose its partitions to another.
             within = int(_TICK_S / max(now() - begun, 1e-6) * len(records))
             batch = max(1, min(2 * batch, within, _LARGEST_BATCH))
 
     def _handle(self, record: Record, *, informed: bool) -> bool:
-        """Do what a record asks for; False if that needs what others said before it came."""
+        """Process a record; False if earlier records of other topics must be read first."""
         try:
             if record.topic == topics.REQUESTS:
                 return self._on_request(record, informed)
@@ -184,8 +184,8 @@ class Broker(Service):
         self.bus.append(topics.REPLIES, body, key, (route_header(Kind.REPLY, priority, 0),))
 
     def _echo(self, envelope: mercury_pb2.Envelope) -> mercury_pb2.Envelope:
-        # Out of the request itself, with whatever it carries, and without the model's classes: echo
-        # is what every message's cost is measured by.
+        # From the request's bytes, without the model's classes: echo measures the cost of a
+        # message.
         client = envelope.source.client
         time_us = now_us()
         envelope.correlation = envelope.id
@@ -271,7 +271,7 @@ class Broker(Service):
         radius_m = self.emergencies.radius_for(traffic_mps, event.radius_m)
         alert = Message(
             kind=Kind.ALERT,
-            # The same again, should this work be repeated.
+            # The same id if this work is repeated.
             id=UUID(bytes=derived_id(message.id.bytes, "alert")),
             source=self.address,
             destination=Address.to_area(Area(Circle(position, radius_m), valid_until_us=until_us)),
@@ -288,12 +288,12 @@ class Broker(Service):
             ),
         )
         body = encode(alert)
-        if len(body) > MAX_BODY_BYTES:  # what happened and where matters more than the details
+        if len(body) > MAX_BODY_BYTES:  # the kind and place matter more than the details
             brief = replace(alert, payload=Event(event.kind, position, radius_m, text=_BRIEF))
             body = encode(brief)
         self.counters["alerts"] += 1
         self.bus.append(topics.ALERTS_URGENT, body, record.key, (message_route(alert),))
-        self._note_condition(alert)  # whoever asks next gets it before it comes back by the bus
+        self._note_condition(alert)  # for queries before it comes back by the bus
 
     # Content
 

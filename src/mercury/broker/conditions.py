@@ -13,7 +13,7 @@ from mercury.model.message import Event
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Something that holds in an area until a time."""
+    """An alert or traffic state that is valid in an area until a time."""
 
     event: Event
     area: Area
@@ -50,7 +50,7 @@ class Conditions:
             del self._by_id[next(iter(self._by_id))]
 
     def inside(self, area: Area, now_us: int) -> list[Condition]:
-        """What holds now somewhere in the area, newest first."""
+        """The conditions in force that overlap the area, newest first."""
         found = [
             condition
             for condition in self._by_id.values()

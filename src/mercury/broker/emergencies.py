@@ -8,21 +8,21 @@ from mercury.model.area import Position
 
 
 class Emergencies:
-    """Tells a new emergency from another witness of one that was just alerted."""
+    """Distinguishes a new emergency from another report of one that was just alerted."""
 
     def __init__(self, settings: BrokerSettings) -> None:
         self._settings = settings
         self._recent: list[tuple[float, Position]] = []
 
     def radius_for(self, traffic_mps: float | None, event_radius_m: float | None) -> float:
-        """The radius to alert: by setting, by the speed of traffic, by the event's own size."""
+        """The radius to alert: the setting, the speed of traffic or the event's size, if larger."""
         settings = self._settings
         reach_m = (traffic_mps or 0.0) * settings.emergency_horizon_s
         wanted = max(settings.emergency_radius_m, reach_m, event_radius_m or 0.0)
         return min(wanted, settings.emergency_max_radius_m)
 
     def is_new(self, position: Position, now: float) -> bool:
-        """Whether nobody has reported this emergency lately; if so, takes note of it."""
+        """Whether this emergency was not reported lately; if so, remember it."""
         window_s, distance_m = self._settings.merge_window_s, self._settings.merge_distance_m
         self._recent = [(at, fix) for at, fix in self._recent if now - at < window_s]
         for _, fix in self._recent:

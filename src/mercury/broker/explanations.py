@@ -66,5 +66,5 @@ class Explanations:
 
 
 def _utc(time_us: int) -> str:
-    """A time of day that is the same wherever the client is."""
+    """A time of day in UTC."""
     return datetime.fromtimestamp(seconds_of(time_us), UTC).strftime("%H:%M:%S.%f")[:-3] + " UTC"

@@ -20,7 +20,7 @@ class InterestIndex:
         return len(self._fresh_until)
 
     def add(self, topic: str, text: str, now: float) -> bytes:
-        """Take or refresh an interest and return its id; raises FilterError."""
+        """Add or renew an interest and return its id; raises FilterError."""
         content_filter = compile_filter(text)
         interest = interest_id(topic, content_filter)
         self._by_topic[topic].setdefault(interest, content_filter)
@@ -34,7 +34,7 @@ class InterestIndex:
         return [id for id, content_filter in interests.items() if content_filter.matches(values)]
 
     def expire(self, now: float) -> None:
-        """Forget interests that no adapter has spoken for."""
+        """Drop interests that no adapter has renewed."""
         for topic, interest in [key for key, until in self._fresh_until.items() if until < now]:
             del self._fresh_until[topic, interest]
             del self._by_topic[topic][interest]

@@ -51,7 +51,7 @@ class Consumer(Protocol):
         """Return what is there now, without waiting for more."""
 
     async def read_now(self, max_records: int = 512) -> list[Record]:
-        """Return what is there now, as `poll` does; a bus far away does not hold the loop."""
+        """Return what is there now, as `poll` does, without blocking the loop on a remote bus."""
 
     async def read(self, max_records: int = 512, timeout_s: float | None = None) -> list[Record]:
         """Wait for records; an empty list means that `timeout_s` passed or the consumer closed."""
@@ -59,7 +59,7 @@ class Consumer(Protocol):
     def commit(self) -> None:
         """Commit the offsets of everything returned so far, for the group.
 
-        Takes effect with the next flush that is asked for, or by itself within moments, and always
+        Takes effect with the next explicit flush, or by itself within moments, and always
         after the records appended before it: what was produced from a record is durable no later
         than the commit that says it was consumed.
         """
@@ -67,9 +67,9 @@ class Consumer(Protocol):
     def assignments(self) -> Mapping[tuple[str, int], int]:
         """The partitions this consumer had when it last returned records.
 
-        Each topic and partition has an assignment epoch: the same as long as reading went on
-        without a break, another after somebody else may have read the partition. Who keeps state
-        for a partition keeps it under that number.
+        Each topic and partition has an assignment epoch: it is the same while reading goes on
+        without a break, and another after a different member may have read the partition. State
+        for a partition must be kept under that number.
         """
 
     def lag(self) -> int:
@@ -82,7 +82,7 @@ class Consumer(Protocol):
 def catch_up(consumer: Consumer, max_records: int = 512) -> Iterator[list[Record]]:
     """Yield what waits for the consumer, until nothing does.
 
-    That a poll finds nothing proves nothing: a bus far away may be slower than its timeout.
+    An empty poll alone is no proof: a remote bus may be slower than the timeout.
     """
     while (records := consumer.poll(max_records)) or consumer.lag():
         if records:
@@ -109,14 +109,14 @@ class Bus(Protocol):
     ) -> Consumer:
         """Open a consumer.
 
-        Topics that stand first are served first. A name ending in `.*` follows every topic with
+        Topics listed first are served first. A name ending in `.*` follows every topic with
         that prefix, also those created later. With a group, partitions are assigned to its
         members and reading goes on at the group's committed offset; `start` then says where a
-        group begins that has committed nothing. Without a group every record is seen.
+        group begins that has committed nothing. Without a group every record is read.
         """
 
     def topics(self) -> list[str]:
         """Names of all topics that records were appended to or that a consumer named."""
 
     def close(self) -> None:
-        """Flush and let go; raise if records are lost with it."""
+        """Flush and close; raise if records are lost."""

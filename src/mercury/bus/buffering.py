@@ -11,10 +11,10 @@ from mercury.bus.event_loop import running_loop
 from mercury.bus.grouping import check_topic
 from mercury.model.errors import BusError, BusFullError, BusUnavailableError
 
-# A batch holds at most about this much, so that no writer keeps the others waiting long.
+# A batch holds at most about this much, so that no writer delays the others for long.
 BATCH_RECORDS = 8192
 BATCH_BYTES = 8 * 1024**2
-# What may wait in memory while the bus cannot be written, before append refuses.
+# How much is buffered while the bus cannot be written, before append raises.
 BUFFER_BYTES = 64 * 1024**2
 RETRY_S = 0.25
 RECORD_OVERHEAD_BYTES = 64
@@ -36,7 +36,7 @@ class RecordBuffer(ABC):
         self._batch_bytes = 0
         self._unacknowledged_bytes = 0  # of earlier batches
         self._scheduled_in: asyncio.AbstractEventLoop | None = None
-        self._failure: BusError | None = None  # of a write that nobody waited for
+        self._failure: BusError | None = None  # of a write that no caller awaited
         self._no_headers = self._pack_headers(())
 
     @staticmethod
@@ -50,10 +50,10 @@ class RecordBuffer(ABC):
 
     @abstractmethod
     def _write_full_batch(self) -> None:
-        """Write the batch: it is as large as one may become."""
+        """Write the batch, which has reached its largest size."""
 
     def append(self, topic: str, value: bytes, key: bytes = b"", headers: Headers = ()) -> None:
-        # Whatever cannot be written is refused here: inside a batch it would block all others.
+        # What cannot be written is refused here: inside a batch it would block all others.
         if type(value) is not bytes or type(key) is not bytes:
             value, key = _as_bytes(value), _as_bytes(key)
         size = len(value) + len(key) + RECORD_OVERHEAD_BYTES

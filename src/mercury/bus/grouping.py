@@ -53,7 +53,7 @@ def check_patterns(patterns: Sequence[str]) -> tuple[str, ...]:
 def named_topics(patterns: Sequence[str]) -> list[str]:
     """The topics of a subscription that are named outright.
 
-    They are made when somebody waits for them, so that the first record need not wait for that.
+    They are created when a consumer waits for them, not when the first record comes.
     """
     return [pattern for pattern in patterns if not pattern.endswith(".*")]
 
@@ -102,7 +102,7 @@ class Registry:
         return [topic for _, topic in ranked]
 
     def audience(self, topic: str) -> tuple[Listener, ...]:
-        """Listeners that want to know about records of a topic."""
+        """Listeners to wake for records of a topic."""
         found = self._audience.get(topic)
         if found is None:
             found = tuple(one for one in self.listeners if rank_of(one.patterns, topic) is not None)

@@ -14,7 +14,7 @@ from mercury.model.errors import BusUnavailableError
 
 
 class _TemporaryFolder:
-    """A folder in memory, where the system has such, that goes with the last who holds it."""
+    """A folder in memory, where the system has one, deleted when its last user closes it."""
 
     def __init__(self) -> None:
         memory = Path("/dev/shm")

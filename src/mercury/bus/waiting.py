@@ -11,7 +11,7 @@ from mercury.bus.event_loop import call_in
 
 
 class WaitingConsumer(ABC):
-    """Offers `read`; subclasses know where records come from, and call `wake` when some came."""
+    """Implements `read`; subclasses fetch records, and call `wake` when some came."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -22,11 +22,11 @@ class WaitingConsumer(ABC):
 
     @abstractmethod
     def _has_news(self) -> bool:
-        """Whether it is worth looking for records."""
+        """Whether there may be records."""
 
     @abstractmethod
     def _take(self, max_records: int) -> list[Record]:
-        """Hand out records that are here."""
+        """Return records that are here."""
 
     def _move_to(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -39,7 +39,7 @@ class WaitingConsumer(ABC):
         if self._loop is not loop and not self.closed:
             self._move_to(loop)
         if self._has_news():
-            # Let the loop flush what a reader appends that is always behind.
+            # Let the loop run, to flush what a reader that is always behind appends.
             await asyncio.sleep(0)
         deadline = None if timeout_s is None else loop.time() + timeout_s
         while not self.closed:
@@ -52,7 +52,7 @@ class WaitingConsumer(ABC):
             self._waiting.add(woken)
             timer = None if deadline is None else loop.call_at(deadline, _wake, woken)
             try:
-                if not self._has_woken:  # else something came between looking and waiting
+                if not self._has_woken:  # else records came between the check and the wait
                     await woken
             finally:
                 self._waiting.discard(woken)
@@ -61,7 +61,7 @@ class WaitingConsumer(ABC):
         return []
 
     def wake(self) -> None:
-        """Let waiting reads look again; from any thread."""
+        """Wake waiting reads; from any thread."""
         self._has_woken = True
         if self._waiting and self._loop is not None:
             call_in(self._loop, self._wake_waiting)

@@ -38,7 +38,7 @@ def _is_name(value: object) -> bool:
 
 
 def _fits(value: object) -> bool:
-    """Whether it is no client's name, or one that there can be."""
+    """Whether a client's name, if it is one, is short enough."""
     name = value.name if isinstance(value, Address) and value.kind == "client" else value
     return not isinstance(name, str) or len(name.encode()) <= MAX_IDENTITY_BYTES
 
@@ -102,7 +102,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "names": (_are_names, "names of topics on the bus"),
     "start": (lambda value: value in ("latest", "earliest") or hasattr(value, "timestamp_us"),
               "'latest', 'earliest' or a FromTime"),
-    # Where a name means something else.
+    # Where an argument of the same name means something else.
     "Client.identity": (lambda value: _is_name(value) and _fits(value),
                         f"a name of at most {MAX_IDENTITY_BYTES} bytes"),
     "on.kind": (_is_a(Kind), "a Kind: write `@client.on(Kind.ALERT)`, or `@client.on()` for all"),

@@ -64,7 +64,7 @@ class Client(Connection):
         seed: of the dice for waits and `link`; the same seed, the same waits and losses.
         mediator: delivery policy by kind and topic.
         groups: the groups it is in; `join` and `leave` change them.
-        link: for trials, a lossy link that everything goes through, such as "cellular,loss=0.1".
+        link: for tests, a lossy link that all packets go through, such as "cellular,loss=0.1".
     """
 
     @checked
@@ -99,7 +99,7 @@ class Client(Connection):
         mediator = mediator or MediatorSettings()
         super().__init__(uri, session, mediator, link, relay_port, connect_timeout_s)
 
-    # Where it is
+    # Position
 
     @checked
     def move(
@@ -113,7 +113,7 @@ class Client(Connection):
         altitude_m: float | None = None,
         report: bool = False,
     ) -> None:
-        """Say where the client is now; it goes out with the next report, or at once."""
+        """Set the client's position; it goes out with the next report, or at once."""
         self.session.telemetry = Telemetry(
             Position(lat, lon), heading_deg, speed_mps, accuracy_m, altitude_m, now_us()
         )
@@ -124,7 +124,7 @@ class Client(Connection):
             self.session.report(now())
             self.after_session()
 
-    # Said to everybody whom it concerns
+    # Publishing
 
     @checked
     async def publish(
@@ -138,7 +138,7 @@ class Client(Connection):
         policy: Policy | DeliveryPolicy = "fire-and-forget",
     ) -> Message:
         """Publish content under a topic; `position` ties it to a place."""
-        topics.content_topic(topic)  # or says what is wrong
+        topics.content_topic(topic)  # raises if invalid
         place = None if position is None else as_position(position)
         payload = Attributes(dict(values), place)
         message = self.compose(Kind.CONTENT, topic, payload, priority, expires_in_s)
@@ -154,9 +154,9 @@ class Client(Connection):
         ttl_s: float | None = None,
         name: str | None = None,
     ) -> MovingPublication:
-        """Say what this client is: others who are near hear of it while it moves.
+        """Publish this client as a moving entity: subscribers near it are notified.
 
-        It holds until it is withdrawn or the client is gone. Raises MatchingError when refused.
+        It is valid until it is withdrawn or the client closes. Raises MatchingError when refused.
         """
         name = self.moving.entities.free_name("publication", topic, name)
         return await self.moving.publish(Publication(name, topic, dict(values), radius_m, ttl_s))
@@ -175,7 +175,7 @@ class Client(Connection):
         policy: Policy | DeliveryPolicy = "fire-and-forget",
     ) -> Message:
         """Publish an event that was sensed, by default where the client is."""
-        topics.events_topic(kind)  # or says what is wrong
+        topics.events_topic(kind)  # raises if invalid
         place = self.position if position is None else as_position(position)
         telemetry = self.session.telemetry
         speed = telemetry.speed_mps if telemetry else None
@@ -196,11 +196,11 @@ class Client(Connection):
         expires_in_s: float = 600.0,
         ordered: bool = False,
     ) -> Receipts:
-        """Tell other clients: one by name, a group, those in an area, or all `within_m` of here.
+        """Send a message to other clients: one, a group, those in an area, or all `within_m`.
 
-        What becomes of it is reported, client by client: `await receipts.settled()`.
+        Its delivery is reported, client by client: `await receipts.settled()`.
         """
-        topics.content_topic(topic)  # or says what is wrong
+        topics.content_topic(topic)  # raises if invalid
         destination = to_whom(to, within_m, self.position)
         if destination == self.address:
             raise MessageError(f"{self.address.name} cannot tell itself")
@@ -218,9 +218,9 @@ class Client(Connection):
 
     @checked
     async def taken(self, message: Message, timeout_s: float | None = None) -> DeliveryState:
-        """Wait until the adapter has a message for sure, or it is certain that it never will.
+        """Wait until the adapter has acknowledged or refused a message.
 
-        For what is worth repeating; raises NotSettledError, which is a TimeoutError.
+        Not for fire-and-forget messages; raises NotSettledError, which is a TimeoutError.
         """
         try:
             async with asyncio.timeout(timeout_s):
@@ -232,12 +232,12 @@ class Client(Connection):
 
     @checked
     async def join(self, *groups: str) -> None:
-        """Be in these groups, too, from now on."""
+        """Join these groups."""
         self.regroup(joined=groups)
 
     @checked
     async def leave(self, *groups: str) -> None:
-        """Be in these groups no more."""
+        """Leave these groups."""
         self.regroup(left=groups)
 
     @checked
@@ -254,7 +254,7 @@ class Client(Connection):
 
         Raises FilterError for a filter that does not parse and RequestError when refused.
         """
-        topics.content_topic(topic)  # or says what is wrong
+        topics.content_topic(topic)  # raises if invalid
         subscription = Subscription(new_id(), topic, where, near_m)
         stream = ContentStream(subscription, self._unsubscribe, handler)
         self.reception.streams[subscription.id] = stream
@@ -284,10 +284,10 @@ class Client(Connection):
         handler: MatchHandler | None = None,
         timeout_s: float = 5.0,
     ) -> MatchStream:
-        """Hear what comes near and leaves: `async for match in client.near("taxi", radius_m=500)`.
+        """Subscribe to what is near: `async for match in client.near("taxi", radius_m=500)`.
 
         The circle moves with the client; a polygon, or its corners, stays where it is. Raises
-        MatchingError and FilterError for what cannot be; a refusal is raised by the iteration.
+        MatchingError and FilterError if invalid; a refusal is raised by the iteration.
         With `inside`, also every move of what is inside; with `dwell_s`, also what has been inside
         for this time. `name` is what the client calls it, else the topic.
         """
@@ -307,7 +307,7 @@ class Client(Connection):
         limit: int = 20,
         timeout_s: float = 5.0,
     ) -> list[Match]:
-        """Ask once what is near, or in a polygon: the nearest first."""
+        """Query what is near now, or in a polygon: the nearest first."""
         subscription = NearSubscription("?", topic, radius_m, as_polygon(polygon), where)
         return await self.moving.ask(subscription, limit, timeout_s)
 
@@ -315,7 +315,7 @@ class Client(Connection):
     async def query(
         self, place: Area | PositionLike, radius_m: float = 1000.0, timeout_s: float = 5.0
     ) -> list[dict[str, Any]]:
-        """Ask what is going on in an area, or around a place."""
+        """Query the alerts and conditions in an area, or around a place."""
         area = place if isinstance(place, Area) else Area(Circle(as_position(place), radius_m))
         message = self.compose(Kind.REQUEST, "conditions", Attributes())
         message = replace(message, destination=Address.to_area(area))
@@ -345,9 +345,9 @@ class Client(Connection):
 
     @checked
     async def why(self, id: UUID | str, timeout_s: float = 10.0) -> str:
-        """Say what became of a message of the last hour that this client sent, or was to hear.
+        """Explain what became of a message of the last hour from or to this client.
 
-        Times of day are in UTC. Raises RequestError where nobody knows.
+        Times of day are in UTC. Raises RequestError if it is unknown.
         """
         outcome = self.mediator.outcome(UUID(str(id)))
         if outcome is not None and outcome.state is not DeliveryState.ACKNOWLEDGED:
@@ -355,11 +355,11 @@ class Client(Connection):
         reply = await self.request("why", {"message": str(id)}, timeout_s=timeout_s, retry_s=2.0)
         return str(reply.values["answer"])
 
-    # What it hears
+    # Receiving
 
     @property
     def inbox(self) -> Inbox:
-        """What is addressed to this client and nobody has taken yet."""
+        """Messages to this client that were not read yet."""
         return self.reception.inbox
 
     def __aiter__(self) -> AsyncIterator[Message]:
@@ -367,9 +367,9 @@ class Client(Connection):
 
     @checked
     def on(self, kind: Kind | None = None) -> Callable[[AnyHandler], AnyHandler]:
-        """Decorate a function, plain or async, that is called with what the client hears.
+        """Decorate a function, plain or async, that is called with received messages.
 
-        Replies and receipts go to who waits for them, and to no handler.
+        Replies and receipts go to the awaiting call, and to no handler.
         """
 
         def register(handler: AnyHandler) -> AnyHandler:

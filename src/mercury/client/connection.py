@@ -40,7 +40,7 @@ _RENEW_S = 30.0
 
 
 class Connection:
-    """Runs the cores of a client, and its parts; what an application may say is in `Client`."""
+    """Runs the cores of a client; the public methods are in `Client`."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Connection:
         await self.close()
 
     async def open(self) -> None:
-        """Begin to seek a session, without waiting for it."""
+        """Start to open a session, without waiting for it."""
         self._endpoint, self._adapter = open_uplink(self._uri, self._on_packets, self.link)
         if self._relay_port is not None:
             self.relay = Relay(self, self._relay_port)
@@ -106,7 +106,7 @@ class Connection:
             ) from None
 
     async def close(self) -> None:
-        """Say goodbye and let go."""
+        """Close the session and the socket."""
         if self._endpoint is None:
             return
         if self.relay is not None:
@@ -119,7 +119,7 @@ class Connection:
         self._endpoint = None
         self.reception.close()
         self.moving.close()
-        tasks = self._tasks - {asyncio.current_task()}  # a handler may be the one who closes
+        tasks = self._tasks - {asyncio.current_task()}  # a handler may call close
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -129,13 +129,13 @@ class Connection:
 
     @property
     def position(self) -> Position | None:
-        """Where the client says it is."""
+        """The position that the client reports."""
         telemetry = self.session.telemetry
         return telemetry.position if telemetry else None
 
     @checked
     async def send(self, message: Message) -> None:
-        """Send a message as it is, once there is a session."""
+        """Send a message unchanged, once there is a session."""
         await self._established.wait()
         self.session.send(message)
         self.counters["sent"] += 1
@@ -144,7 +144,7 @@ class Connection:
     async def ask(
         self, message: Message, timeout_s: float, retry_s: float | None = RETRY_S
     ) -> Message:
-        """Send a request, again if need be, and wait for the reply, whatever it says."""
+        """Send a request, retry it, and wait for the reply, which may be a refusal."""
         replies = self.reception.replies
         reply: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         replies[message.id] = reply
@@ -164,7 +164,7 @@ class Connection:
     async def confirm(
         self, message: Message, timeout_s: float, retry_s: float | None = RETRY_S
     ) -> Message:
-        """Ask for a reply that must not be a refusal."""
+        """Send a request; raises if it is refused."""
         reply = await self.ask(message, timeout_s, retry_s)
         if "error" in reply.values:
             raise RequestError(str(reply.values["error"]))
@@ -195,7 +195,7 @@ class Connection:
     # For its parts
 
     def regroup(self, joined: Iterable[str] = (), left: Iterable[str] = ()) -> None:
-        """Change the groups the client is in; the adapter hears of it for sure."""
+        """Change the groups the client is in; sent reliably to the adapter."""
         self.session.groups.difference_update(left)
         self.session.groups.update(joined)
         message = self.compose(Kind.GROUPS, "", None)
@@ -206,11 +206,11 @@ class Connection:
         self.after_session()
 
     def forget(self, subscription: Subscription) -> None:
-        """Tell the adapter that a subscription is no more; without a session it knows of none."""
+        """End a subscription at the adapter; without a session there is none."""
         self.say_again([self.compose(Kind.UNSUBSCRIBE, subscription.topic, subscription)])
 
     def say_again(self, messages: Iterable[Message]) -> None:
-        """Send what applications have said, while there is a session to say it in."""
+        """Declare again what relayed applications have declared, if there is a session."""
         if self.session.state is SessionState.ESTABLISHED:
             for message in messages:
                 self.session.send(message)
@@ -256,7 +256,7 @@ class Connection:
         self._timer.set(min((at for at in times if at is not None), default=None))
 
     def _connected(self) -> None:
-        """Say to the adapter, which knows nothing of it, what is wanted and what was declared."""
+        """Renew subscriptions and declarations in a new session."""
         wanted = [stream.subscription for stream in self.reception.streams.values()]
         if self.relay is not None:
             wanted += self.relay.subscriptions()
@@ -272,7 +272,7 @@ class Connection:
         self.after_session()
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something beside the rest, until the client is closed."""
+        """Run a task in the background, until the client is closed."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

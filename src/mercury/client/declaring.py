@@ -43,13 +43,13 @@ _WITHDRAW_S = 2.0
 
 
 class DeclaredEntity:
-    """Something that a client has declared: it is repeated until it is withdrawn or refused."""
+    """A declaration of a client, renewed until it is withdrawn or refused."""
 
     side: Side
 
     def __init__(self, what: Publication | NearSubscription, moving: Declaring) -> None:
         self.what = what
-        self.refusal: MercuryError | None = None  # why it does not hold any more
+        self.refusal: MercuryError | None = None  # why it is not valid any more
         self._moving = moving
 
     def refuse(self, error: MercuryError) -> None:
@@ -57,14 +57,14 @@ class DeclaredEntity:
 
 
 class MovingPublication(DeclaredEntity):
-    """A publication that goes where the client goes."""
+    """A publication that follows the client's position."""
 
     side = "publication"
     what: Publication
 
     @checked
     async def update(self, values: Values, timeout_s: float = 5.0) -> None:
-        """Say that it is something else now; raises MatchingError when refused."""
+        """Change its values or radius; raises MatchingError when refused."""
         if self.refusal is not None:
             raise self.refusal
         before, self.what = self.what, replace(self.what, values=dict(values))
@@ -75,12 +75,12 @@ class MovingPublication(DeclaredEntity):
             raise
 
     async def withdraw(self) -> None:
-        """It is no more."""
+        """Withdraw it."""
         await self._moving.withdraw(self)
 
 
 class MatchStream(DeclaredEntity):
-    """What happens near the client, or inside a polygon: iterate over it, or give it a handler."""
+    """Matches near the client, or inside a polygon: iterate over it, or give it a handler."""
 
     side = "subscription"
     what: NearSubscription
@@ -95,7 +95,7 @@ class MatchStream(DeclaredEntity):
         super().__init__(what, moving)
         self.handler = handler
         self.pairs = pairs
-        self.lost = 0  # matches that the application was too slow for
+        self.lost = 0  # matches dropped because the application was too slow
         self._queue: deque[Match] = deque()
         self._changed = asyncio.Event()
         self._answered = asyncio.Event()  # or given up
@@ -109,7 +109,7 @@ class MatchStream(DeclaredEntity):
 
     @checked
     async def declared(self, timeout_s: float | None = None) -> None:
-        """Wait until the adapter has it; raises why it does not hold, or NotSettledError."""
+        """Wait until the adapter has it; raises the refusal, or NotSettledError."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._answered.wait()
@@ -123,7 +123,7 @@ class MatchStream(DeclaredEntity):
             raise NotConnectedError(f"{self.what.id!r} was given up before the adapter had it")
 
     async def cancel(self) -> None:
-        """Want no more of it."""
+        """End the subscription."""
         self.close()
         await self._moving.withdraw(self)
 
@@ -147,7 +147,7 @@ class MatchStream(DeclaredEntity):
             elif not self._closed:
                 if len(self._queue) >= _LIMIT:
                     self.lost += 1
-                    # What comes and goes matters more than where it is in the meantime.
+                    # Enters and exits matter more than moves inside.
                     details = (one for one in self._queue if one.event_type is EventType.INSIDE)
                     self._queue.remove(next(details, self._queue[0]))
                 self._queue.append(match)
@@ -171,7 +171,7 @@ class MatchStream(DeclaredEntity):
 
 
 class Declaring:
-    """Declares, repeats what it declared, and hands matches to the streams that they are for."""
+    """Declares entities, renews them, and passes matches to their streams."""
 
     def __init__(self, client: Connection) -> None:
         self.client = client
@@ -179,7 +179,7 @@ class Declaring:
         self.publications: dict[str, MovingPublication] = {}
         self.entities = MovingEntities(client.dropped)
 
-    # What the application wants
+    # Called by the application
 
     async def publish(self, what: Publication, timeout_s: float = 5.0) -> MovingPublication:
         """Publish something that moves; raises MatchingError when refused."""
@@ -196,7 +196,7 @@ class Declaring:
     def near(
         self, what: NearSubscription, handler: MatchHandler | None, timeout_s: float
     ) -> MatchStream:
-        """Begin to hear of what is near."""
+        """Subscribe to what is near."""
         self.entities.add("subscription", what.id)
         pairs = self.entities.pairs[what.id]
         stream = self.streams[what.id] = MatchStream(what, self, pairs, handler)
@@ -206,7 +206,7 @@ class Declaring:
     async def ask(
         self, subscription: NearSubscription, limit: int, timeout_s: float
     ) -> list[Match]:
-        """Ask once what is near, the nearest first; raises MatchingError when refused."""
+        """Query what is near now, the nearest first; raises MatchingError when refused."""
         message = self.client.compose(Kind.REQUEST, ASK, NearQuery(subscription, limit))
         reply = _checked(await self.client.ask(message, timeout_s))
         found = reply.payload
@@ -215,17 +215,17 @@ class Declaring:
         return [match for _, _, match in found.rows]
 
     async def declare(self, declared: DeclaredEntity, timeout_s: float) -> None:
-        """Declare something to the adapter; raises MatchingError when refused."""
+        """Declare an entity to the adapter; raises MatchingError when refused."""
         message = self.client.compose(Kind.REQUEST, DECLARE, Declaration(declared.what))
         self.entities.requested(message.id, (declared.side, declared.what.id))
         _checked(await self.client.ask(message, timeout_s))
 
     async def withdraw(self, declared: DeclaredEntity) -> None:
-        """Withdraw something; without a session the adapter knows of nothing."""
+        """Withdraw an entity; without a session the adapter has none."""
         if self._forget(declared):
             await self._say_withdrawn(declared)
 
-    # What the adapter says
+    # Answers of the adapter
 
     def take(self, matches: Matches) -> None:
         for numbered in matches.rows:
@@ -234,7 +234,7 @@ class Declaring:
                 self.streams[numbered.match.subscription].notify(news)
 
     def refused(self, reply: Message) -> None:
-        """A reply that nobody waits for may be a refusal that came late."""
+        """Handle a reply that no call awaits: it may be a late refusal."""
         key = self.entities.declared_by(reply.correlation)
         declared = None if key is None else self._known(key[0]).get(key[1])
         if declared is not None and "error" in reply.values and self._forget(declared):
@@ -242,12 +242,12 @@ class Declaring:
             declared.refuse(_error(reply))
 
     def connected(self) -> None:
-        """There is a new session, which knows of nothing yet."""
+        """A new session began, without declarations yet."""
         for declared in (*self.publications.values(), *self.streams.values()):
             self.client.run(self._repeat_anew(declared))
 
     def handle_timer(self) -> None:
-        """Renew what was declared, and begin anew where something was lost."""
+        """Renew declarations, and restart subscriptions that have lost events."""
         due = self.entities.handle_timer(now(), now_us())
         for name, matches in due.gone:
             self.streams[name].notify(matches)
@@ -274,7 +274,7 @@ class Declaring:
         self.entities.renewed(now())
 
     async def repeat(self, declared: DeclaredEntity) -> bool:
-        """Declare something again; returns whether the adapter has it."""
+        """Renew a declaration; returns whether the adapter has it."""
         try:
             await self.declare(declared, RENEW_S)
         except MatchingError as error:
@@ -287,13 +287,13 @@ class Declaring:
         return False
 
     async def _repeat_anew(self, declared: DeclaredEntity) -> None:
-        """Declare to who knows nothing of it: everything that is inside comes in again."""
+        """Declare a subscription anew: all that is inside enters again."""
         incarnation = declared.pairs.incarnation if isinstance(declared, MatchStream) else 0
         if await self.repeat(declared) and isinstance(declared, MatchStream):
             self.entities.declared_anew(declared.what.id, incarnation, now())
 
     async def _renew(self) -> None:
-        # An adapter or a matcher that lost what it knew has it again soon.
+        # So an adapter or matcher that lost its state has it again soon.
         for declared in (*self.publications.values(), *self.streams.values()):
             await self.repeat(declared)
         self.entities.renewed(now())
@@ -334,6 +334,6 @@ def _error(reply: Message) -> MercuryError:
     reason = reply.values.get("reason")
     if isinstance(reason, str):
         return MatchingError(sentence, reason)
-    if sentence.startswith("no such request"):  # said by who knows nothing of matching
+    if sentence.startswith("no such request"):  # from an adapter without matching
         return RequestError("this adapter does not match what moves; a newer one does")
     return RequestError(sentence)

@@ -89,10 +89,10 @@ class ServiceEndpoint:
     ) -> BusReceipts:
         """Alert everyone in an area, around a place, or at an address; returns when the bus has it.
 
-        With a validity, also those are notified who enter the area before it ends. What becomes of
-        it is read from the bus, client by client: `await sent.settled()`.
+        With a validity, clients that enter the area before its end are alerted too. Its delivery is
+        read from the bus, client by client: `await sent.settled()`.
         """
-        topics.events_topic(kind)  # or says what is wrong
+        topics.events_topic(kind)  # raises if invalid
         time_us = now_us()
         place = None
         if not isinstance(to, Address | Area):

@@ -1,4 +1,4 @@
-"""The link between a part and its supervisor: the part says that it is up, and ends with the other.
+"""The link between a part and its supervisor: the part reports that it is up, and ends with it.
 
 Each part inherits one end of a socket pair; the other belongs to the supervisor alone. However
 that ends, the part reads the end of file and stops. On Linux the kernel sends a signal as well.

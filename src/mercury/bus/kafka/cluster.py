@@ -20,19 +20,19 @@ from mercury.bus.kafka.outage import Outage, is_not_about_connections
 from mercury.model.errors import BusError, BusUnavailableError
 
 log = logging.getLogger("mercury.bus.kafka")
-_client_log = logging.getLogger("mercury.bus.kafka.client")  # what librdkafka says
+_client_log = logging.getLogger("mercury.bus.kafka.client")  # librdkafka's own log
 _client_log.addFilter(is_not_about_connections)
 
 Result = TypeVar("Result")
 PartitionId = tuple[str, int]  # topic, without the namespace, and partition
-Commits = dict[PartitionId, int]  # how far a group is done
+Commits = dict[PartitionId, int]  # the next offsets of a group
 EARLIEST, LATEST = OffsetSpec.earliest(), OffsetSpec.latest()
 
-OPEN_S = 4.0  # a broker that is there answers much sooner
+OPEN_S = 4.0  # a reachable broker answers much sooner
 ANSWER_S = 10.0
-METADATA_S = 1.0  # topics that other processes make are noticed within this
+METADATA_S = 1.0  # topics that other processes create are noticed within this time
 _RETRY_S = 0.02
-# A group is born with a commit in this topic: it may have no other to commit in yet.
+# A new group makes its first commit in this topic: it may have no other yet.
 _GROUPS_TOPIC = "mercury-groups"
 _MIB, _GIB = 1024**2, 1024**3
 _MINUTE_MS, _WEEK_MS = 60_000, 7 * 24 * 3600 * 1000
@@ -47,7 +47,7 @@ _UNREACHABLE = {
     KafkaError._NOENT,  # no leader of a partition
     KafkaError.REQUEST_TIMED_OUT,
 }
-# What is answered while a topic is still being made, or its leader is not the one we knew.
+# Errors while a topic is still being created, or its leader has moved.
 _NOT_YET = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_TOPIC,
@@ -90,14 +90,14 @@ class KafkaAddress(NamedTuple):
 
 
 def trouble(error: KafkaError, name: str) -> BusError:
-    """An error of the client as ours."""
+    """A client's error as a BusError."""
     if error.code() in _UNREACHABLE | _NOT_YET:
         return BusUnavailableError(f"{name} cannot be reached: {error.str()}")
     return BusError(f"{name} refuses: {error.str()} ({error.name()})")
 
 
 def topic_config(retention: Retention, partitions: int) -> dict[str, str]:
-    """How Kafka keeps a topic; it counts bytes per partition and drops whole segments."""
+    """Kafka's retention of a topic; it counts bytes per partition and drops whole segments."""
     age_ms = -1 if retention.max_age_s is None else int(retention.max_age_s * 1000)
     size = -1 if retention.max_bytes is None else max(1, retention.max_bytes // partitions)
     # A segment is dropped when its newest record is too old: with four, at most a quarter stays
@@ -144,13 +144,13 @@ class Cluster:
             **{name.replace("_", "."): value for name, value in own.items()},
         }
 
-    # Whether it is there
+    # Reachability
 
     def _on_error(self, error: KafkaError) -> None:
         self.complain(trouble(error, self.name))
 
     def complain(self, error: BusError) -> None:
-        """Log an error that nobody hears; an outage is logged once, not by each who notices."""
+        """Log an error that is not raised; an outage is logged once, not for each error."""
         if isinstance(error, BusUnavailableError):
             self._outage.suspect()
             log.debug("%s", error)
@@ -158,7 +158,7 @@ class Cluster:
             log.warning("%s", error)
 
     def probe_if_due(self) -> None:
-        """Find out whether an outage is one, and whether it is over; called all the time."""
+        """Probe the cluster during a suspected outage, at intervals; called all the time."""
         if self._outage.probe_due(time.monotonic()):
             try:
                 self.look(METADATA_S)
@@ -170,7 +170,7 @@ class Cluster:
                 log.log(*said)
 
     def remaining_timeout_s(self, limit_s: float) -> float:
-        """What is left of a timeout that all who wait share during one outage."""
+        """What is left of the timeout, which all callers share during one outage."""
         return max(0.0, limit_s - self._outage.away_s(time.monotonic()))
 
     # Names
@@ -193,7 +193,7 @@ class Cluster:
         return self._known.get(topic)
 
     def look_if_due(self) -> None:
-        """Notice new topics, without asking the cluster all the time."""
+        """Look for new topics, at intervals."""
         if time.monotonic() - self._seen_at > METADATA_S:
             self.look(METADATA_S)
 
@@ -237,7 +237,7 @@ class Cluster:
         return NewTopic(self.prefix + name, self._partitions, replication_factor=-1, config=config)
 
     def look(self, timeout_s: float = ANSWER_S) -> None:
-        """See which topics there are now."""
+        """Read the cluster's list of topics."""
         timeout_s = max(METADATA_S, self.remaining_timeout_s(timeout_s))
         with self._lock:
             self._seen_at = time.monotonic()
@@ -265,7 +265,7 @@ class Cluster:
     def offsets(
         self, partition_ids: Sequence[PartitionId], spec: OffsetSpec, timeout_s: float = ANSWER_S
     ) -> dict[PartitionId, int]:
-        """Where each partition stands: its earliest, latest, or first offset since a time."""
+        """An offset of each partition: the earliest, the latest, or the first since a time."""
         if not partition_ids:
             return {}
         wanted = {self.partition(partition_id): spec for partition_id in partition_ids}
@@ -299,7 +299,7 @@ class Cluster:
     # Groups
 
     def birth_partition(self) -> PartitionId:
-        """Where a group commits that it exists."""
+        """The partition in which a group commits that it exists."""
         self.ensure([_GROUPS_TOPIC])
         return _GROUPS_TOPIC, 0
 
@@ -312,7 +312,7 @@ class Cluster:
             ) from None
 
     def with_retry(self, ask: Callable[[], Result], timeout_s: float = ANSWER_S) -> Result:
-        """Ask again while a topic is still being made or its leader moves."""
+        """Retry while a topic is still being created or its leader moves."""
         deadline = time.monotonic() + timeout_s
         while True:
             try:
@@ -322,4 +322,4 @@ class Cluster:
                 if cause.code() not in _NOT_YET or time.monotonic() > deadline:
                     raise trouble(cause, self.name) from error
             time.sleep(_RETRY_S)
-            self.look()  # what the client remembers is out of date
+            self.look()  # the client's metadata is out of date

@@ -12,7 +12,7 @@ from mercury.bus.kafka.outbox import Outbox
 from mercury.bus.waiting import WaitingConsumer
 from mercury.model.errors import BusError
 
-POLL_S = 1.0  # how long poll() waits for what it knows to be there
+POLL_S = 1.0  # how long poll() waits for records that it knows to exist
 SETTLE_S = 10.0  # how long subscribe() waits for its partitions of a group
 CLOSE_S = 10.0
 
@@ -77,14 +77,14 @@ class KafkaConsumer(WaitingConsumer):
         if self.closed:
             return
         try:
-            if self.group is not None:  # commits may also be on their way already
+            if self.group is not None:  # commits may also be in flight
                 self._outbox.flush_now(self._cluster.remaining_timeout_s(CLOSE_S))
         except BusError as error:
             self._cluster.complain(error)  # closing the bus reports what is lost
         finally:
             self.end()
             if self.group is not None:
-                self.fetcher.join()  # the others take over when we have left
+                self.fetcher.join()  # others take over when this member has left
 
     # What the bus calls
 
@@ -95,13 +95,13 @@ class KafkaConsumer(WaitingConsumer):
         self.wake()
 
     def take_pending(self) -> Commits:
-        """What `commit` was called for."""
+        """The positions to commit, and forget them."""
         with self._changed:
             commits, self._pending = self._pending, {}
             return commits
 
     def enqueue_commit_again(self, commits: Commits) -> None:
-        """That failed: have it tried again, later."""
+        """The commit failed: retry it later."""
         with self._changed:
             for partition_id, offset in commits.items():
                 self._pending[partition_id] = max(offset, self._pending.get(partition_id, 0))
@@ -109,8 +109,8 @@ class KafkaConsumer(WaitingConsumer):
             self._outbox.enqueue_commit(self)
 
     def _hand_over(self) -> Future[None] | None:
-        """What was committed shall not be done again by the next owner."""
-        if self._pending:  # a commit() that is under way may not have come so far
+        """Flush commits before partitions move, so that the next owner repeats nothing."""
+        if self._pending:  # an earlier commit() may still be in flight
             self._outbox.enqueue_commit(self)
         return self._outbox.send()
 
@@ -131,12 +131,12 @@ class KafkaConsumer(WaitingConsumer):
         return records
 
     def _catch_up(self) -> None:
-        """Wait until what stands in our partitions now is fetched, as far as there is room."""
+        """Wait until all records now in our partitions are fetched, as far as there is room."""
         try:
             spans = self._spans(POLL_S)
         except BusError as error:
             self._cluster.complain(error)
-            return  # what we have may still be handed out
+            return  # fetched records can still be returned
         with self._changed:
             self._changed.wait_for(
                 lambda: self.closed or not self._fetch_buffer.behind(spans), POLL_S

@@ -22,7 +22,7 @@ class _Track:
     """How far one partition is read."""
 
     fetched: int  # the next offset to come from the broker
-    delivered: int  # the next offset to hand out; what lies before is done or not wanted
+    delivered: int  # the next offset to return
     stamp_us: int = 0
     uncommitted: bool = False
     epoch: int = 0  # assignment epoch it came with
@@ -30,7 +30,7 @@ class _Track:
 
 @dataclass(slots=True)
 class _TopicQueue:
-    """What waits of one topic."""
+    """The records of one topic that were not read yet."""
 
     records: list[Record] = field(default_factory=list)
     size: int = 0
@@ -39,7 +39,7 @@ class _TopicQueue:
 
 
 class FetchBuffer:
-    """What a consumer has at hand, and its position in each of its partitions."""
+    """The records a consumer has fetched, and its position in each of its partitions."""
 
     def __init__(self, patterns: tuple[str, ...]) -> None:
         self._patterns = patterns
@@ -57,12 +57,12 @@ class FetchBuffer:
         return {partition_id: track.epoch for partition_id, track in self._tracks.items()}
 
     def committable(self) -> set[PartitionId]:
-        """Partitions of which we may say how far they are done."""
+        """Partitions whose offsets this consumer may commit."""
         return {*self._tracks, *self._parked}
 
     @property
     def in_hand(self) -> bool:
-        """Whether something that was handed out of parked partitions is not committed."""
+        """Whether records returned from parked partitions are not committed yet."""
         return any(track.uncommitted for track in self._parked.values())
 
     def assign(self, positions: Mapping[PartitionId, int]) -> None:
@@ -83,9 +83,9 @@ class FetchBuffer:
         )
 
     def park(self, partition_ids: Iterable[PartitionId]) -> None:
-        """Hand out no more of partitions that may be somebody else's soon.
+        """Stop returning records of partitions that may be reassigned soon.
 
-        How far they were handed out is remembered until the new assignment is known.
+        Their positions are kept until the new assignment is known.
         """
         partition_ids = list(partition_ids)
         parked = {
@@ -97,11 +97,11 @@ class FetchBuffer:
         self._parked.update(parked)
 
     def parked(self) -> dict[PartitionId, int]:
-        """How far parked partitions were handed out."""
+        """The positions of parked partitions."""
         return {partition_id: track.delivered for partition_id, track in self._parked.items()}
 
     def revoke(self, partition_ids: Iterable[PartitionId]) -> None:
-        """Forget partitions that are somebody else's now."""
+        """Drop partitions that belong to another member now."""
         gone = set(partition_ids)
         for partition_id in gone:
             self._tracks.pop(partition_id, None)
@@ -114,7 +114,7 @@ class FetchBuffer:
                 queue.records, queue.size = kept, sum(len(one.value) for one in kept)
 
     def put(self, records: Iterable[Record]) -> None:
-        """Keep what the broker sent, as far as it is ours and new."""
+        """Add fetched records, if their partition is ours and they are new."""
         for record in records:
             track = self._tracks.get((record.topic, record.partition))
             if track is None or record.offset < track.fetched:
@@ -132,7 +132,7 @@ class FetchBuffer:
             self._waiting += 1
 
     def take(self, limit: int) -> list[Record]:
-        """Hand out records: by rank of their topic, then by time."""
+        """Return records: by rank of their topic, then by time."""
         found: list[Record] = []
         for queue in self._queues.values():
             if len(found) >= limit:
@@ -155,7 +155,7 @@ class FetchBuffer:
         return found
 
     def take_commits(self) -> dict[PartitionId, int]:
-        """Positions to commit for everything handed out since the last call."""
+        """Positions to commit for all records returned since the last call."""
         commits = {}
         for partition_id, track in (*self._tracks.items(), *self._parked.items()):
             if track.uncommitted:
@@ -183,7 +183,7 @@ class FetchBuffer:
         return any(queue.full for queue in self._queues.values())
 
     def behind(self, spans: Mapping[PartitionId, tuple[int, int]]) -> bool:
-        """Whether something in our partitions was not fetched yet, though there is room."""
+        """Whether records of our partitions were not fetched yet, though there is room."""
         for partition_id, (low, end) in spans.items():
             track = self._tracks.get(partition_id)
             if track is None or self._queues[partition_id[0]].full:
@@ -193,7 +193,7 @@ class FetchBuffer:
         return False
 
     def lag(self, spans: Mapping[PartitionId, tuple[int, int]]) -> int:
-        """How many records of our partitions were not handed out yet."""
+        """How many records of our partitions were not returned yet."""
         total = 0
         for partition_id, (low, end) in spans.items():
             track = self._tracks.get(partition_id)

@@ -28,14 +28,14 @@ from mercury.bus.kafka.cluster import (
 from mercury.bus.kafka.fetch_buffer import FetchBuffer
 from mercury.model.errors import BusError, BusUnavailableError
 
-TICK_S = 0.02  # interval at which the thread looks up from its fetching
+TICK_S = 0.02  # interval at which the thread handles requests between fetches
 _BUSY_TICK_S = 0.005
 _BATCH = 1024
 _COMMIT_S = 2.0
-HANDOVER_S = 2.0  # for readers to commit what they hold, before it is somebody else's
+HANDOVER_S = 2.0  # for readers to commit, before their partitions move to another member
 _END_S = 10.0
 
-# Commits that fail because partitions move; whoever still owns its partition tries again.
+# Commits that fail because partitions move; retried if the partition is still owned.
 _REBALANCING = {
     KafkaError.REBALANCE_IN_PROGRESS,
     KafkaError.ILLEGAL_GENERATION,
@@ -47,7 +47,7 @@ _REBALANCING = {
     KafkaError._ASSIGNMENT_LOST,
 }
 
-# What is answered to a commit from outside the group: it was born by one of its members.
+# The errors of a commit from outside the group, when the group has members already.
 _HAS_MEMBERS = {
     KafkaError.UNKNOWN_MEMBER_ID,
     KafkaError.ILLEGAL_GENERATION,
@@ -56,7 +56,7 @@ _HAS_MEMBERS = {
 
 
 class _Commit(NamedTuple):
-    """Positions to commit, and what became of it."""
+    """Positions to commit, and the outcome."""
 
     commits: Commits
     answer: Future[KafkaError | None]
@@ -85,17 +85,17 @@ class Fetcher:
         self._cluster = cluster
         self._patterns = patterns
         self._group = group
-        self._news = news  # called after records came
+        self._news = news  # called after records were fetched
         self._handover = handover  # makes commits durable, before partitions go
         self._follows_patterns = any(pattern.endswith(".*") for pattern in patterns)
         self._following: dict[str, int] = {}  # topics, and their partitions
         self._followed_version = -1
-        self._assigned = False  # for the first time, by our group
+        self._assigned = False  # whether the group has assigned partitions once
         self._ending = False
-        # A commit waits for ever if another thread polls meanwhile: only ours may ask for one.
+        # A commit blocks for ever if another thread polls meanwhile: only ours may commit.
         self._asked: deque[_Commit] = deque()  # for the thread to send
-        self._sent: deque[_Commit] = deque()  # and to hear about, in this order
-        self._name = f"mercury-{os.getpid()}-{uuid.uuid4().hex[:8]}"  # among the group's members
+        self._sent: deque[_Commit] = deque()  # and awaiting their result, in this order
+        self._name = f"mercury-{os.getpid()}-{uuid.uuid4().hex[:8]}"  # client id in the group
         self._client = Consumer(self._config())
         try:
             self._begin(start)
@@ -114,7 +114,7 @@ class Fetcher:
             # A topic without a committed offset is younger than its group, and what lies below
             # the retention is gone: both go on with the oldest record there is.
             auto_offset_reset="earliest",
-            # Spreads every topic. The sticky ones count partitions over all topics: of two
+            # Balances each topic. Sticky assignors count partitions over all topics: of two
             # members, one may get all requests and the other all content.
             partition_assignment_strategy="roundrobin",
             session_timeout_ms=6000,  # the least that brokers allow as they come
@@ -125,23 +125,23 @@ class Fetcher:
             queued_max_messages_kbytes=16 * 1024,
         ) | {"on_commit": self._on_commit}
 
-    # What the consumer calls
+    # Called by the consumer
 
     @property
     def alive(self) -> bool:
         return self._thread.is_alive()
 
     def follows(self) -> bool:
-        """Whether the topics that are known now are followed."""
+        """Whether all topics known now are subscribed to."""
         return self._followed_version >= self._cluster.version
 
     def look_if_due(self) -> None:
-        """Notice topics that others make, if new ones may be for us."""
+        """Look for topics that others create, if the subscription has a pattern."""
         if self._follows_patterns:
             self._cluster.look_if_due()
 
     def settle(self, timeout_s: float) -> None:
-        """Wait until the group has assigned its partitions, and we have ours."""
+        """Wait until the group has assigned its partitions and ours are known."""
         with self.changed:
             self.changed.wait_for(
                 lambda: (
@@ -157,7 +157,7 @@ class Fetcher:
         deadline = time.monotonic() + _COMMIT_S
         while not self._ending:
             with self.changed:
-                # Only the owner may say how far a partition is done.
+                # Only the owner of a partition may commit its offset.
                 ours = self.fetch_buffer.committable()
                 asked = _Commit({at: to for at, to in commits.items() if at in ours}, Future())
                 if not asked.commits:
@@ -174,20 +174,20 @@ class Fetcher:
             time.sleep(_BUSY_TICK_S)
 
     def end(self) -> None:
-        """Leave the group and stop, soon."""
+        """Leave the group and stop, without waiting for it."""
         with self.changed:
             self._ending = True
             self.changed.notify_all()
 
     def join(self) -> None:
-        """Return when that is done."""
+        """Return when the thread has ended."""
         self._thread.join(_END_S)
 
     # Where reading starts
 
     def _begin(self, start: Start) -> None:
         cluster = self._cluster
-        cluster.look()  # a topic that is there before we begin is not new
+        cluster.look()  # topics that exist before the start are not new
         topics = cluster.matching(self._patterns)
         partition_ids = cluster.partition_ids(topics)
         if self._group is None:
@@ -212,7 +212,7 @@ class Fetcher:
         return not any(one.offset >= 0 for one in found)
 
     def _give_birth(self, commits: Commits) -> None:
-        """Commit where our new group starts, unless somebody else was faster."""
+        """Commit where a new group starts, unless another member was faster."""
 
         def commit() -> None:
             error = self._commit(commits)
@@ -270,13 +270,13 @@ class Fetcher:
             self._news()
 
     def _fail(self, error: BusError) -> None:
-        log.debug("%s", error)  # who reads gets it raised
+        log.debug("%s", error)  # raised to the reader
         with self.changed:
             self.failure = error
             self.changed.notify_all()
 
     def _follow(self) -> None:
-        """Take in topics that were made since."""
+        """Subscribe to topics created since."""
         try:
             self.look_if_due()
             version = self._cluster.version
@@ -289,13 +289,13 @@ class Fetcher:
                     self._followed_version = version
                     self.changed.notify_all()
         except BusUnavailableError as error:
-            self._cluster.complain(error)  # next time then
+            self._cluster.complain(error)  # retried at the next call
 
     def _check_lost(self, topics: Mapping[str, int]) -> None:
-        """Give up when the cluster has come back without its data: a new start makes it anew."""
+        """Fail when the cluster has come back without its data; a restart begins anew."""
         if self._following.keys() <= topics.keys():
             return
-        time.sleep(METADATA_S)  # one that just starts may not know all of them yet
+        time.sleep(METADATA_S)  # a broker that just started may not know all of them yet
         self._cluster.look()
         if lost := sorted(self._following.keys() - self._cluster.matching(self._patterns).keys()):
             raise BusError(
@@ -305,7 +305,7 @@ class Fetcher:
 
     def _take_topics(self, topics: Mapping[str, int]) -> None:
         if self._group is None:
-            # Nothing of them was there when we began: all of it came after.
+            # Their records all came after the start.
             ours = self.fetch_buffer.assignments()
             new = set(self._cluster.partition_ids(topics)).difference(ours)
             self._assign(self._positions(sorted(new), "earliest"))
@@ -350,7 +350,7 @@ class Fetcher:
             commits = {self._cluster.partition_id(one): one.offset for one in committed}
             spans = self._cluster.spans(partition_ids)
             with self.changed:
-                # What stayed ours goes on where we are: what was handed out is in good hands.
+                # Partitions that stay ours continue at our position, which will be committed.
                 ours = self.fetch_buffer.parked()
             positions = {
                 # Without a committed offset it is negative.
@@ -359,7 +359,7 @@ class Fetcher:
             }
             partitions = self._offsets(positions)
         except (BusError, KafkaException) as error:
-            # The client finds the committed offsets itself, later.
+            # The client looks up the committed offsets itself, later.
             log.debug("%s: where to go on is not known yet: %s", self._cluster.name, error)
             positions = dict.fromkeys(partition_ids, 0)
         with self.changed:
@@ -377,8 +377,8 @@ class Fetcher:
         done: Future[None] | None = None
         while not self._ending and time.monotonic() < deadline:
             self._finish_commits()
-            if done is None and not self.fetch_buffer.in_hand:  # else the reader is at work with it
-                done = self._handover()  # its commits come back to this thread
+            if done is None and not self.fetch_buffer.in_hand:  # else the reader still works
+                done = self._handover()  # its commits are queued to this thread
                 if done is None:
                     break
             if done is not None and done.done():
@@ -395,7 +395,7 @@ class Fetcher:
             commit = self._asked.popleft()
             try:
                 self._client.commit(offsets=self._offsets(commit.commits), asynchronous=True)
-                self._sent.append(commit)  # heard of in a later poll of this thread
+                self._sent.append(commit)  # its callback runs in a later poll of this thread
             except KafkaException as error:
                 commit.answered(error.args[0])
 
@@ -406,8 +406,8 @@ class Fetcher:
             self._sent.popleft().answered(error)
 
     def _finish_commits(self) -> None:
-        """Commit what was asked for here and now: inside a callback no other is heard."""
-        asked = list(self._sent)  # stay there until they are heard of
+        """Complete the requested commits now: inside a callback no other callback runs."""
+        asked = list(self._sent)  # stay there until their callbacks ran
         while self._asked:
             asked.append(self._asked.popleft())
         for commit in asked:

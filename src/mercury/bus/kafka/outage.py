@@ -16,7 +16,7 @@ _CONNECTION = ("FAIL ", "REQTMOUT ", "SESSTMOUT ", "GETPID ", "CLUSTERID ", "PAR
 
 
 class Outage:
-    """What is known of a cluster's absence."""
+    """The state of a cluster's outage, if any."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -25,19 +25,19 @@ class Outage:
         self._probe_at = 0.0
 
     def suspect(self) -> None:
-        """Some client lost its connection or got no answer."""
+        """A client lost its connection or got no answer."""
         self._suspected = True
 
     def away_s(self, now: float) -> float:
-        """For how long it has been away."""
+        """How long the cluster has been unreachable."""
         return 0.0 if self._away_since is None else now - self._away_since
 
     def probe_due(self, now: float) -> bool:
-        """Whether to ask the cluster now if it is there."""
+        """Whether to probe the cluster now."""
         return (self._suspected or self._away_since is not None) and now >= self._probe_at
 
     def probed(self, answered: bool, now: float) -> tuple[int, str] | None:
-        """The cluster was asked: return what there is to log, and at which level."""
+        """The cluster was probed: return what to log, if anything, and at which level."""
         self._suspected = False
         self._probe_at = now + PROBE_INTERVAL_S
         since = self._away_since
@@ -52,5 +52,5 @@ class Outage:
 
 
 def is_not_about_connections(record: logging.LogRecord) -> bool:
-    """Drops the clients' own lines on lost connections: the outage is logged once."""
+    """Filter out clients' own log lines on lost connections: the outage is logged once."""
     return not record.getMessage().startswith(_CONNECTION)

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 # The client sends one request for each partition. Measured at 1,000 round trips a second through
 # one broker with 4 partitions: without a wait the requests keep the broker busy (18 ms), with 2 ms
-# it is 8; with 16 partitions hardly any record finds company, whatever the wait (17 to 27 ms).
+# it is 8; with 16 partitions hardly any two records share one, whatever the wait (17 to 27 ms).
 LINGER_MS = 2
-COMMIT_DELAY_S = 0.1  # what a crash may have done again
+COMMIT_DELAY_S = 0.1  # at most this much work is repeated after a crash
 
 
 @dataclass(slots=True, eq=False)
 class SentBatch:
-    """Records that were appended together, and what is to happen once they are acknowledged."""
+    """Records appended together, and what to do once they are acknowledged."""
 
     records: Batch
     outstanding: int  # records without an answer yet
@@ -45,7 +45,7 @@ class SentBatch:
 
 
 class Outbox(RecordBuffer):
-    """Hands records to the producer, in order, and keeps account of what was acknowledged."""
+    """Passes records to the producer, in order, and counts acknowledgements."""
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster.name, cluster.prefix)
@@ -55,9 +55,9 @@ class Outbox(RecordBuffer):
                 enable_idempotence=True,
                 acks="all",
                 linger_ms=LINGER_MS,
-                # As Java's clients do: what Spark appends for a key stands with what we append.
+                # As Java's clients do: Spark's records of a key go to the same partition as ours.
                 partitioner="murmur2_random",
-                # Nothing is given up while the process lives; the limit is BUFFER_BYTES.
+                # Sends are retried while the process runs; the limit is BUFFER_BYTES.
                 message_timeout_ms=0,
                 queue_buffering_max_messages=0,
                 queue_buffering_max_kbytes=2 * BUFFER_BYTES // 1024,
@@ -65,7 +65,7 @@ class Outbox(RecordBuffer):
         )
         self._changed = threading.Condition(self.mutex)
         self._sent: deque[SentBatch] = deque()  # not yet settled
-        self._unsent: deque[SentBatch] = deque()  # of those, whose topics have to be made first
+        self._unsent: deque[SentBatch] = deque()  # batches whose topics must be created first
         self._spread = itertools.count()
         self._committing: dict[KafkaConsumer, None] = {}
         self._commits_due = 0.0
@@ -77,7 +77,7 @@ class Outbox(RecordBuffer):
         for thread in self._threads:
             thread.start()
 
-    # What the bus calls
+    # Called by the bus
 
     def enqueue_commit(self, consumer: KafkaConsumer) -> None:
         """Commit a consumer's positions with the next flush, or a little later."""
@@ -88,13 +88,13 @@ class Outbox(RecordBuffer):
             self._committing[consumer] = None
 
     def flush(self) -> Future[None] | None:
-        """Send everything; what went wrong unheard is raised here."""
+        """Send everything; raises errors of earlier sends that no caller awaited."""
         with self.mutex:
             self._raise_failure()
             return self.send()
 
     def send(self) -> Future[None] | None:
-        """Send everything; the future is done when all of it is durable. None: it is already."""
+        """Send everything; the future is done when all of it is durable. None: it already is."""
         with self.mutex:
             if not (self._batch or self._sent or self._committing):
                 return None
@@ -119,7 +119,7 @@ class Outbox(RecordBuffer):
             return sum(batch.outstanding for batch in self._sent) + self._batch_records
 
     def late(self, timeout_s: float) -> BusError:
-        """What to say when a flush takes too long."""
+        """The error when a flush takes too long."""
         return BusUnavailableError(
             f"{self.name} has not acknowledged {self.outstanding} records within "
             f"{timeout_s:g} s; they are kept and sent when it can be reached"
@@ -132,7 +132,7 @@ class Outbox(RecordBuffer):
             self._changed.notify_all()
         for thread in self._threads:
             thread.join()
-        # Delivery reports of what is given up must not find us gone.
+        # Delivery reports may still come for records that are given up.
         self._producer.purge()
         self._producer.poll(0)
         for batch in self._sent:
@@ -213,7 +213,7 @@ class Outbox(RecordBuffer):
                     self._changed.notify_all()
 
     def _drop_plain(self) -> None:
-        """Let go of the first batches if all is well and nobody waits: most are such."""
+        """Drop the first batches that are acknowledged and not awaited, as most are."""
         while self._sent and self._failure is None:
             batch = self._sent[0]
             if batch.outstanding or batch.failure or batch.commits or batch.waiting:
@@ -228,7 +228,7 @@ class Outbox(RecordBuffer):
             self._cluster.probe_if_due()
 
     def _work(self) -> None:
-        """Make topics, commit offsets, notify who waits: whatever must not keep a loop waiting."""
+        """Create topics, commit offsets, wake callers: all that must not block a loop."""
         while True:
             with self.mutex:
                 while not self._ending and not self._has_work():
@@ -275,7 +275,7 @@ class Outbox(RecordBuffer):
                 if batch.failure is not None and batch.waiting is None:
                     self._failure = batch.failure
                     log.warning("%s", batch.failure)
-                # Until somebody heard that records were lost, what they came from is not done.
+                # Until the loss of records was raised, offsets of their sources are not committed.
                 failure = batch.failure or self._failure
             if failure is None:
                 failure = self._commit(batch)
@@ -289,7 +289,7 @@ class Outbox(RecordBuffer):
             try:
                 consumer.fetcher.commit(commits)
             except BusError as error:
-                # No record is lost with it: only who waits hears of it, and it is tried again.
+                # No record is lost: the error is raised to waiting callers, and the commit retried.
                 self._cluster.complain(error)
                 consumer.enqueue_commit_again(commits)
                 failure = error

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
+from collections.abc import Iterator
 
 import yaml
 from docs.walkthrough import ROOT
@@ -23,6 +25,8 @@ SOURCES = {
     "matcher": ("matcher", "matching"),
     "pipeline": ("pipeline",),
 }
+
+_COUNTED = re.compile("dropped|rejected")
 
 
 def _served(part: str, statistics: Statistics) -> set[str]:
@@ -68,6 +72,52 @@ def test_every_metric_that_is_explained_is_counted_somewhere() -> None:
         first, _, rest = metric.partition("_")
         is_there = f'"{metric}"' in source or rest in composed.get(first, ())
         assert is_there or (first == "gateway" and f'"{rest}"' in source), name
+
+
+def _strings(node: ast.expr) -> Iterator[str]:
+    """What an expression may be as text; `…` where it is put together."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    elif isinstance(node, ast.IfExp):
+        yield from (*_strings(node.body), *_strings(node.orelse))
+    elif isinstance(node, ast.JoinedStr):
+        yield "".join(
+            str(one.value) if isinstance(one, ast.Constant) else "…" for one in node.values
+        )
+
+
+def _reasons() -> set[str]:
+    """The reasons for which the code counts something as dropped."""
+    found: set[str] = set()
+    for path in (ROOT / "src" / "mercury").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            match node:
+                case ast.Subscript(value=of, slice=key) if ast.unparse(of).endswith("dropped"):
+                    found.update(_strings(key))
+                case ast.Call(func=called, args=arguments):
+                    name = ast.unparse(called).rpartition(".")[2]
+                    if name in ("PacketError", "_drop", "_refused"):
+                        found.update(*map(_strings, arguments))
+                case ast.DictComp(key=ast.JoinedStr() as key) if _COUNTED.search(ast.unparse(node)):
+                    found.update(_strings(key))
+                case ast.Assign(targets=[ast.Name("_DROPPED")], value=ast.Dict(keys=keys)):
+                    found.update(*(_strings(key) for key in keys if key is not None))
+    return {reason for reason in found if " " not in reason and not reason.startswith("dropped")}
+
+
+def test_every_reason_is_explained_and_every_one_explained_is_there() -> None:
+    reasons = _reasons()
+    assert len(reasons) > 60
+    plain = {reason for reason in reasons if "…" not in reason}
+    page = METRICS[METRICS.index("## Reasons") :]
+    named = set(re.findall(r"`([a-z.-]+)`", page))
+    assert plain - named - {name.partition(".")[2] for name in named} == set()  # with a prefix
+    # What the tables begin with is there.
+    first = "".join(re.findall(r"^\| (.*?) \|", page, re.MULTILINE))
+    listed = set(re.findall(r"`([a-z.-]+)`", first))
+    prefixes = {name for name in listed if name.endswith(("-", "."))}
+    assert listed - prefixes - plain == set()
+    assert prefixes | {"refused-"} == {reason[:-1] for reason in reasons - plain}
 
 
 def test_alert_rules_are_about_metrics_that_exist() -> None:

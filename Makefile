@@ -6,12 +6,14 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEVELOP := $(VENV)/.develop
 KERNEL := $(VENV)/.kernel
+# Where the environment has Mercury from; other than these sources it is installed again.
+FOUND := $(shell $(BIN)/python -Ic 'import mercury; print(mercury.__file__)' 2>/dev/null)
 JAVA := command -v java >/dev/null || [ -n "$$JAVA_HOME" ]
 # One line for each package that is fetched, so that nobody wonders what takes so long.
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off
 SHOW := sed -un 's/^ *Downloading \([^ ]*\) \(([^)]*)\).*/  \1 \2/p; s/^Building wheel for \([^ ]*\).*/  building \1 …/p; /ERROR/p; s/^Installing collected.*/  installing: half a minute …/p'
 
-.PHONY: demo test test-quick coverage check style types spelling lock docs proto release clean java kernel
+.PHONY: lost demo test test-quick coverage check style types spelling lock docs proto release clean java kernel
 
 demo: $(READY) $(KERNEL) java
 	@rm -rf out/demo && mkdir -p out/demo
@@ -79,6 +81,12 @@ $(KERNEL): $(READY) src/mercury/geo/machine_code.py $(wildcard src/mercury/match
 # The documents as a site in out/site; what the code can tell is made from the code.
 docs: $(DEVELOP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+ifneq ($(FOUND),$(realpath src/mercury/__init__.py))
+$(READY): lost
+endif
+
+lost:
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -150,11 +150,11 @@ def test_an_alert_is_due_again_after_its_wait_until_it_is_answered() -> None:
     world.mediator.answered([Answered(car, (sent.id,), ())], world.now)
     world.now += 30.0
     assert world.sent() == []
-    [record] = world.mediator.news(world.now)
+    [record] = world.mediator.changes(world.now)
     assert (record.topic, record.key) == (topics.DELIVERIES, sent.id)
     [state] = decode(record.value).payload.rows  # type: ignore[union-attr]
     assert (state.client, state.state, state.tries) == ("car", DeliveryState.ACKNOWLEDGED, 2)
-    assert list(world.mediator.news(world.now)) == []
+    assert list(world.mediator.changes(world.now)) == []
 
 
 def test_who_comes_into_the_area_or_back_is_owed_the_alert_once() -> None:
@@ -215,8 +215,8 @@ def test_a_sender_hears_what_became_of_its_message_also_when_it_was_away_meanwhi
     world.sent()
     world.mediator.answered([Answered(other, (told.id.bytes,), ())], world.now)
     world.close(car)  # three reports were lost
-    news = list(world.mediator.news(world.now))
-    [reply] = [record for record in news if record.topic == topics.REPLIES]
+    changes = list(world.mediator.changes(world.now))
+    [reply] = [record for record in changes if record.topic == topics.REPLIES]
     assert reply.key == b"car"
     until_us = world.at.us + 60_000_000
     world.mediator.tell_sender("car", reply.value, until_us, world.now)
@@ -226,7 +226,7 @@ def test_a_sender_hears_what_became_of_its_message_also_when_it_was_away_meanwhi
     assert world.sent() == [("car", Priority.REPLY)]
     receipt = decode(reply.value).id.bytes
     world.mediator.answered([Answered(car, (receipt,), ())], world.now)
-    list(world.mediator.news(world.now))
+    list(world.mediator.changes(world.now))
     assert world.mediator.outgoing.get(receipt) is None  # nothing is kept of it
 
 
@@ -364,7 +364,7 @@ def test_matches_are_sent_until_they_are_answered_and_positions_inside_once() ->
     assert world.sent() == [("car", Priority.NORMAL)]
     world.now += HOLDS_US / 1e6
     assert world.sent() == []
-    assert list(world.mediator.news(world.now)) == []  # not in the ledger
+    assert list(world.mediator.changes(world.now)) == []  # not in the ledger
 
 
 def test_a_reply_is_remembered_for_who_asks_again() -> None:

@@ -137,7 +137,7 @@ def hand_over_within(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 
 def is_handing_over(consumer: Consumer) -> bool:
     """Whether a member of a group in Kafka was told that its partitions may go."""
-    return isinstance(consumer, KafkaConsumer) and consumer._fetch_buffer.in_hand
+    return isinstance(consumer, KafkaConsumer) and consumer._fetch_buffer.has_uncommitted
 
 
 async def start_reading(consumer: Consumer) -> asyncio.Task[list[Record]]:

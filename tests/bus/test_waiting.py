@@ -22,7 +22,7 @@ class Arrivals(WaitingConsumer):
         self.records: list[Record] = []
         self.looked = 0
 
-    def _has_news(self) -> bool:
+    def _may_have_records(self) -> bool:
         seen = bool(self.records)
         self.looked += 1
         if self.looked == 2:  # the first look is before the loop gets its chance

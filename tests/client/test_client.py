@@ -490,7 +490,7 @@ async def test_the_receipt_of_an_alert_that_waits_for_a_return_is_true_all_the_t
                 return [(row.state, row.reason, row.tries) for row in rows]
 
             await until(lambda: adapter.statistics().counters.get("sessions_closed") == 1)
-            await until(lambda: len(adapter.mediator.outgoing._with_news) == 0)
+            await until(lambda: len(adapter.mediator.outgoing._with_changes) == 0)
             await adapter.bus.flush()
             # What was handed over was acknowledged; nothing was repeated meanwhile.
             assert ends() == [

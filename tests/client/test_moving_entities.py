@@ -1,4 +1,4 @@
-"""What a client declared, on a clock of its own: renewed, settled, found lost."""
+"""What a client declared, on a clock of its own: renewed, resolved, found lost."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from mercury.client.moving_entities import GAP_S, RENEW_S, SETTLE_S, DueActions, MovingEntities
+from mercury.client.moving_entities import GAP_S, RENEW_S, RESOLVE_S, DueActions, MovingEntities
 from mercury.model.declarations import NumberedMatch
 from mercury.model.errors import MatchingError
 from mercury.model.matching import EventReason, EventType, Match
@@ -28,8 +28,8 @@ class Entities(MovingEntities):
         self.add("subscription", "taxi")
 
     def enter(self, incarnation: int, number: int, cab: str, now: float = 0.0) -> list[str]:
-        news = self.take(NumberedMatch(incarnation, number, match(EventType.ENTER, cab)), now)
-        return [one.publication for one in news]
+        fresh = self.take(NumberedMatch(incarnation, number, match(EventType.ENTER, cab)), now)
+        return [one.publication for one in fresh]
 
 
 def test_names_are_made_up_or_taken_once_on_each_side() -> None:
@@ -67,9 +67,9 @@ def test_what_does_not_come_in_again_after_a_new_beginning_went_out() -> None:
     assert entities.enter(1, 1, "a") == ["a/taxi"]
     assert entities.enter(1, 2, "b") == ["b/taxi"]
     assert entities.enter(2, 1, "a", 100.0) == []  # known; b has not come in again
-    assert entities.next_timer() == 100.0 + SETTLE_S
-    assert entities.handle_timer(99.9 + SETTLE_S, 7) == NOTHING
-    [(name, [left])] = entities.handle_timer(100.0 + SETTLE_S, 7).gone
+    assert entities.next_timer() == 100.0 + RESOLVE_S
+    assert entities.handle_timer(99.9 + RESOLVE_S, 7) == NOTHING
+    [(name, [left])] = entities.handle_timer(100.0 + RESOLVE_S, 7).gone
     assert (name, left.publication, left.event_type) == ("taxi", "b/taxi", EventType.EXIT)
     assert (left.reason, left.time_us) == (EventReason.EXPIRED, 7)
     assert list(entities.pairs["taxi"].inside) == ["a/taxi"]
@@ -83,7 +83,7 @@ def test_another_beginning_gives_the_full_time_again() -> None:
     entities.enter(1, 2, "b")
     entities.enter(2, 1, "a", 100.0)
     entities.enter(3, 1, "a", 104.0)
-    assert entities.next_timer() == 104.0 + SETTLE_S
+    assert entities.next_timer() == 104.0 + RESOLVE_S
 
 
 def test_an_adapter_that_says_nothing_of_a_new_beginning_leaves_nothing_inside() -> None:
@@ -93,7 +93,7 @@ def test_an_adapter_that_says_nothing_of_a_new_beginning_leaves_nothing_inside()
     assert entities.next_timer() is None
     entities.declared_anew("taxi", 1, 50.0)
     entities.declared_anew("gone", 1, 50.0)  # withdrawn in the meantime
-    assert [name for name, _ in entities.handle_timer(50.0 + SETTLE_S, 7).gone] == ["taxi"]
+    assert [name for name, _ in entities.handle_timer(50.0 + RESOLVE_S, 7).gone] == ["taxi"]
     assert not entities.pairs["taxi"].inside
 
 

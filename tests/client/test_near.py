@@ -237,7 +237,7 @@ async def test_declarations_survive_an_adapter_and_a_matcher() -> None:
 
 
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in (("SETTLE_S", 0.5), ("GAP_S", 0.3)):
+    for name, seconds in (("RESOLVE_S", 0.5), ("GAP_S", 0.3)):
         monkeypatch.setattr(client_moving, name, seconds)
 
 

@@ -32,8 +32,8 @@ class World:
         row = NumberedMatch(incarnation, number, match(event_type, *rest))  # type: ignore[arg-type]
         self.events += [(one.event_type, one.publication) for one in self.pairs.take(row)]
 
-    def settle(self) -> None:
-        self.events += [(one.event_type, one.publication) for one in self.pairs.settle(9)]
+    def resolve(self) -> None:
+        self.events += [(one.event_type, one.publication) for one in self.pairs.resolve(9)]
 
 
 def test_what_comes_early_waits_for_what_is_missing() -> None:
@@ -77,7 +77,7 @@ def test_a_new_incarnation_repeats_nothing_known_and_ends_what_is_gone() -> None
     world.take(1, 5, EXIT, "a")  # late, of the earlier incarnation
     assert world.events[3:] == [(DWELL, "a"), (ENTER, "d")]
     assert world.pairs.is_unsure
-    world.settle()
+    world.resolve()
     assert world.events[5:] == [(EXIT, "c")]
     world.take(2, 8, EXIT, "b")
     assert world.events[6:] == [(EXIT, "b")]
@@ -88,7 +88,7 @@ def test_a_new_life_in_which_nothing_is_inside() -> None:
     world = World()
     world.take(1, 1, ENTER)
     world.pairs.doubt()
-    world.settle()
+    world.resolve()
     assert world.events == [(ENTER, "a"), (EXIT, "a")]
     assert world.pairs.inside == {}
 

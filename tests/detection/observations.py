@@ -65,8 +65,8 @@ def run(bins: KindBins, batches: Iterable[Iterable[Observation]]) -> list[Verdic
 
 
 def indexed(index: SpatialIndex[Any]) -> set[Any]:
-    """What an index holds, each thing once."""
-    found = [thing for things in index._cubes.values() for thing in things]
+    """What an index holds, each item once."""
+    found = [item for items in index._cubes.values() for item in items]
     assert len(found) == len(set(found))
     return set(found)
 

@@ -268,4 +268,4 @@ def test_what_cannot_be_is_counted_and_left_out(rule: KindRule, broken: dict[str
     bins = KindBins(rule)
     assert bins.add([observation(1, 1)._replace(**broken)]) == []  # type: ignore[arg-type]
     assert (bins.counters.observed, bins.counters.malformed, len(bins.bins)) == (1, 1, 0)
-    assert bins.frontier_us == 0
+    assert bins.newest_us == 0

@@ -26,23 +26,23 @@ def test_finds_the_nearest_of_all(
     rng: random.Random,
 ) -> None:
     places: SpatialIndex[Located] = SpatialIndex(reach_m)
-    things = [
+    items = [
         Located(to_space(*at(origin, *offset)), (0, bytes([number])))
         for number, offset in enumerate(around_m)
     ]
-    for thing in things:
-        places.put(thing)
-    for thing in rng.sample(things, len(things) // 2):  # half of them move
-        thing.point = to_space(*at(origin, rng.uniform(-700, 700), rng.uniform(-700, 700)))
-        places.put(thing)
-    gone = things[: len(things) // 4]
-    for thing in gone:
-        places.remove(thing)
-    left = things[len(gone) :]
+    for item in items:
+        places.put(item)
+    for item in rng.sample(items, len(items) // 2):  # half of them move
+        item.point = to_space(*at(origin, rng.uniform(-700, 700), rng.uniform(-700, 700)))
+        places.put(item)
+    gone = items[: len(items) // 4]
+    for item in gone:
+        places.remove(item)
+    left = items[len(gone) :]
     assert indexed(places) == set(left)
 
     here = to_space(*at(origin, north_m, east_m))
-    within = [thing for thing in left if math.dist(thing.point, here) <= reach_m]
+    within = [item for item in left if math.dist(item.point, here) <= reach_m]
     found = places.nearest(here)
     assert (found is None) == (not within)
     if found is not None:

@@ -64,7 +64,7 @@ def check_congestion(core: Congestion) -> None:
     assert all(row.window_us >= core.judged_us for row in core.waiting)
     for cell in core.cells.values():
         assert cell.slow_for_us == 0 or cell.free_for_us == 0
-        assert 0 <= cell.heard_us <= core.frontier_us
+        assert 0 <= cell.heard_us <= core.watermark_us
     c = core.counters
     assert c.begun - c.merged - c.ended == len(core.jams)
     heard = c.sparse + c.free + c.middling + c.slow + c.learning

@@ -62,22 +62,22 @@ class World:
             )
             for number in range(SUBSCRIPTIONS)
         ]  # fmt: skip
-        self.things = [
+        self.entities = [
             NearSubscription(WATCH, "taxi", polygon=everywhere, inside=True),
             *subscriptions,
             *(Publication(f"p{n}", "taxi", {"seats": n % 4}) for n in range(PUBLICATIONS)),
         ]
         time_us = now_us()
-        self.keys = front.declare(*self.things, time_us=time_us)
+        self.keys = front.declare(*self.entities, time_us=time_us)
         self.refs = [
             self.engine.publish(one, time_us)
             if isinstance(one, Publication)
             else self.engine.subscribe(one, time_us)
-            for one in self.things
+            for one in self.entities
         ]
         self.places = [
             (LAT + self.random.uniform(0, WIDE), LON + self.random.uniform(0, WIDE))
-            for _ in self.things
+            for _ in self.entities
         ]
 
     def begin(self) -> None:
@@ -89,13 +89,13 @@ class World:
     def place(self) -> None:
         """All but who watches say where they are."""
         time_us = now_us()
-        some = range(1, len(self.things))
+        some = range(1, len(self.entities))
         lats = from_e7(to_e7([self.places[one][0] for one in some])).tolist()
         lons = from_e7(to_e7([self.places[one][1] for one in some])).tolist()
         self.front.move(self.keys[1:], lats, lons, time_us)
         self.engine.move(self.refs[1:], lats, lons, [time_us] * len(some))
         for one in some:
-            if isinstance(self.things[one], Publication):
+            if isinstance(self.entities[one], Publication):
                 self.updates.setdefault(self.keys[one], []).append(time_us)
 
     def drive(self) -> None:

@@ -100,10 +100,10 @@ async def test_a_server_that_stops_reading_changes_nothing_of_the_load(
     scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mercury.load.drivers.websocket.BACKLOG_ROWS", 50)
-    monkeypatch.setattr("mercury.load.generator._SETTLE_S", 0.2)
+    monkeypatch.setattr("mercury.load.generator._DRAIN_S", 0.2)
     async with open_gateway() as gateway:
         driver = open_driver(f"{scheme}://127.0.0.1:{gateway.port}")
-        monkeypatch.setattr(driver, "settle", lambda _: iterate())
+        monkeypatch.setattr(driver, "drain", lambda _: iterate())
         # The transport would swallow these few rows by itself.
         monkeypatch.setattr("mercury.load.drivers.websocket.GatewayConnection.write", _never)
         result = await Generator(workload(), driver, seconds=1.0).run()

@@ -97,12 +97,12 @@ class BusTwin:
         for one in events:
             publication = entity_key("publication", one.publication)
             subscription = entity_key("subscription", one.subscription)
-            thing = self.twin.publications.get(one.publication)
+            entity = self.twin.publications.get(one.publication)
             frame = FrameWriter()
-            if thing is not None and one.event_type is EventType.ENTER:
-                assert isinstance(thing.what, Publication)
-                frame.describe({publication: thing.what})
-            lat, lon = (thing.place if thing is not None else None) or (0.0, 0.0)
+            if entity is not None and one.event_type is EventType.ENTER:
+                assert isinstance(entity.what, Publication)
+                frame.describe({publication: entity.what})
+            lat, lon = (entity.place if entity is not None else None) or (0.0, 0.0)
             frame.notify(
                 rows(
                     EVENTS,

@@ -30,7 +30,7 @@ class Crowd:
         self.dice = np.random.default_rng(seed)
         self.count, self.side_m = count, side_m
         self.places = self.dice.uniform(0.0, side_m, (2, 2 * count))
-        self.things = [
+        self.entities = [
             Publication(f"p{i}", f"t{i % 3}", {"price": int(self.dice.integers(0, 100))})
             for i in range(count)
         ]
@@ -42,7 +42,7 @@ class Crowd:
         ]
 
     def join(self, engine: Engine) -> np.ndarray:
-        refs = [engine.publish(thing, 0) for thing in self.things]
+        refs = [engine.publish(entity, 0) for entity in self.entities]
         refs += [engine.subscribe(subscription, 0) for subscription in self.subscriptions]
         return np.array(refs)
 
@@ -114,9 +114,9 @@ def test_asking_once_finds_what_a_subscription_would() -> None:
     found = engine.near(cheap, LAT + 2_000 * NORTH, LON)
     distance = haversine_m(LAT + 2_000 * NORTH, LON, lats[:500], lons[:500])
     expected = [
-        (distance[i], thing.id)
-        for i, thing in enumerate(people.things)
-        if thing.topic == "t0" and thing.values["price"] < 50 and distance[i] <= 1_200.0
+        (distance[i], entity.id)
+        for i, entity in enumerate(people.entities)
+        if entity.topic == "t0" and entity.values["price"] < 50 and distance[i] <= 1_200.0
     ]
     assert len(expected) > 5
     assert [one.publication.id for one in found] == [name for _, name in sorted(expected)]
@@ -159,7 +159,7 @@ def test_a_restored_engine_goes_on_as_if_nothing_had_been() -> None:
         for one in (engine, again):
             one.move(refs, lats, lons, second * 1_000_000)
             one.tick(second * 1_000_000)
-            one.publish(replace(people.things[second], values={"price": 99}), second * 1_000_000)
+            one.publish(replace(people.entities[second], values={"price": 99}), second * 1_000_000)
         ours, theirs = engine.take(), again.take()
         assert ours.publication.tolist() == theirs.publication.tolist()  # in the same order
         assert rows(ours) == rows(theirs)
@@ -369,7 +369,7 @@ def test_who_gets_other_cells_has_no_more_skin_than_before() -> None:
     )  # an reference position from where the subscription is out of reach
     engine.move(one, LAT, LON + (metres + 0.9 * skin_m) * EAST, 31)
     engine.store.levels[:2] += 1
-    engine.store.resettle(0, 2)
+    engine.store.rebuild_cells(0, 2)
     assert not len(engine.take())
     engine.move(one, LAT, LON + (metres + 1.7 * skin_m) * EAST, 32)
     assert engine.take().subscription.tolist() == [subscription]

@@ -27,7 +27,7 @@ class Notified(NamedTuple):
 
 
 @dataclass
-class Thing:
+class Entity:
     what: Publication | NearSubscription
     place: tuple[float, float] | None = None
     accuracy_m: float = 0.0
@@ -46,8 +46,8 @@ class Twin:
 
     def __init__(self, rules: MatchingRules | None = None) -> None:
         self.rules = rules or MatchingRules()
-        self.publications: dict[str, Thing] = {}
-        self.subscriptions: dict[str, Thing] = {}
+        self.publications: dict[str, Entity] = {}
+        self.subscriptions: dict[str, Entity] = {}
         self.pairs: dict[tuple[str, str], Pair] = {}
         self.notified: list[Notified] = []
         self.dropped: Counter[str] = Counter()
@@ -62,19 +62,19 @@ class Twin:
     def move(
         self, side: str, name: str, lat: float, lon: float, time_us: int, accuracy_m: float = 0.0
     ) -> None:
-        thing = self._side(side).get(name)
-        if thing is None:
+        entity = self._side(side).get(name)
+        if entity is None:
             self.dropped["unknown"] += 1
         elif not (abs(lat) <= 90.0 and abs(lon) <= 180.0):
             self.dropped["no-position"] += 1
-        elif time_us < thing.time_us:
+        elif time_us < entity.time_us:
             self.dropped["late"] += 1
         else:
-            thing.time_us = time_us
-            thing.expires_us = time_us + self._ttl_us(thing.what)
-            if isinstance(thing.what, Publication) or thing.what.polygon is None:
-                thing.place = (lat, lon)
-                thing.accuracy_m = accuracy_m if 0.0 < accuracy_m < math.inf else 0.0
+            entity.time_us = time_us
+            entity.expires_us = time_us + self._ttl_us(entity.what)
+            if isinstance(entity.what, Publication) or entity.what.polygon is None:
+                entity.place = (lat, lon)
+                entity.accuracy_m = accuracy_m if 0.0 < accuracy_m < math.inf else 0.0
                 self._judge(side, name, time_us, EventReason.MOVED)  # a polygon is only kept alive
 
     def withdraw(
@@ -97,38 +97,38 @@ class Twin:
                 pair.dwelled = True
                 self._tell(EventType.DWELL, EventReason.TIME, (subscription, publication), due_us)
         late = [
-            (thing.expires_us, side, name)
+            (entity.expires_us, side, name)
             for side in ("publication", "subscription")
-            for name, thing in self._side(side).items()
-            if thing.expires_us <= time_us
+            for name, entity in self._side(side).items()
+            if entity.expires_us <= time_us
         ]
         for expires_us, side, name in sorted(late):
             self.withdraw(side, name, expires_us, EventReason.EXPIRED)
 
     # Inside
 
-    def _side(self, side: str) -> dict[str, Thing]:
+    def _side(self, side: str) -> dict[str, Entity]:
         return self.publications if side == "publication" else self.subscriptions
 
     def _ttl_us(self, what: Publication | NearSubscription) -> int:
         return round((self.rules.ttl_s if what.ttl_s is None else what.ttl_s) * 1e6)
 
     def _put(
-        self, things: dict[str, Thing], what: Publication | NearSubscription, time_us: int
+        self, entities: dict[str, Entity], what: Publication | NearSubscription, time_us: int
     ) -> None:
-        side = "publication" if things is self.publications else "subscription"
-        known = things.get(what.id)
+        side = "publication" if entities is self.publications else "subscription"
+        known = entities.get(what.id)
         if known is not None and (
             known.what.topic != what.topic
             or (isinstance(what, NearSubscription) and _kind(what) != _kind(known.what))
         ):
             place, time, accuracy_m = known.place, known.time_us, known.accuracy_m
             self.withdraw(side, what.id, time_us, EventReason.CHANGED)
-            known = Thing(what, place, accuracy_m, time)
+            known = Entity(what, place, accuracy_m, time)
             if not isinstance(what, Publication) and what.polygon is not None:
                 known.place = None
-        known = known or Thing(what)
-        things[what.id] = known
+        known = known or Entity(what)
+        entities[what.id] = known
         known.what = what
         known.time_us = max(known.time_us, time_us)
         known.expires_us = known.time_us + self._ttl_us(what)

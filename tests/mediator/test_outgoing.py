@@ -22,10 +22,12 @@ def post(outgoing: Outgoing, id: str, *names: str, expires: float = 10.0) -> Dis
     return outgoing.post(id, "x", peers, 0.0, policy=CRITICAL, expires=expires)
 
 
-def told(outgoing: Outgoing, news: list[tuple[Dispatch, Numbers]]) -> list[tuple[object, str, str]]:
+def told(
+    outgoing: Outgoing, changes: list[tuple[Dispatch, Numbers]]
+) -> list[tuple[object, str, str]]:
     return [
         (dispatch.id, name, DeliveryState(int(state)).label)
-        for dispatch, peers in news
+        for dispatch, peers in changes
         for name, state in zip(
             outgoing.peers.names(peers), dispatch.state[dispatch.rows(peers)], strict=True
         )
@@ -35,12 +37,12 @@ def told(outgoing: Outgoing, news: list[tuple[Dispatch, Numbers]]) -> list[tuple
 def test_who_was_away_has_its_name_in_the_news_and_is_forgotten_afterwards() -> None:
     outgoing = table()
     post(outgoing, "alert", "away")
-    assert told(outgoing, outgoing.take_news(0.0)) == [("alert", "away", "waiting")]
+    assert told(outgoing, outgoing.take_changes(0.0)) == [("alert", "away", "waiting")]
     outgoing.due(10.0)
-    assert told(outgoing, outgoing.take_news(10.0)) == [("alert", "away", "unreachable")]
+    assert told(outgoing, outgoing.take_changes(10.0)) == [("alert", "away", "unreachable")]
     assert len(outgoing) == 0
     check_outgoing(outgoing)
-    assert outgoing.take_news(11.0) == []
+    assert outgoing.take_changes(11.0) == []
     assert outgoing.peers.find("away") is None
     check_outgoing(outgoing)
 
@@ -49,12 +51,12 @@ def test_above_the_limit_the_oldest_is_given_up_and_told() -> None:
     outgoing = table(max_copies=2)
     post(outgoing, "first", "a")
     post(outgoing, "second", "b")
-    outgoing.take_news(0.0)
+    outgoing.take_changes(0.0)
     post(outgoing, "third", "c")
     check_outgoing(outgoing)
-    news = told(outgoing, outgoing.take_news(0.0))
-    assert news == [("first", "a", "unreachable"), ("third", "c", "waiting")]
-    outgoing.take_news(0.0)
+    changes = told(outgoing, outgoing.take_changes(0.0))
+    assert changes == [("first", "a", "unreachable"), ("third", "c", "waiting")]
+    outgoing.take_changes(0.0)
     check_outgoing(outgoing)
     assert outgoing.get("first") is None
     assert outgoing.peers.find("a") is None
@@ -80,10 +82,10 @@ def test_what_is_posted_again_while_it_leaves_is_not_lost() -> None:
     outgoing.arrived(peer, 0.0)
     post(outgoing, "x", "a", expires=float("inf"))
     outgoing.acknowledged(peer, "x", 0.1)
-    outgoing.take_news(0.2)
+    outgoing.take_changes(0.2)
     post(outgoing, "x", "b", expires=float("inf"))
-    outgoing.take_news(0.3)
-    outgoing.take_news(0.4)
+    outgoing.take_changes(0.3)
+    outgoing.take_changes(0.4)
     assert outgoing.waiting == 1
     assert outgoing.get("x") is not None
     check_outgoing(outgoing)
@@ -98,11 +100,11 @@ def test_what_is_final_leaves_when_its_recipient_has_it() -> None:
     outgoing.arrived(peer, 0.0)
     for dispatch, peers in outgoing.due(0.0):
         outgoing.sent(dispatch, peers, 0.0)
-    outgoing.take_news(0.0)
+    outgoing.take_changes(0.0)
     assert len(outgoing) == 2  # neither is answered
     for id in ("final", "open"):
         assert outgoing.acknowledged(peer, id, 0.1)
-    assert len(told(outgoing, outgoing.take_news(0.1))) == 2
+    assert len(told(outgoing, outgoing.take_changes(0.1))) == 2
     assert outgoing.get("final") is None
     assert outgoing.get("open") is not None  # somebody may still come for it
     assert not outgoing.acknowledged(peer, "final", 0.2)
@@ -114,14 +116,14 @@ def test_who_is_awaited_and_does_not_come_was_away() -> None:
     outgoing = table()
     nobody = np.empty(0, np.int32)
     outgoing.post("alert", "x", nobody, 0.0, policy=CRITICAL, expires=10.0, awaited="nobody")
-    assert told(outgoing, outgoing.take_news(9.0)) == []
+    assert told(outgoing, outgoing.take_changes(9.0)) == []
     assert "nobody" not in outgoing.peers  # nothing is kept of a name while it does not matter
     assert outgoing.due(10.0) == []
-    [(dispatch, peers)] = outgoing.take_news(10.0)
+    [(dispatch, peers)] = outgoing.take_changes(10.0)
     assert told(outgoing, [(dispatch, peers)]) == [("alert", "nobody", "unreachable")]
     assert (dispatch.addressed[0], dispatch.settled[0]) == (0.0, 10.0)
     assert len(outgoing) == 0
-    outgoing.take_news(11.0)
+    outgoing.take_changes(11.0)
     assert "nobody" not in outgoing.peers
     check_outgoing(outgoing)
 
@@ -138,9 +140,9 @@ def test_who_is_awaited_and_comes_has_a_copy_of_its_own() -> None:
     outgoing.due(5.0)
     outgoing.sent(dispatch, np.array([late], np.int32), 5.0)
     outgoing.acknowledged(late, "alert", 5.1)
-    assert told(outgoing, outgoing.take_news(5.2)) == [("alert", "late", "acknowledged")]
+    assert told(outgoing, outgoing.take_changes(5.2)) == [("alert", "late", "acknowledged")]
     outgoing.due(10.0)
-    assert told(outgoing, outgoing.take_news(10.0)) == []
+    assert told(outgoing, outgoing.take_changes(10.0)) == []
 
 
 def test_what_was_refused_may_be_taken_later_and_not_the_other_way_round() -> None:
@@ -151,11 +153,11 @@ def test_what_was_refused_may_be_taken_later_and_not_the_other_way_round() -> No
     outgoing.due(0.0)
     outgoing.sent(dispatch, np.array([peer], np.int32), 0.0)
     assert outgoing.refused(peer, "alert", "outside-area", 0.1)
-    assert told(outgoing, outgoing.take_news(0.1)) == [("alert", "car", "refused")]
+    assert told(outgoing, outgoing.take_changes(0.1)) == [("alert", "car", "refused")]
     assert outgoing.due(5.0) == []  # it is not repeated
     assert outgoing.acknowledged(peer, "alert", 5.0)
     assert not outgoing.refused(peer, "alert", "outside-area", 5.1)  # an answer that was overtaken
-    assert told(outgoing, outgoing.take_news(5.1)) == [("alert", "car", "acknowledged")]
+    assert told(outgoing, outgoing.take_changes(5.1)) == [("alert", "car", "acknowledged")]
     assert (outgoing.peers.refused[peer], outgoing.peers.acknowledged[peer]) == (0, 1)
     assert (outgoing.peers.dropped[peer], +outgoing.ended) == (0, {DeliveryState.ACKNOWLEDGED: 1})
     check_outgoing(outgoing)

@@ -158,7 +158,7 @@ class MediatedMessages(RuleBasedStateMachine):
         self.nothing_is_passed_on_twice_or_to_another()
         for vehicle in self.road.vehicles.values():
             outgoing = vehicle.mediator.outgoing
-            outgoing.take_news(self.road.now)
+            outgoing.take_changes(self.road.now)
             assert outgoing.waiting == 0
             assert len(outgoing) == 0
             check_outgoing(outgoing)

@@ -105,7 +105,7 @@ class Mediator:
             rest = dispatch.topic, dispatch.content, dispatch.policy.acknowledge
             mates = self.outgoing.peers.names(peers)
             copies += [Copy(str(dispatch.id), mate, *rest) for mate in mates]
-        self.outgoing.take_news(now)
+        self.outgoing.take_changes(now)
         return copies
 
     def acknowledged(self, mate: str, id: str, now: float) -> bool:

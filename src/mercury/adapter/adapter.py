@@ -104,7 +104,7 @@ class Adapter(Service):
         self._is_gathering = False  # what is due, so that it goes out in order of urgency
         self._outbound: Outbound | None = None
         self._consumers: list[Consumer] = []
-        self._news: Iterator[BusRecord] = iter(())  # what became of messages, for the bus
+        self._changes: Iterator[BusRecord] = iter(())  # what became of messages, for the bus
         self._unwritten: list[BusRecord] = []  # of that, the next
         self._complain_at = 0.0  # rate limit of the log on a failing bus
 
@@ -193,7 +193,7 @@ class Adapter(Service):
         self._fan_out(everyone, Kind.REFUSE, Priority.BACKGROUND, body, 0)
         await self._outbound.drained(timeout_s=5.0)
         # The next incarnation goes on from there.
-        for record in chain(self._unwritten, self._news, self.mediator.news(now())):
+        for record in chain(self._unwritten, self._changes, self.mediator.changes(now())):
             self.bus.append(*record)
         self._outbound.endpoint.close()
 
@@ -444,11 +444,11 @@ class Adapter(Service):
             try:
                 # What the bus did not take must be appended next: it is produced only once.
                 if not self._unwritten:
-                    self._news = self.mediator.news(begun)
-                    self._unwritten = list(islice(self._news, 1))
+                    self._changes = self.mediator.changes(begun)
+                    self._unwritten = list(islice(self._changes, 1))
                 while self._unwritten:
                     self.bus.append(*self._unwritten[0])
-                    self._unwritten = list(islice(self._news, 1))
+                    self._unwritten = list(islice(self._changes, 1))
                     begun = await self._alternate(begun)
             except BusError as error:
                 self._log_failure("what became of messages is not written down yet", error)

@@ -311,9 +311,9 @@ class AdapterMediator:
 
     # The ledger
 
-    def news(self, now: float) -> Iterator[BusRecord]:
+    def changes(self, now: float) -> Iterator[BusRecord]:
         """The outcomes of messages since the last call, as records for the bus."""
-        for dispatch, peers in self.outgoing.take_news(now):
+        for dispatch, peers in self.outgoing.take_changes(now):
             content: _Content = dispatch.content
             if content.envelope.kind in _NOT_IN_LEDGER or content.envelope.HasField("matches"):
                 continue

@@ -33,7 +33,7 @@ _TOGETHER = 250  # messages that are appended in one go
 _LOOK_S = 0.02  # often enough to time seconds, and seldom enough to leave the cores alone
 _REFRESH_S = 10.0  # as adapters do
 _TIMEOUT_S = 30.0  # without a single result
-_SETTLE_S = 0.3  # for results that come twice
+_LINGER_S = 0.3  # for results that come twice
 _BARE_S = 0.5
 
 
@@ -80,7 +80,7 @@ class Work:
             if number % _TOGETHER == 0 or number == count:
                 self._bus.flush_now()
         duplicates = 0
-        while waiting or time.perf_counter() < ended + _SETTLE_S:
+        while waiting or time.perf_counter() < ended + _LINGER_S:
             time.sleep(_LOOK_S)
             self._speak_for_interests()
             found = self._results.poll(count)

@@ -26,7 +26,7 @@ from mercury.session import SessionSettings
 CENTER = Position(40.7608, -111.8910)
 VALIDITY_S = 60.0
 _BURST = 64
-_SETTLE_S = 1.0
+_LINGER_S = 1.0
 _LOOK_S = 0.02  # seldom enough to leave the clients their time
 _QUIET_S = 3.0  # fire-and-forget: what has not come by then does not come
 # Sessions that outlive bad luck: it is delivery that is measured, not their coming and going.
@@ -123,7 +123,7 @@ class _Clients:
         async with asyncio.timeout(120.0):
             for client in self.clients:
                 await client.connected()
-        await asyncio.sleep(_SETTLE_S)
+        await asyncio.sleep(_LINGER_S)
 
     async def _measure(self, bus_uri: str, policy: DeliveryPolicy) -> dict[str, Any]:
         """Send one alert to all and wait until it is known what became of it."""

@@ -78,7 +78,7 @@ def _offer(bus_uri: str, clients: LoadClients, rate: int, seconds: float) -> dic
     finally:
         gc.enable()
     offered_s = time.perf_counter() - begun
-    absorbed = _settled(bus_uri, before, sent)
+    absorbed = _wait_until_absorbed(bus_uri, before, sent)
     return {
         "rate": rate,
         "sent": sent,
@@ -96,7 +96,7 @@ def _newest(bus_uri: str) -> int:
         return consumer.lag()
 
 
-def _settled(bus_uri: str, before: int, sent: int) -> int:
+def _wait_until_absorbed(bus_uri: str, before: int, sent: int) -> int:
     found, unchanged = 0, 0
     while found < sent and unchanged < 10:
         time.sleep(0.1)

@@ -33,7 +33,7 @@ _WARM_UP_S = 4.0
 _START_S = 180.0  # a machine makes the kernel's code once
 _REDIS_OFFERED = 100_000
 _CHECKED_AT_ONCE = 1 << 16
-_SETTLE_S = 5.0  # Redis goes on with what waits
+_DRAIN_S = 5.0  # Redis goes on with what waits
 
 
 def run(*, entities: int, seconds: float, tenfold: bool, redis: bool, say: Say) -> dict[str, Any]:
@@ -137,11 +137,11 @@ def expected_matches(workload: Workload, seconds: float) -> dict[str, int]:
     """How many events of each kind one engine has of the same updates, warm-up not counted."""
     engine = Engine()
     refs = np.empty(len(workload), np.int64)
-    for number, thing in enumerate(workload.declarations()):
-        if isinstance(thing, Publication):
-            refs[number] = engine.publish(thing, 0)
+    for number, entity in enumerate(workload.declarations()):
+        if isinstance(entity, Publication):
+            refs[number] = engine.publish(entity, 0)
         else:
-            refs[number] = engine.subscribe(thing, 0)
+            refs[number] = engine.subscribe(entity, 0)
     accuracy_m = round(workload.accuracy_m * 10.0) / 10.0
     schedule = workload.schedule()
     counters = LoadCounters(count_from_us=round(_WARM_UP_S * 1e6))
@@ -178,7 +178,7 @@ def _redis(workload: Workload, seconds: float, say: Say) -> dict[str, Any]:
         took_s = time.monotonic() - begun
     taken = found.counters.taken or 0
     # It goes on with what waits for a while after the last update was offered.
-    worked_s = min(took_s, found.seconds + found.warm_up_s + _SETTLE_S)
+    worked_s = min(took_s, found.seconds + found.warm_up_s + _DRAIN_S)
     return {
         "updates_per_s": round(taken / worked_s),
         "matches_per_s": round(found.counters.events / worked_s),

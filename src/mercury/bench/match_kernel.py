@@ -77,8 +77,8 @@ class _World:
         refs = np.empty(population.entities, np.int64)
         prices = dice.integers(0, _HIGHEST_PRICE, half).tolist()
         for number, price in enumerate(prices):
-            thing = Publication(f"p{number}", f"t{number % TOPICS}", {"price": price}, ttl_s=1e5)
-            refs[number] = engine.publish(thing, 0)
+            entity = Publication(f"p{number}", f"t{number % TOPICS}", {"price": price}, ttl_s=1e5)
+            refs[number] = engine.publish(entity, 0)
         limits = (10 * dice.integers(1, 11, half)).tolist()
         radii = dice.uniform(*population.radius_m, half).tolist()
         for number, (limit, radius_m) in enumerate(zip(limits, radii, strict=True)):

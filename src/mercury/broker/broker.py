@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 _EMERGENCIES = topics.EVENTS_PREFIX + EventKind.EMERGENCY
 _CONDITIONS_LOOKBACK_S = 24 * 3600.0
 _INTERESTS_LOOKBACK_S = 120.0  # adapters renew them; clocks may differ
-_NEWS_BATCH = 4096
+_LEARN_BATCH = 4096
 _LARGEST_BATCH = 512
 _TICK_S = 0.05  # about the time for what is read at once: an emergency waits no longer for it
 _HOUSEKEEPING_S = 1.0
@@ -92,9 +92,9 @@ class Broker(Service):
             (topics.CONDITIONS, *topics.ALERTS), start=_back(_CONDITIONS_LOOKBACK_S)
         )
         self._consumers.append(conditions)
-        for news in (interests, conditions):
-            await self._learn(news)
-            self.spawn(self._keep_learning(news))
+        for consumer in (interests, conditions):
+            await self._learn(consumer)
+            self.spawn(self._keep_learning(consumer))
         # Emergencies first, content last: a backlog of the lower never delays the higher.
         work = self.bus.subscribe(
             (_EMERGENCIES, topics.REQUESTS, topics.CONTENT_PREFIX + "*"),
@@ -116,9 +116,8 @@ class Broker(Service):
             begun = now()
             later = [record for record in records if not self._handle(record, informed=False)]
             try:
-                news = (conditions if one.topic == topics.REQUESTS else interests for one in later)
-                for consumer in set(news):
-                    await self._learn(consumer)
+                for is_request in {record.topic == topics.REQUESTS for record in later}:
+                    await self._learn(conditions if is_request else interests)
             finally:  # stopped now: finish the batch, so that no other broker repeats it
                 for record in later:
                     self._handle(record, informed=True)
@@ -316,12 +315,12 @@ class Broker(Service):
 
     # What every broker must know
 
-    async def _keep_learning(self, news: Consumer) -> None:
+    async def _keep_learning(self, consumer: Consumer) -> None:
         while True:
-            self._take_in(await self.read(news))
+            self._take_in(await self.read(consumer))
 
-    async def _learn(self, news: Consumer) -> None:
-        while records := await news.read_now(_NEWS_BATCH):
+    async def _learn(self, consumer: Consumer) -> None:
+        while records := await consumer.read_now(_LEARN_BATCH):
             self._take_in(records)
 
     def _take_in(self, records: list[Record]) -> None:

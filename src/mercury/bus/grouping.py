@@ -24,7 +24,7 @@ class Topic(NamedTuple):
     partitions: int
 
 
-class Listener(NamedTuple):
+class RegisteredConsumer(NamedTuple):
     """An open consumer as others see it; with a group it is a member of that group."""
 
     id: str
@@ -81,15 +81,15 @@ class Registry:
 
     version: int
     topics: tuple[Topic, ...] = ()
-    listeners: tuple[Listener, ...] = ()
+    listeners: tuple[RegisteredConsumer, ...] = ()
     moved_us: int = 0  # when a listener came or went, by the clock of the machine's uptime
     by_name: dict[str, Topic] = field(init=False)
-    _audience: dict[str, tuple[Listener, ...]] = field(init=False, default_factory=dict)
+    _audience: dict[str, tuple[RegisteredConsumer, ...]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.by_name = {topic.name: topic for topic in self.topics}
 
-    def listener(self, listener_id: str) -> Listener | None:
+    def listener(self, listener_id: str) -> RegisteredConsumer | None:
         return next((one for one in self.listeners if one.id == listener_id), None)
 
     def matching(self, patterns: tuple[str, ...]) -> list[Topic]:
@@ -101,7 +101,7 @@ class Registry:
         )
         return [topic for _, topic in ranked]
 
-    def audience(self, topic: str) -> tuple[Listener, ...]:
+    def audience(self, topic: str) -> tuple[RegisteredConsumer, ...]:
         """Listeners to wake for records of a topic."""
         found = self._audience.get(topic)
         if found is None:
@@ -109,7 +109,7 @@ class Registry:
             self._audience[topic] = found
         return found
 
-    def members(self, group: str) -> tuple[Listener, ...]:
+    def members(self, group: str) -> tuple[RegisteredConsumer, ...]:
         return tuple(one for one in self.listeners if one.group == group)
 
     def assignment(self, listener_id: str, group: str, topic: Topic) -> frozenset[int]:

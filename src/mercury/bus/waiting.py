@@ -21,7 +21,7 @@ class WaitingConsumer(ABC):
         self._assignments: dict[tuple[str, int], int] = {}  # when records were last handed out
 
     @abstractmethod
-    def _has_news(self) -> bool:
+    def _may_have_records(self) -> bool:
         """Whether there may be records."""
 
     @abstractmethod
@@ -38,13 +38,13 @@ class WaitingConsumer(ABC):
         loop = asyncio.get_running_loop()
         if self._loop is not loop and not self.closed:
             self._move_to(loop)
-        if self._has_news():
+        if self._may_have_records():
             # Let the loop run, to flush what a reader that is always behind appends.
             await asyncio.sleep(0)
         deadline = None if timeout_s is None else loop.time() + timeout_s
         while not self.closed:
             self._has_woken = False
-            if self._has_news() and (records := self._take(max_records)):
+            if self._may_have_records() and (records := self._take(max_records)):
                 return records
             if deadline is not None and loop.time() >= deadline:
                 break

@@ -140,8 +140,8 @@ class MatchStream(DeclaredEntity):
 
     # For the client
 
-    def notify(self, news: list[Match]) -> None:
-        for match in news:
+    def notify(self, matches: list[Match]) -> None:
+        for match in matches:
             if self.handler is not None:
                 self._moving.client.reception.call(self.handler, match)
             elif not self._closed:
@@ -229,9 +229,9 @@ class Declaring:
 
     def take(self, matches: Matches) -> None:
         for numbered in matches.rows:
-            news = self.entities.take(numbered, now())
-            if news:
-                self.streams[numbered.match.subscription].notify(news)
+            fresh = self.entities.take(numbered, now())
+            if fresh:
+                self.streams[numbered.match.subscription].notify(fresh)
 
     def refused(self, reply: Message) -> None:
         """Handle a reply that no call awaits: it may be a late refusal."""

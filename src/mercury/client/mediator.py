@@ -155,7 +155,7 @@ class ClientMediator:
             self.outgoing.sent(dispatch, peers, time)
         self._answer(time)
         settled = []
-        for dispatch, _ in self.outgoing.take_news(time):
+        for dispatch, _ in self.outgoing.take_changes(time):
             if not dispatch.waiting:
                 assert isinstance(dispatch.id, bytes)
                 reason = self.outgoing.reason_text(int(dispatch.reason[0]))

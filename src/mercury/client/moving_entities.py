@@ -17,7 +17,7 @@ from mercury.model.matching import EventReason, EventType, Match, Side
 RENEW_S = 30.0  # interval
 # When a subscription began anew, everything inside has come in again within this time, also over
 # a link that loses.
-SETTLE_S = 5.0
+RESOLVE_S = 5.0
 # A number that is missing for this long has been given up by the adapter.
 GAP_S = 35.0
 _REQUESTS = 1024  # declarations that may still be refused
@@ -27,19 +27,19 @@ Key = tuple[Side, str]  # of what a client declared: its side and name
 
 
 class Pairs:
-    """Which publications a subscription has inside, and which of what comes is news.
+    """Which publications a subscription has inside, and which of what comes is new.
 
     All but `inside` is numbered. What comes too early is held until what is missing has come; what
     comes again is nothing new. When the subscription begins a new incarnation (its session, its
     adapter or a matcher was lost), the numbers begin again and everything inside comes in again:
-    what was known is not notified anew, and what has not come in again by `settle` went out.
+    what was known is not notified anew, and what has not come in again by `resolve` went out.
     """
 
     def __init__(self, dropped: Counter[str]) -> None:
         self.inside: dict[str, Match] = {}  # by publication: its last event
         self.incarnation = 0
         # When what is unsure went out, and what is missing is lost, unless it comes before.
-        self.settle_at = self.lost_at = math.inf
+        self.resolve_at = self.lost_at = math.inf
         self._dropped = dropped
         self._next = 1  # the number that is due
         self._held: dict[int, Match] = {}
@@ -74,17 +74,17 @@ class Pairs:
         self._held[number] = match
         notified = []
         while self._next in self._held:
-            news = self._apply(self._held.pop(self._next))
+            fresh = self._apply(self._held.pop(self._next))
             self._next += 1
-            if news is not None:
-                notified.append(news)
+            if fresh is not None:
+                notified.append(fresh)
         return notified
 
     def doubt(self) -> None:
         """A new incarnation has begun, of which nothing has come yet."""
         self._unsure = set(self.inside)
 
-    def settle(self, time_us: int) -> list[Match]:
+    def resolve(self, time_us: int) -> list[Match]:
         """All that is inside has come in again by now: the rest went out unseen."""
         gone = sorted(self._unsure)
         self._unsure.clear()
@@ -100,7 +100,7 @@ class Pairs:
         self.incarnation = incarnation
         self._next = 1
         self._held.clear()
-        self.settle_at = self.lost_at = math.inf
+        self.resolve_at = self.lost_at = math.inf
         self.doubt()
 
     def _still_inside(self, number: int, match: Match) -> list[Match]:
@@ -193,9 +193,9 @@ class MovingEntities:
         pairs = self.pairs.get(numbered.match.subscription)
         if pairs is None:  # withdrawn just now, or an application's behind the relay
             return []
-        news = pairs.take(numbered)
+        fresh = pairs.take(numbered)
         _watch(pairs, now)
-        return news
+        return fresh
 
     def declared_anew(self, name: str, incarnation: int, now: float) -> None:
         """The adapter knew nothing of a subscription whose incarnation was this one."""
@@ -208,18 +208,18 @@ class MovingEntities:
         """When `handle_timer` wants to be called."""
         at = self._renew_at
         for pairs in self.pairs.values():
-            at = min(at, pairs.settle_at, pairs.lost_at)
+            at = min(at, pairs.resolve_at, pairs.lost_at)
         return None if at == math.inf else at
 
     def handle_timer(self, now: float, now_us: int) -> DueActions:
-        """Settle what has been unsure for long enough, and find what is lost."""
+        """Resolve what has been unsure for long enough, and find what is lost."""
         due = DueActions(self._renew_at <= now, [], [])
         if due.renew:
             self._renew_at = math.inf
         for name, pairs in self.pairs.items():
-            if pairs.settle_at <= now:
-                pairs.settle_at = math.inf
-                due.gone.append((name, pairs.settle(now_us)))
+            if pairs.resolve_at <= now:
+                pairs.resolve_at = math.inf
+                due.gone.append((name, pairs.resolve(now_us)))
             if pairs.lost_at <= now:
                 pairs.lost_at = now + GAP_S  # for the case that the adapter cannot be asked
                 due.lost.append(name)
@@ -229,5 +229,5 @@ class MovingEntities:
 
 def _watch(pairs: Pairs, now: float) -> None:
     """What is unsure or missing has its time from when that began."""
-    pairs.settle_at = min(pairs.settle_at, now + SETTLE_S) if pairs.is_unsure else math.inf
+    pairs.resolve_at = min(pairs.resolve_at, now + RESOLVE_S) if pairs.is_unsure else math.inf
     pairs.lost_at = min(pairs.lost_at, now + GAP_S) if pairs.has_gap else math.inf

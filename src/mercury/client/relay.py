@@ -1,4 +1,4 @@
-"""A client's gateway for applications on the same device (Mercury §4.6).
+"""A client's relay for applications on the same device (Mercury §4.6).
 
 Applications speak to the client over loopback what the client speaks to the adapter over the
 network, so `connect` opens either. What they publish goes out in the client's name; alerts reach

@@ -50,7 +50,7 @@ class KindBins:
         self.max_bins = max_bins
         self.max_reporters = max_reporters
         self.counters = Counters()
-        self.frontier_us = 0  # the newest time seen
+        self.newest_us = 0  # the newest time seen
         self.closed_us = 0  # intervals before this have been judged
         self.waiting: list[Observation] = []  # a heap: older ones may still come
         self.bins: dict[Bin, None] = {}  # the longest silent first
@@ -79,11 +79,11 @@ class KindBins:
 
     def advance(self, until_us: int) -> list[Verdict]:
         """Say that it is so late: what comes now with an earlier time is a straggler."""
-        self.frontier_us = max(self.frontier_us, min(until_us, LAST_INSTANT_US))
+        self.newest_us = max(self.newest_us, min(until_us, LAST_INSTANT_US))
         if self._every_us:
-            return self._judge_intervals(self.frontier_us - self._lateness_us)
-        self._empty_silent(self.frontier_us)
-        self.alerts.expire(self.frontier_us)
+            return self._judge_intervals(self.newest_us - self._lateness_us)
+        self._empty_silent(self.newest_us)
+        self.alerts.expire(self.newest_us)
         return []
 
     @property
@@ -115,11 +115,11 @@ class KindBins:
     def _judge_each(self, fresh: list[Observation]) -> list[Verdict]:
         verdicts = []
         for one in fresh:
-            if one.time_us < self.frontier_us - self._lateness_us:
+            if one.time_us < self.newest_us - self._lateness_us:
                 self.counters.late += 1
                 continue
             # Time does not run backwards for a straggler.
-            now_us = self.frontier_us = max(self.frontier_us, one.time_us)
+            now_us = self.newest_us = max(self.newest_us, one.time_us)
             self._empty_silent(now_us)
             bin = self._take(one, now_us)
             if bin is not None and (verdict := self._judge(bin, now_us)):

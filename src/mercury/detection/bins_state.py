@@ -19,7 +19,7 @@ def snapshot_bins(state: KindBins) -> bytes:
     """Everything that a decision can depend on, to the last digit."""
     document = {
         "kind": state.rule.kind,
-        "frontier_us": state.frontier_us,
+        "frontier_us": state.newest_us,
         "closed_us": state.closed_us,
         "counters": astuple(state.counters),
         "waiting": state.waiting,
@@ -41,7 +41,7 @@ def restore_bins(rule: KindRule, data: bytes) -> KindBins:
         if document["kind"] != rule.kind:
             raise SnapshotError(f"the snapshot is of kind {document['kind']!r}, not {rule.kind!r}")
         state = KindBins(rule)
-        state.frontier_us, state.closed_us = document["frontier_us"], document["closed_us"]
+        state.newest_us, state.closed_us = document["frontier_us"], document["closed_us"]
         state.counters = Counters(*document["counters"])
         state.waiting = [
             Observation(time_us, bytes.fromhex(id), *rest)

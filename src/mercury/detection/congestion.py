@@ -52,7 +52,7 @@ class Congestion:
         self.max_cells = max_cells
         self.grid = Grid(rule.cell_m)
         self.counters = CongestionCounters()
-        self.frontier_us = 0  # rows of windows that end by then have come, but for late ones
+        self.watermark_us = 0  # rows of windows that end by then have come, but for late ones
         self.judged_us = 0  # windows that end by then have been judged
         self.waiting: list[CellSpeed] = []  # a heap: others of the window may still come
         self.cells: dict[Key, Slowdown] = {}  # the longest silent first
@@ -76,8 +76,8 @@ class Congestion:
 
     def advance(self, until_us: int) -> list[Verdict]:
         """Say that all rows of windows that end by then have come."""
-        self.frontier_us = max(self.frontier_us, min(until_us, LAST_INSTANT_US))
-        complete_us = self.frontier_us - self._lateness_us
+        self.watermark_us = max(self.watermark_us, min(until_us, LAST_INSTANT_US))
+        complete_us = self.watermark_us - self._lateness_us
         verdicts: list[Verdict] = []
         while self.waiting and self.waiting[0].window_us + self._window_us <= complete_us:
             start_us = self.waiting[0].window_us

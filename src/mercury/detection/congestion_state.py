@@ -20,7 +20,7 @@ def snapshot_congestion(state: Congestion) -> bytes:
     """Everything that a decision can depend on, to the last digit."""
     document = {
         "cell_m": state.rule.cell_m,
-        "frontier_us": state.frontier_us,
+        "frontier_us": state.watermark_us,
         "judged_us": state.judged_us,
         "counters": astuple(state.counters),
         "waiting": state.waiting,
@@ -39,7 +39,7 @@ def restore_congestion(rule: CongestionRule, data: bytes) -> Congestion:
                 f"the snapshot is of cells of {document['cell_m']:g} m, not {rule.cell_m:g} m"
             )
         state = Congestion(rule)
-        state.frontier_us, state.judged_us = document["frontier_us"], document["judged_us"]
+        state.watermark_us, state.judged_us = document["frontier_us"], document["judged_us"]
         state.counters = CongestionCounters(*document["counters"])
         state.waiting = [CellSpeed(*row) for row in document["waiting"]]
         for cell, sector, *rest in document["cells"]:

@@ -11,7 +11,7 @@ from mercury.geo.space import Point
 
 @dataclass(slots=True, eq=False)
 class Located:
-    """Something at a place; `rank` orders things that are equally near."""
+    """Something at a place; `rank` orders items that are equally near."""
 
     point: Point
     rank: tuple[int, bytes]
@@ -22,7 +22,7 @@ T = TypeVar("T", bound=Located)
 
 
 class SpatialIndex(Generic[T]):
-    """An index of placed things by their place."""
+    """An index of placed items by their place."""
 
     def __init__(self, reach_m: float) -> None:
         self.reach_m = reach_m
@@ -31,29 +31,29 @@ class SpatialIndex(Generic[T]):
         self._side_m = 2.0 * reach_m
         self._cubes: dict[tuple[int, int, int], list[T]] = {}
 
-    def put(self, thing: T) -> None:
-        """Take a thing in, or again after its place has changed."""
-        x, y, z = thing.point
+    def put(self, item: T) -> None:
+        """Take an item in, or again after its place has changed."""
+        x, y, z = item.point
         side = self._side_m
         cube = (math.floor(x / side), math.floor(y / side), math.floor(z / side))
-        if cube == thing.cube:
+        if cube == item.cube:
             return
-        if thing.cube is not None:
-            self.remove(thing)
-        self._cubes.setdefault(cube, []).append(thing)
-        thing.cube = cube
+        if item.cube is not None:
+            self.remove(item)
+        self._cubes.setdefault(cube, []).append(item)
+        item.cube = cube
 
-    def remove(self, thing: T) -> None:
-        """Forget a thing that was put."""
-        assert thing.cube is not None
-        things = self._cubes[thing.cube]
-        things.remove(thing)
-        if not things:
-            del self._cubes[thing.cube]
-        thing.cube = None
+    def remove(self, item: T) -> None:
+        """Forget an item that was put."""
+        assert item.cube is not None
+        items = self._cubes[item.cube]
+        items.remove(item)
+        if not items:
+            del self._cubes[item.cube]
+        item.cube = None
 
     def nearest(self, point: Point, besides: T | None = None) -> T | None:
-        """The nearest thing within reach; of equally near ones that of the lowest rank."""
+        """The nearest item within reach; of equally near ones that of the lowest rank."""
         x, y, z = point
         side, cubes = self._side_m, self._cubes
         best: T | None = None
@@ -62,13 +62,13 @@ class SpatialIndex(Generic[T]):
         for i in xs:
             for j in ys:
                 for k in zs:
-                    for thing in cubes.get((i, j, k), ()):
-                        u, v, w = thing.point
+                    for item in cubes.get((i, j, k), ()):
+                        u, v, w = item.point
                         squared = (x - u) * (x - u) + (y - v) * (y - v) + (z - w) * (z - w)
-                        if squared > best_squared or thing is besides:
+                        if squared > best_squared or item is besides:
                             continue
-                        if squared < best_squared or best is None or thing.rank < best.rank:
-                            best, best_squared = thing, squared
+                        if squared < best_squared or best is None or item.rank < best.rank:
+                            best, best_squared = item, squared
         return best
 
 

@@ -74,16 +74,16 @@ class Box(NamedTuple):
 
     def contains_if(
         self,
-        settle: Callable[[FloatArray, FloatArray], BoolArray],
+        decide: Callable[[FloatArray, FloatArray], BoolArray],
         lats: FloatArray,
         lons: FloatArray,
     ) -> BoolArray:
-        """Which positions are in the box and, as `settle` says of those, in the shape."""
+        """Which positions are in the box and, as `decide` says of those, in the shape."""
         inside = self.contains(lats, lons)
         near = np.flatnonzero(inside)
         for start in range(0, near.size, _BLOCK):
             block = near[start : start + _BLOCK]
-            inside[block] = settle(lats[block], lons[block])
+            inside[block] = decide(lats[block], lons[block])
         return inside
 
     def contains_point(self, lat: float, lon: float) -> bool:

@@ -42,7 +42,7 @@ class PreparedOval:
         self.box = Box.of_circle(self._lat, self._lon, semi_major_m)
 
     def contains(self, lats: FloatArray, lons: FloatArray) -> BoolArray:
-        return self.box.contains_if(self._settle, lats, lons)
+        return self.box.contains_if(self._decide, lats, lons)
 
     def contains_point(self, lat: float, lon: float) -> bool:
         if not self.box.contains_point(lat, lon):
@@ -57,7 +57,7 @@ class PreparedOval:
         north, east = distance_m * math.cos(azimuth), distance_m * math.sin(azimuth)
         return self._size_squared(north, east) <= 1.0
 
-    def _settle(self, lats: FloatArray, lons: FloatArray) -> BoolArray:
+    def _decide(self, lats: FloatArray, lons: FloatArray) -> BoolArray:
         if self._flat is None:
             return self._contains_by_chord(lats, lons)
         size_squared = self._size_squared(*self._flat.offsets(lats, lons))

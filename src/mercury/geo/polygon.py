@@ -33,9 +33,9 @@ class PreparedPolygon:
         shapely.intersects_xy(self._geometry, west, south)
 
     def contains(self, lats: FloatArray, lons: FloatArray) -> BoolArray:
-        return self.box.contains_if(self._settle, lats, lons)
+        return self.box.contains_if(self._decide, lats, lons)
 
-    def _settle(self, lats: FloatArray, lons: FloatArray) -> BoolArray:
+    def _decide(self, lats: FloatArray, lons: FloatArray) -> BoolArray:
         found = np.zeros(lats.size, np.bool_)
         for pole in self._poles:  # which has every longitude
             found |= lats == pole

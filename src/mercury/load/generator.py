@@ -20,7 +20,7 @@ LATE_MS = 50.0  # own lag beyond which the measurements say more of the generato
 _TICK_S = 0.002
 _AT_ONCE = 32_768  # updates of a tick; a generator that is late catches up in such steps
 _GRACE_S = 10.0  # a generator that is later than this does not catch up any more
-_SETTLE_S = 5.0
+_DRAIN_S = 5.0
 
 
 def steady_clock() -> Clock:
@@ -109,7 +109,7 @@ class Generator:
             cpu_begun, begun_us = process_time(), clock()
             ran_s = await self._drive(clock, begun_us)
             cpu_share = (process_time() - cpu_begun) / max((clock() - begun_us) / 1e6, 1e-6)
-            await self._driver.settle(_SETTLE_S)
+            await self._driver.drain(_DRAIN_S)
         finally:
             gc.unfreeze()
             await self._driver.close()

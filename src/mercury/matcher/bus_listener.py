@@ -154,14 +154,14 @@ class BusListener:
         buckets = buckets_of(rows["subscription"])
         slots = events.publication & SLOT_MASK
         revisions = self.hub.revisions(slots)
-        news = (self._revisions[slots, buckets] != revisions) | (
+        fresh = (self._revisions[slots, buckets] != revisions) | (
             events.event_type == EventType.ENTER
         )
         self._revisions[slots, buckets] = revisions
         for bucket in np.unique(buckets).tolist():
             here = buckets == bucket
             writer = FrameWriter()
-            described = np.unique(events.publication[here & news])
+            described = np.unique(events.publication[here & fresh])
             writer.describe(self._descriptions(described.tolist()))
             self._append(bucket_key(bucket), writer.notify(rows[here]).to_bytes())
 

@@ -112,7 +112,7 @@ def level_for(slot: int, a: Arrays) -> int:
 
 
 @compiled
-def unsettle(slot: int, a: Arrays) -> None:
+def remove_from_cells(slot: int, a: Arrays) -> None:
     """Take an entity out of the cells."""
     if a.states[slot * 16 + at.RECORD] < 0:
         return
@@ -126,7 +126,7 @@ def unsettle(slot: int, a: Arrays) -> None:
 
 
 @inlined
-def settle(slot: int, a: Arrays) -> None:
+def add_to_cells(slot: int, a: Arrays) -> None:
     """Put an entity into the cell of its reference position, which is where it is now."""
     topic = a.states[slot * 16 + at.TOPIC]
     side = 0 if a.states[slot * 16 + at.KIND] == at.PUBLICATION else 1
@@ -134,7 +134,7 @@ def settle(slot: int, a: Arrays) -> None:
     entry = (topic * 2 + side) * 16 + level
     size = size_m(slot, a) + skin_m(slot, a)
     if a.states[slot * 16 + at.RECORD] >= 0 and a.states[slot * 16 + at.LEVEL] != level:
-        unsettle(slot, a)
+        remove_from_cells(slot, a)
     if a.states[slot * 16 + at.RECORD] < 0:
         a.states[slot * 16 + at.LEVEL] = level
         if a.widest[2 * entry] == 0.0:
@@ -158,7 +158,7 @@ def settle(slot: int, a: Arrays) -> None:
 
 
 @compiled
-def resettle(topic: int, first: int, used: int, a: Arrays) -> int:
+def rebuild_cells(topic: int, first: int, used: int, a: Arrays) -> int:
     """Put a topic's entities into cells of the sizes that hold now; the slot to go on with."""
     for slot in range(first, used):
         if (
@@ -173,5 +173,5 @@ def resettle(topic: int, first: int, used: int, a: Arrays) -> int:
         level = level_for(slot, a)
         if level != a.states[slot * 16 + at.LEVEL]:
             pull_in(slot, level, a)
-            settle(slot, a)
+            add_to_cells(slot, a)
     return used

@@ -34,7 +34,7 @@ def fit(store: Store, used: int) -> None:
         ]
         if wanted != before:
             store.levels[2 * topic : 2 * topic + 2] = wanted
-            store.resettle(topic, used)
+            store.rebuild_cells(topic, used)
             changed += 1
             if changed * used >= _PER_TICK:
                 break

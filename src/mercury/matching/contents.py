@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from collections.abc import Hashable, Mapping
 from typing import Generic, TypeVar
 
 from mercury.model.filter import Filter, Value, compile_filter
 from mercury.model.matching import NearSubscription, Publication
 
-Thing = TypeVar("Thing")
+Item = TypeVar("Item")
 
 
-class Numbered(Generic[Thing]):
+class Numbered(Generic[Item]):
     """Things that are kept as long as somebody holds them; a number is never given again."""
 
     def __init__(self) -> None:
         self._number: dict[Hashable, int] = {}
-        self._things: dict[int, tuple[Hashable, Thing]] = {}
-        self._holders: dict[int, int] = {}
-        self._next = 1
+        self._items: dict[int, tuple[Hashable, Item]] = {}
+        self._holders: Counter[int] = Counter()
+        self._numbers = itertools.count(1)
 
-    def __getitem__(self, number: int) -> Thing:
-        return self._things[number][1]
+    def __getitem__(self, number: int) -> Item:
+        return self._items[number][1]
 
-    def hold(self, name: Hashable, thing: Thing) -> int:
+    def hold(self, name: Hashable, item: Item) -> int:
         """The number of what is called so, held once more."""
         number = self._number.get(name)
         if number is None:
-            number = self._next
-            self._next += 1
-            self._number[name] = number
-            self._things[number] = (name, thing)
-        self._holders[number] = self._holders.get(number, 0) + 1
+            number = self._number[name] = next(self._numbers)
+            self._items[number] = (name, item)
+        self._holders[number] += 1
         return number
 
     def release(self, number: int) -> None:
@@ -41,7 +41,7 @@ class Numbered(Generic[Thing]):
         self._holders[number] -= 1
         if not self._holders[number]:
             del self._holders[number]
-            name, _ = self._things.pop(number)
+            name, _ = self._items.pop(number)
             del self._number[name]
 
 
@@ -52,18 +52,18 @@ class Contents:
         self._filters: Numbered[Filter] = Numbered()
         self._values: Numbered[Mapping[str, Value]] = Numbered()
 
-    def hold(self, thing: Publication | NearSubscription) -> int:
+    def hold(self, entity: Publication | NearSubscription) -> int:
         """The number of its values or its filter; 0 is the filter that everything passes."""
-        if isinstance(thing, Publication):
-            values = thing.values.items()
+        if isinstance(entity, Publication):
+            values = entity.values.items()
             name = tuple(sorted((key, type(value).__name__, value) for key, value in values))
             return self._values.hold(name, dict(values))
-        wanted = compile_filter(thing.where)
+        wanted = compile_filter(entity.where)
         return self._filters.hold(wanted.canonical, wanted) if wanted.canonical else 0
 
-    def release(self, thing: Publication | NearSubscription, number: int) -> None:
-        """Hold once less what was held for such a thing."""
-        held = self._values if isinstance(thing, Publication) else self._filters
+    def release(self, entity: Publication | NearSubscription, number: int) -> None:
+        """Hold once less what was held for such an entity."""
+        held = self._values if isinstance(entity, Publication) else self._filters
         held.release(number)
 
     def passes(self, wanted: int, values: int) -> bool:

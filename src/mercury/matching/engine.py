@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from mercury.matching import cell_sizes, kernel
 from mercury.matching import layout as at
-from mercury.matching.cell_lists import unsettle
+from mercury.matching.cell_lists import remove_from_cells
 from mercury.matching.cells import MAX_TOPICS, on_sphere
 from mercury.matching.contents import Contents
 from mercury.matching.events import Events
 from mercury.matching.outline import Outline
-from mercury.matching.snapshot import Thing, pack, thing_from_json, thing_to_json, unpack
+from mercury.matching.snapshot import Entity, entity_from_json, entity_to_json, pack, unpack
 from mercury.matching.store import Store
 from mercury.model.area import Polygon, Position
 from mercury.model.errors import MatchingError
@@ -73,13 +73,13 @@ class Engine:
         self.store = Store()
         self._contents = Contents()
         self._topics: dict[str, int] = {}
-        self._things: dict[int, Thing] = {}  # by slot
+        self._entities: dict[int, Entity] = {}  # by slot
         self._slots: dict[Side, dict[str, int]] = {"publication": {}, "subscription": {}}
         self._free: list[int] = []
         self._used = 0
         self._edges_used = 0
-        self._gone: dict[int, Thing] = {}
-        self._going: dict[int, Thing] = {}
+        self._gone: dict[int, Entity] = {}
+        self._going: dict[int, Entity] = {}
         self._events: list[Events] = []
         self._next_expiry_us = at.NEVER_US  # nobody expires before
         self._events_taken = 0
@@ -95,9 +95,9 @@ class Engine:
         slot = self._slot_for(publication, at.PUBLICATION, time_us)
         store = self.store
         if store.numbers[slot * 8 + at.RADIUS] != radius_m:
-            unsettle(slot, store.all_arrays())
+            remove_from_cells(slot, store.all_arrays())
             store.numbers[slot * 8 + at.RADIUS] = radius_m
-        return self._settled(slot, publication, time_us)
+        return self._store_entity(slot, publication, time_us)
 
     def subscribe(self, subscription: NearSubscription, time_us: int) -> int:
         """Put a subscription, or change it; returns its reference."""
@@ -113,7 +113,7 @@ class Engine:
         numbers = store.numbers[slot * 8 : slot * 8 + 8]
         store.states[slot * 16 + at.WANTS] = at.WANTS_INSIDE if subscription.inside else 0
         if outline is not None or numbers[at.RADIUS] != radius_m:
-            unsettle(slot, store.all_arrays())
+            remove_from_cells(slot, store.all_arrays())
             numbers[at.RADIUS] = radius_m
         hysteresis_m = subscription.hysteresis_m
         numbers[at.SLACK] = self.rules.hysteresis_m if hysteresis_m is None else hysteresis_m
@@ -124,7 +124,7 @@ class Engine:
             store.counters[at.NEXT_DWELL_US] = -at.NEVER_US  # it may have pairs that last already
         if outline is not None:
             self._draw(slot, outline)
-        return self._settled(slot, subscription, time_us)
+        return self._store_entity(slot, subscription, time_us)
 
     def find(self, side: Side, entity_id: str) -> int | None:
         slot = self._slots[side].get(entity_id)
@@ -136,13 +136,13 @@ class Engine:
 
     def publication(self, reference: int) -> Publication | None:
         """What a publication is, also for a while after it has gone."""
-        thing = self._thing(reference)
-        return thing if isinstance(thing, Publication) else None
+        entity = self._entity(reference)
+        return entity if isinstance(entity, Publication) else None
 
     def subscription(self, reference: int) -> NearSubscription | None:
         """What a subscription is, also for a while after it has gone."""
-        thing = self._thing(reference)
-        return thing if isinstance(thing, NearSubscription) else None
+        entity = self._entity(reference)
+        return entity if isinstance(entity, NearSubscription) else None
 
     def statistics(self) -> dict[str, float]:
         return {
@@ -180,7 +180,7 @@ class Engine:
     def withdraw(self, reference: int, time_us: int, *, silently: bool = False) -> None:
         """Let an entity go; its pairs part, silently if somebody else goes on with them."""
         slot = reference & at.SLOT_MASK
-        if slot in self._things and self._reference(slot) == reference:
+        if slot in self._entities and self._reference(slot) == reference:
             self._remove(
                 np.array([slot]), np.array([time_us]), EventReason.WITHDRAWN, silently=silently
             )
@@ -258,7 +258,7 @@ class Engine:
         """The whole state; events that were not taken are not part of it."""
         document = {
             "topics": list(self._topics),
-            "things": [[slot, thing_to_json(thing)] for slot, thing in self._things.items()],
+            "things": [[slot, entity_to_json(entity)] for slot, entity in self._entities.items()],
             "free": self._free,
             "used": self._used,
             "edges_used": self._edges_used,
@@ -276,10 +276,10 @@ class Engine:
         engine.store.replace(arrays)
         engine._next_expiry_us = -at.NEVER_US
         for slot, fields in document["things"]:
-            thing = thing_from_json(fields)
-            engine._things[slot] = thing
-            engine._slots[_side_of(thing)][thing.id] = slot
-            engine.store.states[slot * 16 + at.CONTENT] = engine._contents.hold(thing)
+            entity = entity_from_json(fields)
+            engine._entities[slot] = entity
+            engine._slots[_side_of(entity)][entity.id] = slot
+            engine.store.states[slot * 16 + at.CONTENT] = engine._contents.hold(entity)
         return engine
 
     # Inside
@@ -287,16 +287,16 @@ class Engine:
     def _reference(self, slot: int) -> int:
         return int(self.store.states[slot * 16 + at.GENERATION]) << 32 | slot
 
-    def _thing(self, reference: int) -> Thing | None:
+    def _entity(self, reference: int) -> Entity | None:
         slot = reference & at.SLOT_MASK
-        if slot in self._things and self._reference(slot) == reference:
-            return self._things[slot]
+        if slot in self._entities and self._reference(slot) == reference:
+            return self._entities[slot]
         return self._going.get(reference) or self._gone.get(reference)
 
-    def _said_again(self, thing: Thing, time_us: int) -> int | None:
+    def _said_again(self, entity: Entity, time_us: int) -> int | None:
         """Keep alive what is said once more just as it is."""
-        slot = self._slots[_side_of(thing)].get(thing.id)
-        if slot is None or self._things[slot] != thing:
+        slot = self._slots[_side_of(entity)].get(entity.id)
+        if slot is None or self._entities[slot] != entity:
             return None
         self._keep_alive(slot, time_us)
         return self._reference(slot)
@@ -307,18 +307,18 @@ class Engine:
         clocks[at.EXPIRES] = clocks[at.TIME] + clocks[at.TTL]
         self._next_expiry_us = min(self._next_expiry_us, int(clocks[at.EXPIRES]))
 
-    def _slot_for(self, thing: Thing, kind: int, time_us: int) -> int:
+    def _slot_for(self, entity: Entity, kind: int, time_us: int) -> int:
         """The slot of an entity, which keeps its position if it was there before."""
-        topic = self._topics.get(thing.topic)
+        topic = self._topics.get(entity.topic)
         if topic is None:
             topic = len(self._topics)
             if topic == MAX_TOPICS:
                 raise MatchingError(f"there are {MAX_TOPICS:,} topics already", "topic")
-            self._topics[thing.topic] = topic
+            self._topics[entity.topic] = topic
             if 2 * topic >= len(self.store.levels):
                 self.store.grow_topics(2 * topic)
-        slots = self._slots[_side_of(thing)]
-        slot = slots.get(thing.id)
+        slots = self._slots[_side_of(entity)]
+        slot = slots.get(entity.id)
         position: NDArray[np.float64] | None = None
         last_us = -at.NEVER_US
         if slot is not None:
@@ -343,7 +343,7 @@ class Engine:
         states = store.states[slot * 16 : slot * 16 + 16]
         states[:] = _ALONE
         states[at.KIND], states[at.TOPIC], states[at.GENERATION] = kind, topic, generation
-        slots[thing.id] = slot
+        slots[entity.id] = slot
         return slot
 
     def _draw(self, slot: int, outline: Outline) -> None:
@@ -361,14 +361,14 @@ class Engine:
         numbers[[at.X, at.Y, at.Z]] = outline.centre
         numbers[at.LAT], numbers[at.LON] = outline.lat, outline.lon
 
-    def _settled(self, slot: int, thing: Thing, time_us: int) -> int:
+    def _store_entity(self, slot: int, entity: Entity, time_us: int) -> int:
         """What a new or changed entity matches, at once."""
-        self._things[slot] = thing
+        self._entities[slot] = entity
         before = int(self.store.states[slot * 16 + at.CONTENT])
-        self.store.states[slot * 16 + at.CONTENT] = self._contents.hold(thing)
-        self._contents.release(thing, before)
+        self.store.states[slot * 16 + at.CONTENT] = self._contents.hold(entity)
+        self._contents.release(entity, before)
         clocks = self.store.clocks[slot * 8 : slot * 8 + 8]
-        clocks[at.TTL] = round((self.rules.ttl_s if thing.ttl_s is None else thing.ttl_s) * 1e6)
+        clocks[at.TTL] = round((self.rules.ttl_s if entity.ttl_s is None else entity.ttl_s) * 1e6)
         self._keep_alive(slot, time_us)
         if not math.isnan(self.store.numbers[slot * 8 + at.LAT]):
             self._operate(at.JUDGE, EventReason.CHANGED, np.array([slot]), np.array([time_us]))
@@ -385,10 +385,10 @@ class Engine:
         store = self.store
         self._operate(at.REMOVE_SILENTLY if silently else at.REMOVE, reason, slots, times_us)
         for slot in slots.tolist():
-            thing = self._things.pop(slot)
-            self._going[self._reference(slot)] = thing
-            self._contents.release(thing, int(store.states[slot * 16 + at.CONTENT]))
-            del self._slots[_side_of(thing)][thing.id]
+            entity = self._entities.pop(slot)
+            self._going[self._reference(slot)] = entity
+            self._contents.release(entity, int(store.states[slot * 16 + at.CONTENT]))
+            del self._slots[_side_of(entity)][entity.id]
             generation = int(store.states[slot * 16 + at.GENERATION])
             store.states[slot * 16 + at.GENERATION] = generation % 0x7FFFFFFF + 1
             self._free.append(slot)
@@ -445,7 +445,7 @@ def warm_up() -> None:
     ]
     engine.move(beside, np.zeros(3), np.zeros(3), np.ones(3, np.int64))
     engine.store.provide(at.MORE_TABLE)
-    engine.store.resettle(0, len(beside))
+    engine.store.rebuild_cells(0, len(beside))
     for reference in beside[1:]:
         engine.withdraw(reference, 1)
     engine.tick(1 << 50)
@@ -463,8 +463,8 @@ _ALONE[[at.HEAD, at.RECORD]] = -1
 _DROPPED = {"late": at.LATE, "unknown": at.UNKNOWN, "no-position": at.NOWHERE}
 
 
-def _side_of(thing: Thing) -> Side:
-    return "publication" if isinstance(thing, Publication) else "subscription"
+def _side_of(entity: Entity) -> Side:
+    return "publication" if isinstance(entity, Publication) else "subscription"
 
 
 def _column(values: ArrayLike, kind: type, count: int) -> NDArray[Any]:

@@ -13,7 +13,7 @@ import math
 from typing import Any
 
 from mercury.matching import layout as at
-from mercury.matching.cell_lists import bucket_of, settle, spread, unsettle
+from mercury.matching.cell_lists import add_to_cells, bucket_of, remove_from_cells, spread
 from mercury.matching.cells import LEVELS, columns_in, key_of, reach_deg, row_of
 from mercury.matching.compiling import called, compiled, inlined, prefetch
 from mercury.matching.layout import Arrays
@@ -300,7 +300,7 @@ def apply(
             stayed = a.states[slot * 16 + at.STAYED]
             if a.counters[at.LOOKS_AROUND]:
                 set_reference(slot, a)
-                settle(slot, a)
+                add_to_cells(slot, a)
             false_candidates = judge_pairs(slot, operation, reason, time_us, stamp, a)
             if false_candidates < 0:
                 return at.A_VERDICT
@@ -311,7 +311,7 @@ def apply(
                 )
             a.counters[at.PHASE] = at.JUDGED
         if operation >= at.REMOVE:
-            unsettle(slot, a)
+            remove_from_cells(slot, a)
             a.states[slot * 16 + at.KIND] = at.FREE
         elif a.counters[at.LOOKS_AROUND]:
             a.counters[at.COMPARED] = a.counters[at.OPENED] = 0

@@ -21,7 +21,7 @@ from mercury.model.matching import NearSubscription, Publication
 _MAGIC = b"MvE2"
 _HEADER = struct.Struct("<4sII")  # magic, CRC-32 of the rest, length of the document
 
-Thing = Publication | NearSubscription
+Entity = Publication | NearSubscription
 
 
 def pack(document: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bytes:
@@ -50,17 +50,17 @@ def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         return json.loads(whole[:length]), {name: arrays[name] for name in arrays.files}
 
 
-def thing_to_json(thing: Thing) -> dict[str, Any]:
+def entity_to_json(entity: Entity) -> dict[str, Any]:
     """An entity as plain values."""
-    plain: dict[str, Any] = {field.name: getattr(thing, field.name) for field in fields(thing)}
-    if isinstance(thing, Publication):
-        plain["values"] = dict(thing.values)
-    elif thing.polygon is not None:
-        plain["polygon"] = area_to_geojson(Area(thing.polygon))
+    plain: dict[str, Any] = {field.name: getattr(entity, field.name) for field in fields(entity)}
+    if isinstance(entity, Publication):
+        plain["values"] = dict(entity.values)
+    elif entity.polygon is not None:
+        plain["polygon"] = area_to_geojson(Area(entity.polygon))
     return plain
 
 
-def thing_from_json(plain: dict[str, Any]) -> Thing:
+def entity_from_json(plain: dict[str, Any]) -> Entity:
     """The entity again."""
     try:
         if "values" in plain:

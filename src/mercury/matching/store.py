@@ -155,11 +155,11 @@ class Store:
         """As the kernel takes them."""
         return at.Arrays._make(_ARRAYS(self))
 
-    def resettle(self, topic: int, used: int) -> None:
+    def rebuild_cells(self, topic: int, used: int) -> None:
         """Put a topic's entities into cells of the sizes that hold now."""
         slot = 0
         while slot < used:
-            slot = cell_lists.resettle(topic, slot, used, self.all_arrays())
+            slot = cell_lists.rebuild_cells(topic, slot, used, self.all_arrays())
             if slot < used:
                 full = self.counters[at.USED] * 4 >= len(self.table)
                 self.provide(at.MORE_TABLE if full else at.MORE_CHUNKS)

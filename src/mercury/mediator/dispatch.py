@@ -45,7 +45,7 @@ class Dispatch:
     waiting: int = 0  # copies that are not settled
     scheduled: float = math.inf  # when the table looks at it next
     # Whose copies have changed since somebody asked: many at once, and one by one.
-    news: list[Numbers] = field(default_factory=list)
+    changes: list[Numbers] = field(default_factory=list)
     changed: list[int] = field(default_factory=list)
     peers: Numbers = field(default_factory=_NUMBERS)  # ascending
     state: NDArray[np.uint8] = field(default_factory=_STATES)
@@ -99,7 +99,7 @@ class Dispatch:
         for name, column in fresh.items():
             setattr(self, name, column)
         self.waiting += count
-        self.news.append(peers)
+        self.changes.append(peers)
 
     def is_waiting(self) -> NDArray[np.bool_]:
         waiting: NDArray[np.bool_] = self.state == WAITING
@@ -111,11 +111,11 @@ class Dispatch:
             return self.expires
         return min(float(self.due[self.is_waiting()].min()), self.expires)
 
-    def take_news(self) -> Numbers:
+    def take_changes(self) -> Numbers:
         """Whose copies have changed since the last call."""
-        news = [*self.news, np.array(self.changed, np.int32)]
-        self.news, self.changed = [], []
-        return distinct(np.concatenate(news))
+        changes = [*self.changes, np.array(self.changed, np.int32)]
+        self.changes, self.changed = [], []
+        return distinct(np.concatenate(changes))
 
 
 class Completed(NamedTuple):

@@ -51,8 +51,8 @@ class Outgoing:
         self._forget_peers = forget_peers  # once they are gone and nothing of them is in the table
         self._dispatches: dict[Hashable, Dispatch] = {}  # the oldest first
         self._held = 0  # copies in the table
-        self._with_news: dict[Hashable, Dispatch] = {}
-        # Out of the table; who takes the news of the first still needs the names of their peers.
+        self._with_changes: dict[Hashable, Dispatch] = {}
+        # Out of the table; who takes the changes of the first still needs the names of their peers.
         self._retired: list[Dispatch] = []
         self._leaving: list[Dispatch] = []
         self._heap: list[tuple[float, int, Dispatch]] = []
@@ -128,7 +128,7 @@ class Outgoing:
             self._make_room(len(peers), dispatch, now)
             due = np.where(self.peers.present[peers], now, math.inf)
             dispatch.add(peers, due, now)
-            self._with_news[dispatch.id] = dispatch
+            self._with_changes[dispatch.id] = dispatch
             self.peers.held[peers] += 1
             self.peers.waiting[peers] += 1
             self.copies += len(peers)
@@ -253,13 +253,13 @@ class Outgoing:
                 self._look_at(dispatch, now)
 
     def known(self, dispatch: Dispatch, peer: int, state: DeliveryState, now: float) -> None:
-        """Take over what an earlier incarnation, or another table, found out; no news."""
+        """Take over what an earlier incarnation, or another table, found out; no changes."""
         row = dispatch.row(peer)
         if row is None:
             peers = np.array([peer], np.int32)
-            news, dispatch.news = dispatch.news, []
+            changes, dispatch.changes = dispatch.changes, []
             self.add(dispatch, peers, now)
-            dispatch.news = news
+            dispatch.changes = changes
             row = dispatch.row(peer)
             assert row is not None
         if state in _RECEIVED and int(dispatch.state[row]) not in _RECEIVED:
@@ -274,7 +274,7 @@ class Outgoing:
 
     # What has become of it
 
-    def take_news(self, now: float) -> list[tuple[Dispatch, Numbers]]:
+    def take_changes(self, now: float) -> list[tuple[Dispatch, Numbers]]:
         """Whose copies were made or settled since the last call, by message.
 
         What is complete and can have no further recipients leaves the table; its peers keep their
@@ -283,14 +283,14 @@ class Outgoing:
         for dispatch in self._leaving:
             self._release(dispatch)
         self._leaving, self._retired = self._retired, []
-        news = [(dispatch, dispatch.take_news()) for dispatch in self._with_news.values()]
-        for dispatch in self._with_news.values():
+        changes = [(dispatch, dispatch.take_changes()) for dispatch in self._with_changes.values()]
+        for dispatch in self._with_changes.values():
             over = dispatch.final or math.isinf(dispatch.expires) or now >= dispatch.expires
             if not dispatch.waiting and over and self._dispatches.get(dispatch.id) is dispatch:
                 self._remove(dispatch)
                 self._leaving.append(dispatch)
-        self._with_news = {}
-        return news
+        self._with_changes = {}
+        return changes
 
     def reason_text(self, number: int) -> str:
         """Why copies ended that bear this number as their reason."""
@@ -336,7 +336,7 @@ class Outgoing:
         dispatch.settled[row] = now
         dispatch.due[row] = math.inf
         dispatch.changed.append(peer)
-        self._with_news[dispatch.id] = dispatch
+        self._with_changes[dispatch.id] = dispatch
         self.ended[state] += 1
         if before is DeliveryState.WAITING:
             dispatch.waiting -= 1
@@ -366,8 +366,8 @@ class Outgoing:
         dispatch.reason[rows] = self._reason_number(reason)
         dispatch.settled[rows] = now
         dispatch.due[rows] = math.inf
-        dispatch.news.append(peers)
-        self._with_news[dispatch.id] = dispatch
+        dispatch.changes.append(peers)
+        self._with_changes[dispatch.id] = dispatch
         dispatch.waiting -= len(rows)
         self.peers.waiting[peers] -= 1
         self.ended[state] += len(rows)
@@ -398,7 +398,7 @@ class Outgoing:
         for those, state, reason in ends:
             if those.any():
                 self._settle(dispatch, rows[those], state, reason, now)
-        self._with_news[dispatch.id] = dispatch  # so that it leaves the table
+        self._with_changes[dispatch.id] = dispatch  # so that it leaves the table
 
     def _remove(self, dispatch: Dispatch) -> None:
         del self._dispatches[dispatch.id]

@@ -148,7 +148,7 @@ class MoosBridge:
                 ack=dispatch.policy.acknowledge,
             )
             self._outbox.append(Posting(mate, MEDIATED_MESSAGE, write_node_message(mediated)))
-        self.outgoing.take_news(now)
+        self.outgoing.take_changes(now)
         for mate, answers in self.incoming.answers_due(now):
             for received, _refusal in answers:
                 assert isinstance(received, tuple)  # the id, and what it came with

@@ -29,7 +29,7 @@ from mercury.sim.incident import Incident
 
 _WAIT_S = 10.0
 # How long to go on listening for somebody who should not be notified.
-_SETTLE_S = 0.1
+_LINGER_S = 0.1
 # An emergency's witnesses share a bus key when they round to the same hundredth of a degree. From
 # here all that sense the event do, so the first of them is the first for the broker, too.
 _ORIGIN = Position(40.7610, -111.8940)
@@ -158,7 +158,7 @@ async def _run(placements: tuple[Placement, ...], bus: Bus) -> ExperimentResult:
         await broker.start()
         running.push_async_callback(broker.stop)
         await _until(lambda: incident.area is not None and not incident.missed)
-        await asyncio.sleep(_SETTLE_S)
+        await asyncio.sleep(_LINGER_S)
     return ExperimentResult(incident, _in_units(incident, frame))
 
 

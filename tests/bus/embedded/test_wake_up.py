@@ -14,23 +14,24 @@ from mercury.bus import Record, Retention
 from mercury.bus.embedded.bus import EmbeddedBus
 from mercury.bus.embedded.consumer import EmbeddedConsumer
 from mercury.bus.embedded.wake_up import Datagram, Waker, WakeUpSocket
-from mercury.bus.grouping import Listener
+from mercury.bus.grouping import RegisteredConsumer
 
 WAIT_S = 10.0
 DATAGRAM = Datagram(5, 2, b"a frame")
 
 
 @pytest.fixture
-def ends() -> Iterator[tuple[WakeUpSocket, Waker, Listener]]:
+def ends() -> Iterator[tuple[WakeUpSocket, Waker, RegisteredConsumer]]:
     """A socket, somebody to wake it, and how the socket is listed."""
     listener_id = uuid.uuid4().hex
     wake_up_socket, waker = WakeUpSocket(listener_id), Waker()
-    yield wake_up_socket, waker, Listener(listener_id, wake_up_socket.address, ("t",), None)
+    consumer = RegisteredConsumer(listener_id, wake_up_socket.address, ("t",), None)
+    yield wake_up_socket, waker, consumer
     wake_up_socket.close()
     waker.close()
 
 
-Ends = tuple[WakeUpSocket, Waker, Listener]
+Ends = tuple[WakeUpSocket, Waker, RegisteredConsumer]
 
 
 def test_a_frame_is_handed_over(ends: Ends) -> None:

@@ -104,10 +104,10 @@ def test_what_was_handed_out_of_parked_partitions_can_still_be_committed() -> No
     found.park([("t", 0), ("t", 1)])
     assert found.take(10) == []
     assert list(found.assignments()) == []
-    assert found.in_hand
+    assert found.has_uncommitted
     assert found.parked() == {("t", 0): 1, ("t", 1): 1}
     assert found.take_commits() == {("t", 0): 1, ("t", 1): 1}
-    assert not found.in_hand
+    assert not found.has_uncommitted
     assert found.committable() == {("t", 0), ("t", 1)}
 
 

@@ -39,7 +39,7 @@ class TopicCursor:
         return frozenset(range(self.topic.partitions)) if self.owned is None else self.owned
 
     @property
-    def holds_uncommitted(self) -> bool:
+    def has_uncommitted(self) -> bool:
         """Whether something was delivered since the last commit."""
         return bool(self.delivered) or (self.owned is None and self.position != self.committed)
 
@@ -132,9 +132,9 @@ class Assignment:
         self._registry, self.version = None, -1
 
     @property
-    def in_hand(self) -> bool:
+    def has_uncommitted(self) -> bool:
         """Whether something was delivered that nobody asked to commit yet."""
-        return any(one.holds_uncommitted for one in self.cursors)
+        return any(one.has_uncommitted for one in self.cursors)
 
     def collect_commits(self) -> bool:
         """Ask to commit what was delivered; return whether there is something to commit."""
@@ -162,7 +162,7 @@ class Assignment:
         if self._group is not None and not self.orphaned:
             members = frozenset(one.id for one in registry.members(self._group))
             if members != self._members:
-                uncommitted = bool(self.pending_commits) or self.in_hand
+                uncommitted = bool(self.pending_commits) or self.has_uncommitted
                 if uncommitted and not handover_is_over(registry, now_us):
                     self.handing_over = True
                     return

@@ -20,7 +20,7 @@ from mercury.bus.embedded.group_commit import GroupCommit
 from mercury.bus.embedded.record_frame import Entry
 from mercury.bus.embedded.upkeep import Upkeep
 from mercury.bus.embedded.wake_up import Datagram, Waker
-from mercury.bus.grouping import Listener, Registry, check_patterns, named_topics
+from mercury.bus.grouping import RegisteredConsumer, Registry, check_patterns, named_topics
 from mercury.bus.headers import encode_headers
 from mercury.model.errors import BusError
 
@@ -111,7 +111,7 @@ class EmbeddedBus(GroupCommit):
 
     # Waking others.
 
-    def _wake_up(self, listeners: Sequence[Listener], datagram: Datagram) -> None:
+    def _wake_up(self, listeners: Sequence[RegisteredConsumer], datagram: Datagram) -> None:
         wake_up = self._waker.wake_up
         self._remove_listeners([one for one in listeners if not wake_up(one, datagram)])
 
@@ -120,7 +120,7 @@ class EmbeddedBus(GroupCommit):
         with self.mutex:
             self._wake_up(self._registry.members(group), Datagram(self._registry.version))
 
-    def _remove_listeners(self, gone: Sequence[Listener]) -> None:
+    def _remove_listeners(self, gone: Sequence[RegisteredConsumer]) -> None:
         """Unregister listeners whose process died; their partitions go to the others at once."""
         if not gone:
             return

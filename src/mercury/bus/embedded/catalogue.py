@@ -19,7 +19,7 @@ from typing import TypeVar
 from mercury.bus.embedded.lock import LOCK_TIMEOUT_S, WriteLock
 from mercury.bus.embedded.record_frame import Entry
 from mercury.bus.embedded.topic_log import TopicLog
-from mercury.bus.grouping import Listener, Registry, Topic
+from mercury.bus.grouping import RegisteredConsumer, Registry, Topic
 from mercury.model.errors import BusCorruptError, BusError, BusFullError, BusUnavailableError
 
 T = TypeVar("T")
@@ -213,7 +213,7 @@ class BusFile:
             version,
             tuple(Topic(*row) for row in topics),
             tuple(
-                Listener(id_, address, tuple(patterns.split()), group)
+                RegisteredConsumer(id_, address, tuple(patterns.split()), group)
                 for id_, address, patterns, group in listeners
             ),
             moved_us,

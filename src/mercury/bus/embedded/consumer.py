@@ -235,7 +235,7 @@ class EmbeddedConsumer(WaitingConsumer):
         assignment = self.assignment
         self._follow_now()
         if assignment.handing_over:
-            if assignment.in_hand:
+            if assignment.has_uncommitted:
                 return False  # the reader is at work with it
             try:
                 self._bus.flush_now()
@@ -274,7 +274,7 @@ class EmbeddedConsumer(WaitingConsumer):
 
     # Reading.
 
-    def _has_news(self) -> bool:
+    def _may_have_records(self) -> bool:
         return self._unchecked or any(one.dirty or one.arrived for one in self.assignment.cursors)
 
     def _take(self, max_records: int) -> list[Record]:

@@ -43,7 +43,7 @@ class Blobs(NamedTuple):
         return Blobs(self.data, self.begins[chosen], self.sizes[chosen])
 
 
-class Columns(NamedTuple):
+class RecordColumns(NamedTuple):
     """Records, a column at a time."""
 
     partitions: NDArray[np.int32]
@@ -72,8 +72,8 @@ class Columns(NamedTuple):
                 found_begins[at], found_sizes[at] = begin + place[0], place[1]
         return Blobs(data, found_begins, found_sizes)
 
-    def where(self, chosen: NDArray[np.bool_]) -> Columns:
-        return Columns(
+    def where(self, chosen: NDArray[np.bool_]) -> RecordColumns:
+        return RecordColumns(
             self.partitions[chosen],
             self.offsets[chosen],
             self.times_us[chosen],
@@ -83,7 +83,7 @@ class Columns(NamedTuple):
         )
 
 
-def columns_of(frames: Sequence[Frame]) -> Columns:
+def columns_of(frames: Sequence[Frame]) -> RecordColumns:
     """The records of frames that lie in one buffer."""
     data = frames[0].data
     rows = np.concatenate(
@@ -103,7 +103,7 @@ def columns_of(frames: Sequence[Frame]) -> Columns:
     begins = before + np.repeat(bodies - before[firsts], counts)
     offsets = np.array([frame.header.first for frame in frames]) - firsts
     buffer = np.frombuffer(data, np.uint8)
-    return Columns(
+    return RecordColumns(
         rows["partition"].astype(np.int32),
         np.repeat(offsets, counts) + np.arange(len(rows)),
         np.repeat(np.array([frame.header.timestamp_us for frame in frames], np.int64), counts),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from mercury.bus.embedded.catalogue import BusFile, explained
-from mercury.bus.embedded.record_columns import Columns
+from mercury.bus.embedded.record_columns import RecordColumns
 from mercury.bus.grouping import Registry, Topic
 
 
@@ -25,7 +25,7 @@ class RecordReader:
         """The offset to come of each topic."""
         return {one.name: self._file.log(one).state().next for one in self._topics(patterns)}
 
-    def read(self, topic: str, begin: int, end: int) -> Iterator[Columns]:
+    def read(self, topic: str, begin: int, end: int) -> Iterator[RecordColumns]:
         """The records from one offset up to another, in batches; none, if they are gone."""
         known = self._known().by_name.get(topic)
         if known is not None:

@@ -21,7 +21,7 @@ import numpy as np
 from mercury.bus.api import Record
 from mercury.bus.embedded.log_files import INDEX_EVERY_BYTES, Frame, LogFiles
 from mercury.bus.embedded.log_page import LogPage, LogState
-from mercury.bus.embedded.record_columns import Columns, columns_of
+from mercury.bus.embedded.record_columns import RecordColumns, columns_of
 from mercury.bus.embedded.record_frame import (
     HEADER_BYTES,
     Entry,
@@ -174,7 +174,7 @@ class TopicLog:
                 break
         return records
 
-    def columns(self, begin: int, end: int) -> Iterator[Columns]:
+    def columns(self, begin: int, end: int) -> Iterator[RecordColumns]:
         """The records from one offset up to another, as columns of many at a time."""
         gathered: list[Frame] = []
         for frame in self._frames_from(max(begin, self.state().oldest)):
@@ -286,7 +286,7 @@ class TopicLog:
         return state.next
 
 
-def _between(columns: Columns, begin: int, end: int) -> Columns:
+def _between(columns: RecordColumns, begin: int, end: int) -> RecordColumns:
     offsets = columns.offsets
     if offsets[0] >= begin and offsets[-1] < end:
         return columns

@@ -18,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from mercury.bus.grouping import Listener
+from mercury.bus.grouping import RegisteredConsumer
 
 _ABSTRACT = sys.platform == "linux"
 _KEY_BYTES = 16
@@ -108,17 +108,17 @@ class Waker:
         self._socket.setblocking(False)
         self._here = here()
 
-    def wake_up(self, listener: Listener, datagram: Datagram) -> bool:
+    def wake_up(self, listener: RegisteredConsumer, datagram: Datagram) -> bool:
         """Wake a listener, with the records themselves if few and small; False if it is gone."""
         version, topic_id, frame = datagram
         header = _HEADER.pack(bytes.fromhex(listener.id), version, topic_id)
         return self._send(listener, header + frame if len(frame) <= _FRAME_BYTES else header)
 
-    def alive(self, listener: Listener) -> bool:
+    def alive(self, listener: RegisteredConsumer) -> bool:
         """Whether a listener may still be there: an empty datagram says nothing to it."""
         return self._send(listener, b"")
 
-    def _send(self, listener: Listener, data: bytes) -> bool:
+    def _send(self, listener: RegisteredConsumer, data: bytes) -> bool:
         target = _socket_name(listener.address, self._here)
         if target is None:
             return True  # cannot be reached from here; it has its safety check

@@ -13,7 +13,7 @@ from mercury.bus.waiting import WaitingConsumer
 from mercury.model.errors import BusError
 
 POLL_S = 1.0  # how long poll() waits for records that it knows to exist
-SETTLE_S = 10.0  # how long subscribe() waits for its partitions of a group
+ASSIGNMENT_TIMEOUT_S = 10.0  # how long subscribe() waits for its partitions of a group
 CLOSE_S = 10.0
 
 
@@ -34,13 +34,13 @@ class KafkaConsumer(WaitingConsumer):
         self._outbox = outbox
         self._pending: Commits = {}  # asked to be committed
         self.fetcher = Fetcher(
-            cluster, patterns, group, start, news=self.wake, handover=self._hand_over
+            cluster, patterns, group, start, on_records=self.wake, handover=self._hand_over
         )
         self._changed = self.fetcher.changed
         self._fetch_buffer = self.fetcher.fetch_buffer
         try:
             if group is not None:
-                self.fetcher.settle(SETTLE_S)
+                self.fetcher.await_assignment(ASSIGNMENT_TIMEOUT_S)
         except BaseException:
             self.fetcher.end()
             raise
@@ -116,7 +116,7 @@ class KafkaConsumer(WaitingConsumer):
 
     # Handing out
 
-    def _has_news(self) -> bool:
+    def _may_have_records(self) -> bool:
         return len(self._fetch_buffer) > 0 or self.fetcher.failure is not None
 
     def _take(self, max_records: int) -> list[Record]:

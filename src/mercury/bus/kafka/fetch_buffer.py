@@ -61,7 +61,7 @@ class FetchBuffer:
         return {*self._tracks, *self._parked}
 
     @property
-    def in_hand(self) -> bool:
+    def has_uncommitted(self) -> bool:
         """Whether records returned from parked partitions are not committed yet."""
         return any(track.uncommitted for track in self._parked.values())
 

@@ -76,7 +76,7 @@ class Fetcher:
         group: str | None,
         start: Start,
         *,
-        news: Callable[[], None],
+        on_records: Callable[[], None],
         handover: Callable[[], Future[None] | None],
     ) -> None:
         self.changed = threading.Condition()  # guards the fetch buffer
@@ -85,7 +85,7 @@ class Fetcher:
         self._cluster = cluster
         self._patterns = patterns
         self._group = group
-        self._news = news  # called after records were fetched
+        self._on_records = on_records  # called after records were fetched
         self._handover = handover  # makes commits durable, before partitions go
         self._follows_patterns = any(pattern.endswith(".*") for pattern in patterns)
         self._following: dict[str, int] = {}  # topics, and their partitions
@@ -140,7 +140,7 @@ class Fetcher:
         if self._follows_patterns:
             self._cluster.look_if_due()
 
-    def settle(self, timeout_s: float) -> None:
+    def await_assignment(self, timeout_s: float) -> None:
         """Wait until the group has assigned its partitions and ours are known."""
         with self.changed:
             self.changed.wait_for(
@@ -267,7 +267,7 @@ class Fetcher:
             self._client.close()
             for commit in (*self._sent, *self._asked):
                 commit.answered(KafkaError(KafkaError._DESTROY))
-            self._news()
+            self._on_records()
 
     def _fail(self, error: BusError) -> None:
         log.debug("%s", error)  # raised to the reader
@@ -331,7 +331,7 @@ class Fetcher:
         with self.changed:
             self.fetch_buffer.put(records)
             self.changed.notify_all()
-        self._news()
+        self._on_records()
 
     def _hold_back(self) -> None:
         with self.changed:
@@ -377,7 +377,7 @@ class Fetcher:
         done: Future[None] | None = None
         while not self._ending and time.monotonic() < deadline:
             self._finish_commits()
-            if done is None and not self.fetch_buffer.in_hand:  # else the reader still works
+            if done is None and not self.fetch_buffer.has_uncommitted:  # the reader is done
                 done = self._handover()  # its commits are queued to this thread
                 if done is None:
                     break

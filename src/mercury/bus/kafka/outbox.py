@@ -1,6 +1,6 @@
 """Records on their way to Kafka, and the offsets that may only be committed when those arrived.
 
-What is appended within one event-loop iteration is a batch. Batches are settled in order: when
+What is appended within one event-loop iteration is a batch. Batches are resolved in order: when
 all records of a batch and of those before it are acknowledged, its offsets are committed, and
 then those who await it are woken.
 """
@@ -64,7 +64,7 @@ class Outbox(RecordBuffer):
             )
         )
         self._changed = threading.Condition(self.mutex)
-        self._sent: deque[SentBatch] = deque()  # not yet settled
+        self._sent: deque[SentBatch] = deque()  # not yet resolved
         self._unsent: deque[SentBatch] = deque()  # batches whose topics must be created first
         self._spread = itertools.count()
         self._committing: dict[KafkaConsumer, None] = {}
@@ -136,7 +136,7 @@ class Outbox(RecordBuffer):
         self._producer.purge()
         self._producer.poll(0)
         for batch in self._sent:
-            _settle(batch.waiting, BusUnavailableError(f"{self.name} was closed"))
+            _resolve(batch.waiting, BusUnavailableError(f"{self.name} was closed"))
 
     # Batches
 
@@ -241,7 +241,7 @@ class Outbox(RecordBuffer):
                 unsent = self._unsent[0] if self._unsent else None
             if unsent is not None:
                 self._make_topics_and_send(unsent)
-            self._settle_answered()
+            self._resolve_answered()
 
     def _has_work(self) -> bool:
         answered = bool(self._sent) and not self._sent[0].outstanding
@@ -265,7 +265,7 @@ class Outbox(RecordBuffer):
             self._unsent.popleft()
             self._send(batch)
 
-    def _settle_answered(self) -> None:
+    def _resolve_answered(self) -> None:
         while True:
             with self.mutex:
                 self._drop_plain()
@@ -281,7 +281,7 @@ class Outbox(RecordBuffer):
                 failure = self._commit(batch)
             with self.mutex:
                 self._sent.popleft()
-            _settle(batch.waiting, failure)
+            _resolve(batch.waiting, failure)
 
     def _commit(self, batch: SentBatch) -> BusError | None:
         failure = None
@@ -296,7 +296,7 @@ class Outbox(RecordBuffer):
         return failure
 
 
-def _settle(waiting: Future[None] | None, failure: BusError | None) -> None:
+def _resolve(waiting: Future[None] | None, failure: BusError | None) -> None:
     if waiting is None or not waiting.set_running_or_notify_cancel():
         return
     if failure is None:

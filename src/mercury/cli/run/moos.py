@@ -12,7 +12,7 @@ from rich.text import Text
 from mercury.cli.common import command, reading
 from mercury.cli.common.command import option
 from mercury.cli.common.report_view import report_view
-from mercury.moos import MoosGateway, bridge_settings, read_moos_file
+from mercury.moos import MoosService, bridge_settings, read_moos_file
 from mercury.moos.settings import ANY, route
 
 _REFRESH_S = 0.5
@@ -76,54 +76,54 @@ def moos(
     settings = command.settings_for(
         config, **{f"moos__{key}": value for key, value in given.items()}
     )
-    gateway = MoosGateway(
+    service = MoosService(
         bridge_settings(settings.moos),
         adapter=settings.moos.adapter,
         position=None if position is None else reading.position(position),
         session=command.session_of(settings),
     )
-    command.run(_run(gateway, seconds, every_s if as_json else None))
+    command.run(_run(service, seconds, every_s if as_json else None))
 
 
-async def _run(gateway: MoosGateway, seconds: float | None, json_every_s: float | None) -> None:
+async def _run(service: MoosService, seconds: float | None, json_every_s: float | None) -> None:
     stop = command.stop_event()
-    await gateway.open()
-    host = gateway.settings.listen.host
+    await service.open()
+    host = service.settings.listen.host
     command.progress.print(
-        f"{gateway.settings.name} listens on {host}:{gateway.port}"
-        f" and posts to {gateway.settings.local}"
+        f"{service.settings.name} listens on {host}:{service.port}"
+        f" and posts to {service.settings.local}"
     )
     try:
         if json_every_s is not None:
-            await command.watch(stop, seconds, json_every_s, lambda: _print_json(gateway))
+            await command.watch(stop, seconds, json_every_s, lambda: _print_json(service))
         elif command.progress.is_terminal:
             with Live(console=command.progress, transient=True, auto_refresh=False) as live:
 
                 def show() -> None:
-                    live.update(_view(gateway), refresh=True)
+                    live.update(_view(service), refresh=True)
 
                 await command.watch(stop, seconds, _REFRESH_S, show)
         else:
             await command.wait(stop, seconds)
     finally:
-        await gateway.close()
+        await service.close()
     if json_every_s is not None:
-        _print_json(gateway, final=True)
+        _print_json(service, final=True)
     else:
-        Console(highlight=False).print(_view(gateway))
+        Console(highlight=False).print(_view(service))
 
 
-def _print_json(gateway: MoosGateway, *, final: bool = False) -> None:
-    command.print_json({**_report_json(gateway), "final": final})
+def _print_json(service: MoosService, *, final: bool = False) -> None:
+    command.print_json({**_report_json(service), "final": final})
 
 
-def _report_json(gateway: MoosGateway) -> dict[str, Any]:
-    settings, bridge, uplink = gateway.settings, gateway.bridge, gateway.uplink
-    numbers = gateway.report().as_dict()
+def _report_json(service: MoosService) -> dict[str, Any]:
+    settings, bridge, uplink = service.settings, service.bridge, service.uplink
+    numbers = service.report().as_dict()
     counts = ("sent", "resent", "acknowledged", "received", "repeated")
     return {
         "name": settings.name,
-        "uptime_s": round(gateway.time_s, 3),
+        "uptime_s": round(service.time_s, 3),
         "config": {
             "resend_thresh": settings.resend_thresh_s,
             "max_tries": settings.max_tries,
@@ -149,9 +149,9 @@ def _report_json(gateway: MoosGateway) -> dict[str, Any]:
     }
 
 
-def _view(gateway: MoosGateway) -> Group:
+def _view(service: MoosService) -> Group:
     """The same for a terminal, as pMediator shows it (§8, Listing 8.3)."""
-    settings, bridge, uplink = gateway.settings, gateway.bridge, gateway.uplink
+    settings, bridge, uplink = service.settings, service.bridge, service.uplink
     mates = ", ".join(bridge.mates) + (" …" if ANY in settings.routes else "")
     lines = {
         "mates": mates + (f" (group {settings.group})" if settings.group else ""),
@@ -165,8 +165,8 @@ def _view(gateway: MoosGateway) -> Group:
         counts = ", ".join(f"{name} {count}" for name, count in uplink.counters.items())
         lines["Mercury"] = f"{state} {uplink.uri}   {counts}"
     about = "\n".join(f"{name:>12}: {line}" for name, line in lines.items() if line)
-    title = Text(f"mercury moos {settings.name}   {gateway.time_s:.0f} s", style="bold")
-    return Group(title, Text(about), report_view(gateway.report(), "{:.2f} s".format, _SHOWN))
+    title = Text(f"mercury moos {settings.name}   {service.time_s:.0f} s", style="bold")
+    return Group(title, Text(about), report_view(service.report(), "{:.2f} s".format, _SHOWN))
 
 
 def _reasons(counts: dict[str, int]) -> str:

@@ -52,7 +52,7 @@ class Driver(Protocol):
     def send(self, batch: Batch) -> None:
         """Hand over updates. Never waits: what finds no room is counted as unsent."""
 
-    async def settle(self, timeout_s: float) -> None:
+    async def drain(self, timeout_s: float) -> None:
         """Wait for what is still on its way."""
 
     async def close(self) -> None:

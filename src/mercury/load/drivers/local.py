@@ -32,7 +32,7 @@ class NullDriver:
         self.counters.sent += len(batch)
         self.counters.taken = self.counters.sent
 
-    async def settle(self, timeout_s: float) -> None:
+    async def drain(self, timeout_s: float) -> None:
         """Nothing is on its way."""
 
     async def close(self) -> None:

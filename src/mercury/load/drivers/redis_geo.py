@@ -97,7 +97,7 @@ class RedisDriver:
         self.counters.sent += len(batch)
         self._waiting.put(batch)
 
-    async def settle(self, timeout_s: float) -> None:
+    async def drain(self, timeout_s: float) -> None:
         """Until nothing waits any more."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s

@@ -108,11 +108,11 @@ class UdpDriver:
         if unsent:
             self.counters.note("the system did not take all packets")
 
-    async def settle(self, timeout_s: float) -> None:
+    async def drain(self, timeout_s: float) -> None:
         """Until no event comes any more; datagrams are there soon or never."""
-        settled_us = self._clock()
-        while (quiet_us := self._clock()) < settled_us + timeout_s * 1e6:
-            if quiet_us - max(settled_us, self._receiver.news_us) > _QUIET_S * 1e6:
+        begun_us = self._clock()
+        while (quiet_us := self._clock()) < begun_us + timeout_s * 1e6:
+            if quiet_us - max(begun_us, self._receiver.newest_us) > _QUIET_S * 1e6:
                 break
             await asyncio.sleep(_WORK_S)
         self._receiver.count()

@@ -123,7 +123,7 @@ class LoadReceiver:
         clock: Clock,
         counters: LoadCounters,
     ) -> None:
-        self.news_us = 0  # when the last event came that was of a new update
+        self.newest_us = 0  # when the last event came that was of a new update
         self._clients = clients
         self._recent = recent
         self._clock = clock
@@ -207,7 +207,7 @@ class LoadReceiver:
                 self._last_updates[key] = pair
         again = known & ~anew
         if not again.all():
-            self.news_us = int(arrived_us[-1])
+            self.newest_us = int(arrived_us[-1])
         self._counters.add(event_type[anew], reason[anew], met.due_us[anew], arrived_us[anew])
         self._counters.count(event_type[again], met.due_us[again])
         self._counters.count(event_type[~known], time_us[~known])

@@ -25,7 +25,7 @@ PATH = "/v1/match"
 MAX_HANDLES = 1 << 20  # of one connection
 _DECLARED_AT_ONCE = 500
 _REPLY_TIMEOUT_S = 30.0
-_SETTLE_STEP_S = 0.02
+_DRAIN_STEP_S = 0.02
 _QUIET_S = 0.3  # timeout: without an event, none is on its way
 _EVENT_TYPES = {what.name.lower(): int(what) for what in EventType}
 _REASONS = {reason.name.lower(): int(reason) for reason in EventReason}
@@ -116,7 +116,7 @@ class WebSocketDriver(ABC):
                         " sent"
                     )
 
-    async def settle(self, timeout_s: float) -> None:
+    async def drain(self, timeout_s: float) -> None:
         """Until the server has said what became of all updates, and no event comes any more."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
@@ -126,7 +126,7 @@ class WebSocketDriver(ABC):
             quiet_us = self._clock() - self._events_at_us
             if heard_of >= self.counters.sent and quiet_us > _QUIET_S * 1e6:
                 return
-            await asyncio.sleep(_SETTLE_STEP_S)
+            await asyncio.sleep(_DRAIN_STEP_S)
 
     async def close(self) -> None:
         """The server withdraws what a connection declared."""

@@ -34,11 +34,11 @@ class Declarations:
         self.named: dict[int, tuple[Side, str]] = {}  # what the client calls it, by reference
         self._hub = hub
         self._limit = limit
-        self._things: dict[Side, dict[str, GatewayEntity]] = {side: {} for side in _SIDES}
+        self._entities: dict[Side, dict[str, GatewayEntity]] = {side: {} for side in _SIDES}
         self._purged_us = 0
 
     def __len__(self) -> int:
-        return sum(map(len, self._things.values()))
+        return sum(map(len, self._entities.values()))
 
     def name_of(self, ref: int) -> str | None:
         """The id that the client gave it."""
@@ -47,7 +47,7 @@ class Declarations:
 
     def publications(self) -> list[int]:
         """References of all publications."""
-        return [one.ref for one in self._things["publication"].values()]
+        return [one.ref for one in self._entities["publication"].values()]
 
     def admit(self, fields: Mapping[str, Any], side: Side, name: str) -> int | None:
         """The handle wanted for something, if the client may have it and declare one more."""
@@ -58,7 +58,7 @@ class Declarations:
                 taken = " ".join(holder)
                 raise MatchingError(f"handle {handle} stands for the {taken} already", "handle")
             self.let_go(*holder)
-        if len(self) >= self._limit and name not in self._things[side]:
+        if len(self) >= self._limit and name not in self._entities[side]:
             self._purge()
             if len(self) >= self._limit:
                 raise MatchingError(f"a connection declares at most {self._limit} things", "count")
@@ -66,16 +66,16 @@ class Declarations:
 
     def put(self, side: Side, name: str, declared: GatewayEntity) -> None:
         """Something is declared, or declared anew."""
-        if name in self._things[side]:
+        if name in self._entities[side]:
             self.let_go(side, name)
-        self._things[side][name] = declared
+        self._entities[side][name] = declared
         self.named[declared.ref] = (side, name)
         if declared.handle is not None:
             self.handles.put(declared.handle, declared.ref)
 
     def let_go(self, side: Side, name: str) -> None:
         """It is no more the client's."""
-        declared = self._things[side].pop(name)
+        declared = self._entities[side].pop(name)
         self.named.pop(declared.ref, None)
         if declared.handle is not None:
             self.handles.put(declared.handle, NO_REFERENCE)
@@ -89,7 +89,7 @@ class Declarations:
             side, name = holder
         else:
             raise MatchingError(f"handle {handle} stands for nothing", "handle")
-        declared = self._things[side][name]
+        declared = self._entities[side][name]
         if not self._is_current(side, name):
             self.let_go(side, name)
             raise MatchingError(f"the {side} {name!r} has expired: declare it again", "expired")
@@ -102,7 +102,7 @@ class Declarations:
     def _find_by_id(self, name: str, wanted: object) -> tuple[Side, str]:
         if wanted not in (None, *_SIDES):
             raise MatchingError("side must be publication or subscription", "side")
-        sides = [side for side in _SIDES if name in self._things[side] and wanted in (None, side)]
+        sides = [side for side in _SIDES if name in self._entities[side] and wanted in (None, side)]
         if not sides:
             raise MatchingError(f"{name!r} was not declared on this connection", "id")
         if len(sides) > 1:
@@ -110,7 +110,7 @@ class Declarations:
         return sides[0], name
 
     def _is_current(self, side: Side, name: str) -> bool:
-        declared = self._things[side][name]
+        declared = self._entities[side][name]
         return self._hub.find(side, declared.engine_id) == declared.ref
 
     def _purge(self) -> None:
@@ -118,6 +118,6 @@ class Declarations:
         if now - self._purged_us < PURGE_US:
             return
         self._purged_us = now
-        for side, things in self._things.items():
-            for name in [name for name in things if not self._is_current(side, name)]:
+        for side, entities in self._entities.items():
+            for name in [name for name in entities if not self._is_current(side, name)]:
                 self.let_go(side, name)

@@ -40,8 +40,8 @@ class Stream(Participant):
         self._name = wanted.subscription.id
         self._lines: list[str] = [": subscribed\n\n"]
         self._waiting_bytes = 0
-        self._news = asyncio.Event()
-        self._news.set()
+        self._changed = asyncio.Event()
+        self._changed.set()
         self._has_ended = False
         # It never moves, and so would never be heard of again: it lives as long as its reader.
         subscription = replace(
@@ -69,7 +69,7 @@ class Stream(Participant):
             line = f"event: {one['event']}\ndata: {to_text(one)}\n\n"
             self._lines.append(line)
             self._waiting_bytes += len(line)
-        self._news.set()
+        self._changed.set()
 
     def refuse(self, ref: int, refusal: Refusal) -> None:
         """The subscription does not hold: its reader is notified, and the stream ends."""
@@ -84,18 +84,18 @@ class Stream(Participant):
             self._has_ended = True
             self._register.streams -= 1
             self._register.hub.forget(self)
-            self._news.set()
+            self._changed.set()
 
     async def texts(self) -> AsyncIterator[str]:
         """What the reader gets."""
         while True:
             try:
                 async with asyncio.timeout(SIGN_OF_LIFE_S):
-                    await self._news.wait()
+                    await self._changed.wait()
             except TimeoutError:
                 yield ": alive\n\n"
                 continue
-            self._news.clear()
+            self._changed.clear()
             lines, self._lines, self._waiting_bytes = self._lines, [], 0
             if lines:
                 yield "".join(lines)

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from mercury.detection import DetectedCondition, Verdict
 from mercury.pipeline.detection.alerts_sink import AlertsSink
 from mercury.pipeline.folders import write_whole
-from mercury.pipeline.spark.query_listener import SETTLED_US, QueryState, start_query
+from mercury.pipeline.spark.query_listener import VISIBLE_AFTER_US, QueryState, start_query
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ class CoreJob(ABC):
         with self._mutex:
             if self._batch is None and not self._resume():
                 return
-            self._publish(self._core.advance(idle_us - SETTLED_US))
+            self._publish(self._core.advance(idle_us - VISIBLE_AFTER_US))
 
     def _resume(self) -> bool:
         """Go on from the last batch of an earlier run: whether there was one."""

@@ -22,7 +22,7 @@ from mercury.pipeline.history.journal import Offsets, locked
 from mercury.pipeline.history.tables import REJECTS, TOPICS
 from mercury.pipeline.history.writing import WRITTEN, write
 from mercury.pipeline.spark.fix_columns import with_fix
-from mercury.pipeline.spark.query_listener import SETTLED_US, QueryState, start_query
+from mercury.pipeline.spark.query_listener import VISIBLE_AFTER_US, QueryState, start_query
 from mercury.pipeline.spark.sources import read_stream
 
 log = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ class HistoryJob:
         # A batch that was not cut short had all that was there when it began.
         whole = state.batch_rows < _FULL * self._batch_records
         looked_us = max(state.idle_us, state.batch_us if whole else 0)
-        self._until_us = max(self._until_us, looked_us - SETTLED_US)
+        self._until_us = max(self._until_us, looked_us - VISIBLE_AFTER_US)
         return self._until_us
 
     def on_batch(self, frame: DataFrame, batch: int) -> None:

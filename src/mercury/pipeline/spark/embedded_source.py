@@ -23,7 +23,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
-from mercury.bus.embedded.record_columns import Blobs, Columns
+from mercury.bus.embedded.record_columns import Blobs, RecordColumns
 from mercury.bus.embedded.record_reader import RecordReader
 from mercury.pipeline.spark.fix_columns import FIX_BYTES, WITH_FIX, fix_columns
 from mercury.wire.records import POSITION
@@ -67,7 +67,7 @@ def _open(path: str) -> RecordReader:
     return RecordReader(path)
 
 
-def _to_arrow(topic: str, columns: Columns, *, values: bool) -> pa.RecordBatch:
+def _to_arrow(topic: str, columns: RecordColumns, *, values: bool) -> pa.RecordBatch:
     """Records as Arrow holds them, with the place of their senders."""
     count = len(columns)
     positions = columns.header(POSITION, FIX_BYTES)

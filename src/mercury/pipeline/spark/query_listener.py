@@ -25,7 +25,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from mercury.pipeline.spark.session import first_line
 
 # What is being appended when a trigger looks for it may be missed by that trigger.
-SETTLED_US = 1_000_000
+VISIBLE_AFTER_US = 1_000_000
 
 
 @dataclass(slots=True)

@@ -41,7 +41,7 @@ _EXPIRES_S = 30.0
 _MAX_TASKS = 1000
 
 
-class MoosGateway:
+class MoosService:
     """Runs one vehicle's bridge until it is closed."""
 
     def __init__(
@@ -118,7 +118,7 @@ class MoosGateway:
             self.bridge.dropped["unknown-variable"] += 1
         self._flush()
 
-    def post_news(self, key: str, text: str) -> None:
+    def post_message(self, key: str, text: str) -> None:
         """Post what Mercury says to the own community: a variable and its value, a JSON text."""
         self.bridge.post_locally(key, text)
         self._flush()
@@ -150,15 +150,15 @@ class MercuryUplink:
 
     def __init__(
         self,
-        gateway: MoosGateway,
+        service: MoosService,
         uri: str,
         position: Position | None,
         session: SessionSettings | None,
     ) -> None:
         self.uri = uri
         self.counters: Counter[str] = Counter()
-        self._gateway = gateway
-        self._name = gateway.settings.name.lower()  # as those who address it write it
+        self._service = service
+        self._name = service.settings.name.lower()  # as those who address it write it
         self._position = position
         self._session = session
         self._client: Client | None = None
@@ -200,7 +200,7 @@ class MercuryUplink:
         self._spawn(self._carry(self._client, posting))
 
     async def _connect(self, report: NodeReport) -> None:
-        group = self._gateway.settings.group
+        group = self._service.settings.group
         client = Client(
             self.uri,
             identity=self._name,
@@ -237,14 +237,14 @@ class MercuryUplink:
         if message.topic != TOPIC:
             self.counters["messages"] += 1
             said = {"topic": message.topic, "values": dict(message.values)}
-            self._gateway.post_news(MESSAGE_VARIABLE, _json(message, said))
+            self._service.post_message(MESSAGE_VARIABLE, _json(message, said))
             return
         key, text = message.values.get("key"), message.values.get("text")
         if not isinstance(key, str) or not isinstance(text, bytes):
             self.counters["not-a-posting"] += 1
             return
         self.counters["arrived"] += 1
-        self._gateway.take(key, text.decode("utf-8", "surrogateescape"))
+        self._service.take(key, text.decode("utf-8", "surrogateescape"))
 
     def _on_alert(self, message: Message) -> None:
         self.counters["alerts"] += 1
@@ -259,7 +259,7 @@ class MercuryUplink:
             "area": None if area is None else area_to_geojson(area),
             "values": dict(event.values),
         }
-        self._gateway.post_news(ALERT_VARIABLE, _json(message, said))
+        self._service.post_message(ALERT_VARIABLE, _json(message, said))
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)

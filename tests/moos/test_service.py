@@ -14,7 +14,7 @@ from moos.loopback import Community, LossyLink
 
 from mercury.model.errors import AddressInUseError, ConfigurationError
 from mercury.model.message import Address
-from mercury.moos import MoosGateway
+from mercury.moos import MoosService
 from mercury.moos.settings import BridgeSettings, Endpoint
 from mercury.moos.text_forms import NodeMessage, read_node_message, write_node_message
 
@@ -23,11 +23,11 @@ FREE_PORT = Endpoint("127.0.0.1", 0)
 
 
 class Vehicles:
-    """A gateway and a community each, and a lossy link from each to each."""
+    """A service and a community each, and a lossy link from each to each."""
 
     def __init__(self, seed: int) -> None:
         self.communities = {name: Community(name) for name in NAMES}
-        self.gateways: dict[str, MoosGateway] = {}
+        self.services: dict[str, MoosService] = {}
         self.links = {
             (source, mate): LossyLink(seed * 100 + number)
             for number, (source, mate) in enumerate(
@@ -35,8 +35,8 @@ class Vehicles:
             )
         }
 
-    async def start(self, name: str, **given: Any) -> MoosGateway:
-        gateway = MoosGateway(
+    async def start(self, name: str, **given: Any) -> MoosService:
+        service = MoosService(
             BridgeSettings(
                 name=name,
                 community=name,
@@ -52,25 +52,25 @@ class Vehicles:
             ),
             seed=1,
         )
-        await gateway.open()
-        self.gateways[name] = gateway
+        await service.open()
+        self.services[name] = service
         for (_, mate), link in self.links.items():
             if mate == name:
-                link.to_port = gateway.port
-        return gateway
+                link.to_port = service.port
+        return service
 
     def say(self, message: NodeMessage) -> None:
         name = message.src_node
         text = write_node_message(message)
-        self.communities[name].share("NODE_MESSAGE_LOCAL", text, self.gateways[name].port)
+        self.communities[name].share("NODE_MESSAGE_LOCAL", text, self.services[name].port)
 
     def waiting(self) -> int:
-        reports = [gateway.report() for gateway in self.gateways.values()]
+        reports = [service.report() for service in self.services.values()]
         return sum(row.waiting for report in reports for row in report.peers)
 
     async def close(self) -> None:
-        for gateway in self.gateways.values():
-            await gateway.close()
+        for service in self.services.values():
+            await service.close()
         for link in self.links.values():
             link.close()
         for community in self.communities.values():
@@ -102,7 +102,7 @@ async def test_three_vehicles_over_lossy_links(seed: int) -> None:
                     wanted[mate][write_node_message(copy)] += 1
             await until(
                 lambda sent=(number + 1) * 3 * 2 * 2: (
-                    sum(one.report().sent for one in world.gateways.values()) == sent
+                    sum(one.report().sent for one in world.services.values()) == sent
                 )
             )
         await until(lambda: not world.waiting())
@@ -129,12 +129,12 @@ async def test_three_vehicles_over_lossy_links(seed: int) -> None:
             ]
             assert set(statuses) == {1}
             assert len(statuses) < 40  # lost for good
-            report = world.gateways[name].report()
+            report = world.services[name].report()
             rows = {row.topic: row for row in report.topics}
             assert (rows["STATUS"].sent, rows["STATUS"].resent) == (40, 0)
             assert rows["BID"].resent > 0
             assert [row.dropped for row in report.peers] == [0, 0]
-            assert not world.gateways[name].bridge.bad
+            assert not world.services[name].bridge.bad
             assert report.acks[0].acks_resent > 0
 
 
@@ -178,12 +178,12 @@ async def test_a_taken_port_and_an_unknown_host_are_clear_errors() -> None:
             "abe", "abe", Endpoint("127.0.0.1", abe.port), Endpoint("127.0.0.1", 9)
         )
         with pytest.raises(AddressInUseError, match=r"in use"):
-            await MoosGateway(taken).open()
+            await MoosService(taken).open()
         lost = BridgeSettings(
             "abe", "abe", FREE_PORT, FREE_PORT, {"ben": Endpoint("no-such-host.invalid", 9)}
         )
         with pytest.raises(ConfigurationError, match=r"cannot find the address of host"):
-            await MoosGateway(lost).open()
+            await MoosService(lost).open()
 
 
 REPORT = "NAME={},X=1,Y=2,SPD=1.5,HDG=90,LAT={},LON={},TIME=1"
@@ -196,8 +196,8 @@ async def test_into_mercury() -> None:
     async with live() as world:
         adapter = await world.adapter()
         await world.broker()
-        gateways = {
-            name: MoosGateway(
+        services = {
+            name: MoosService(
                 BridgeSettings(
                     name.capitalize(),
                     name,
@@ -211,9 +211,9 @@ async def test_into_mercury() -> None:
             )
             for name, community in communities.items()
         }
-        for gateway in gateways.values():
-            await gateway.open()
-        abe, ben = gateways["abe"], gateways["ben"]
+        for service in services.values():
+            await service.open()
+        abe, ben = services["abe"], services["ben"]
         assert abe.uplink is not None
         assert ben.uplink is not None
         assert not abe.uplink.connected  # it does not know yet where it is
@@ -258,7 +258,7 @@ async def test_into_mercury() -> None:
         assert (found["kind"], found["text"]) == ("emergency", "Collision, two boats")
         assert found["lat"] == pytest.approx(HERE.lat)
         assert found["area"]["properties"]["radius_m"] >= 500.0
-        for gateway in gateways.values():
-            await gateway.close()
+        for service in services.values():
+            await service.close()
     for community in communities.values():
         community.close()

@@ -69,7 +69,7 @@ def test_who_was_inside_notified_missed_late_and_wrongly_notified() -> None:
     assert record.at_alert is not None
     assert record.at_alert.x_m.tolist() == [0.0, 10.0, 50.0, 90.0, 150.0, 300.0]
     assert record.sentences() == (
-        "Emergency at (0, 0): 2 vehicles sensed it. 4 vehicles were within 100 m; 2 of 4 were"
+        "Emergency at (0 m, 0 m): 2 vehicles sensed it. 4 vehicles were within 100 m; 2 of 4 were"
         " told, not car-2, car-4, the first after 1.0 ms, half within 2.0 ms, the last after"
         " 3.0 ms. 1 more was told on entering the area. car-6 was told outside of it! Witnesses"
         " far apart caused 1 more alert."
@@ -90,8 +90,8 @@ def test_all_inside_are_notified() -> None:
     for vehicle in (0, 1, 2):
         record.notified(vehicle, the_alert, 50.002, streets)
     assert record.sentences() == (
-        "Emergency at (0, 0): 1 vehicle sensed it. 3 vehicles were within 100 m; all 3 were told,"
-        " the first after 2.0 ms, half within 2.0 ms, the last after 2.0 ms."
+        "Emergency at (0 m, 0 m): 1 vehicle sensed it. 3 vehicles were within 100 m; all 3 were"
+        " told, the first after 2.0 ms, half within 2.0 ms, the last after 2.0 ms."
         " Nobody outside was told."
     )
 
@@ -108,8 +108,8 @@ def test_another_heading_is_outside() -> None:
 def test_nobody_senses_and_nothing_comes() -> None:
     streets = traffic([500.0, 600.0])
     record, _ = incident(streets)
-    assert record.sentences() == "Emergency at (0, 0): nobody was within 30 m to sense it."
+    assert record.sentences() == "Emergency at (0 m, 0 m): nobody was within 30 m to sense it."
     record, _ = incident(streets, 0)
-    assert record.sentences() == "Emergency at (0, 0): 1 vehicle sensed it. No alert came."
+    assert record.sentences() == "Emergency at (0 m, 0 m): 1 vehicle sensed it. No alert came."
     assert record.to_json()["area"] is None
     assert record.to_json()["first_ms"] is None

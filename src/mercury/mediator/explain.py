@@ -33,8 +33,8 @@ def address_text(address: Address) -> str:
     shape = address.area.shape
     center = getattr(shape, "center", None)
     if center is not None and hasattr(shape, "radius_m"):
-        return f"within {shape.radius_m:g} m of {center.lat:.5f},{center.lon:.5f}"
-    return f"a {type(shape).__name__.lower()}"
+        return f"everyone within {shape.radius_m:g} m of {center.lat:.5f},{center.lon:.5f}"
+    return f"everyone in a {type(shape).__name__.lower()}"
 
 
 def end_of(message: Message) -> int:

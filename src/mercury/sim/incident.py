@@ -153,7 +153,7 @@ class Incident:
 
     def lines(self) -> list[str]:
         """The same, sentence by sentence."""
-        text = f"{self.kind.capitalize()} at ({self.x_m:g}, {self.y_m:g}): "
+        text = f"{self.kind.capitalize()} at ({self.x_m:g} m, {self.y_m:g} m): "
         if self.reported and not self.sensed:
             return [f"{text}nobody was within {self.radius_m:g} m to sense it."]
         sensed = f"{_vehicles(len(self.sensed))} sensed it."

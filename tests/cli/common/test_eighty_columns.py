@@ -19,7 +19,7 @@ ID = "01a1f43c-9885-71e9-9ce2-b8380e58b1b9"
 NAME = "service:command-line"
 SENTENCE = (
     f"{ID}: notice 'Road flooded, turn round at once' from {NAME} at 14:36:14.341 to "
-    "within 800 m of 40.76200,-111.89000, valid until 14:38:14.341."
+    "everyone within 800 m of 40.76200,-111.89000, valid until 14:38:14.341."
 )
 REPORT = Report(
     NAME, 12_345, 678, 12_000, 3, 1, None,

@@ -33,9 +33,9 @@ def test_without_java_the_broker_still_judges_an_emergency(tmp_path: Path) -> No
     assert re.fullmatch(
         r"The broker judged an emergency: the first vehicle knew after \d+\.\d ms\.", lines[3]
     )
-    assert "  Emergency at (2000, 2000): 4 vehicles sensed it." in lines
+    assert "  Emergency at (2000 m, 2000 m): 4 vehicles sensed it." in lines
     assert "  Nobody outside was told." in lines
-    assert re.search(r"^After \d+ s. Ledger: 1 messages? to \d+ recipients: ", done.stdout, re.M)
+    assert re.search(r"^It took \d+ s. Ledger: 1 messages? to \d+ recipients: ", done.stdout, re.M)
 
     tries = [line for line in lines[lines.index("Try next:") + 1 :] if "# " not in line]
     assert len(tries) == 2  # there is no history without the pipeline

@@ -142,9 +142,7 @@ async def _tell(story: _Story, machine: Machine, fleet: Fleet) -> None:
         if not await machine.ready(pipeline):
             return
     begun = time.monotonic()
-    command.show(
-        f"Spark is up after {begun - story.begun:.0f} s; from here on times count from now."
-    )
+    command.show(f"Spark is up after {begun - story.begun:.0f} s.")
     collision = await _witnessed(fleet, EventKind.COLLISION, *_crowded(plane, _COLLISION))
     jam = await fleet.simulate_jam(*_at(plane, _JAM), _JAM_RADIUS_M)
     story.incidents += [collision, jam]
@@ -157,7 +155,8 @@ async def _tell(story: _Story, machine: Machine, fleet: Fleet) -> None:
     async def tell_of(incident: Incident, name: str) -> None:
         if await _found(story, incident):
             took_s = time.monotonic() - begun - _ALL_NOTIFIED_S
-            _say_all(f"Spark found the {name} after {took_s:.1f} s.", incident)
+            when = "it happened" if incident is collision else "it began"
+            _say_all(f"Spark found the {name} {took_s:.1f} s after {when}.", incident)
         sought.remove(name)
 
     sought = ["collision", "jam"]
@@ -203,7 +202,7 @@ async def _found(story: _Story, incident: Incident) -> bool:
 async def _sum_up(settings: Settings, story: _Story) -> list[str]:
     if not story.incidents:
         return []
-    lines = [f"After {story.lasted_s:.0f} s. {ledger_sentence(story.ledger)}"]
+    lines = [f"It took {story.lasted_s:.0f} s. {ledger_sentence(story.ledger)}"]
     for incident in story.incidents:
         missed = [incident.identities[vehicle] for vehicle in incident.missed]
         lines += [

@@ -36,12 +36,12 @@ class DeliveryOutcome(NamedTuple):
 
 
 class ClientMediator:
-    """Sends what is worth it until the adapter has it, and answers what the adapter sends."""
+    """Retries messages until the adapter has them, and acknowledges those from the adapter."""
 
     def __init__(self, session: ClientSession, settings: MediatorSettings) -> None:
         self.outgoing = Outgoing(random.Random(os.urandom(16)), resends_per_s=1000.0, now=now())
         self.incoming = Incoming(ack_after_s=settings.ack_after_s, max_ids=_MAX_IDS)
-        self.receipt_packets = 0  # receipts that found no packet to ride on
+        self.receipt_packets = 0  # packets of receipts alone, not piggybacked
         self._session = session
         self._policies = settings.policies()
         self._epoch_us = epoch_us()  # the wall clock when `now` was zero
@@ -53,7 +53,7 @@ class ClientMediator:
     # To the adapter
 
     def post(self, message: Message, extra: bytes = b"") -> bool:
-        """Take a message if it is worth repeating; False leaves it to be sent just once.
+        """Take a message if its policy retries it; False if it is to be sent just once.
 
         `extra` is a part of the Envelope that a Message does not have, encoded.
         """
@@ -63,7 +63,7 @@ class ClientMediator:
         if not strength:
             return False
         body = encode(message) + extra
-        if len(body) > MAX_BODY_BYTES:  # here, where the caller hears of it
+        if len(body) > MAX_BODY_BYTES:  # raised here, to the caller
             raise MessageTooLargeError(len(body), MAX_BODY_BYTES)
         expires = (message.expires_us - self._epoch_us) / 1e6 if message.expires_us else np.inf
         self.outgoing.post(
@@ -76,7 +76,7 @@ class ClientMediator:
             priority=message.priority,
             expires=expires,
             ordered=message.ordered,
-            final=True,  # the adapter is the only one who is to have it
+            final=True,  # the adapter is the only recipient
         )
         return True
 
@@ -96,25 +96,25 @@ class ClientMediator:
         return await asyncio.shield(future)
 
     def connected(self) -> None:
-        """There is a session: what waits is due."""
+        """There is a session: send what waits."""
         self.outgoing.arrived(self._adapter, now())
 
     def disconnected(self) -> None:
-        """There is none until further notice."""
+        """There is no session until `connected`."""
         self.outgoing.left(self._adapter)
 
     def close(self) -> None:
-        """Answer what still waits for a packet to ride on; nobody will answer us any more."""
+        """Send the outstanding acknowledgements; none will be received any more."""
         self._answer(math.inf)
         self.disconnected()
         for waiter in self._taken.values():
             if not waiter.done():
                 waiter.set_exception(NotConnectedError(f"{self._session.identity} was closed"))
-                waiter.exception()  # who waited may have given up
+                waiter.exception()  # the waiter may have been cancelled
         self._taken.clear()
 
     def answered(self, answer: AdapterAnswered) -> None:
-        """The adapter says what it has."""
+        """The adapter acknowledged or refused messages."""
         time = now()
         for id in answer.received:
             self.outgoing.acknowledged(self._adapter, id, time)
@@ -124,7 +124,7 @@ class ClientMediator:
     # From the adapter
 
     def receive(self, delivered: Delivered) -> Arrival:
-        """Take a copy, and answer it if that is asked for; only what is NEW is passed on."""
+        """Take a copy, and acknowledge it if asked to; only NEW messages are passed on."""
         message = delivered.message
         until = (message.expires_us - self._epoch_us) / 1e6 if message.expires_us else None
         return self.incoming.receive(
@@ -136,14 +136,14 @@ class ClientMediator:
         )
 
     def refuse(self, message: Message, reason: str) -> None:
-        """Answer that a message that came is not wanted."""
+        """Refuse a received message."""
         self.incoming.refuse(_ADAPTER, message.id.bytes, reason, now())
 
     def accept(self, message: Message) -> None:
-        """Acknowledge a message after all that was refused: for no reason, it is not."""
+        """Acknowledge a message that was refused before."""
         self.refuse(message, Reason.NONE)
 
-    # By itself
+    # Timer
 
     def work(self) -> list[tuple[UUID, DeliveryOutcome]]:
         """Send what is due; returns what is settled. Nothing is due without a session."""
@@ -177,7 +177,7 @@ class ClientMediator:
                 self.receipt_packets += 1
 
     def next_timer(self) -> float | None:
-        """When `work` wants to be called."""
+        """When to call `work` next."""
         due = self.outgoing.next_timer()
         if self._session.state is not SessionState.ESTABLISHED:
             return due

@@ -67,7 +67,7 @@ def compose(
 def to_whom(
     to: str | Address | Area | None, within_m: float | None, here: Position | None
 ) -> Address:
-    """The address of one by name, a group, an area, or all within a distance of here."""
+    """The address of a client by name, a group, an area, or all within a distance of here."""
     if within_m is not None:
         if to is not None or here is None:
             raise MessageError("`within_m` is around this client's position, and for all there")

@@ -15,10 +15,10 @@ from mercury.model.errors import MatchingError
 from mercury.model.matching import EventReason, EventType, Match, Side
 
 RENEW_S = 30.0  # interval
-# When a subscription began anew, everything inside has come in again within this time, also over
-# a link that loses.
+# When a subscription began anew, everything inside has entered again within this time, also over
+# a lossy link.
 RESOLVE_S = 5.0
-# A number that is missing for this long has been given up by the adapter.
+# An event missing for this long has been given up by the adapter.
 GAP_S = 35.0
 _REQUESTS = 1024  # declarations that may still be refused
 _HELD = 10_000  # matches kept while an earlier one is missing
@@ -27,18 +27,18 @@ Key = tuple[Side, str]  # of what a client declared: its side and name
 
 
 class Pairs:
-    """Which publications a subscription has inside, and which of what comes is new.
+    """Which publications a subscription has inside, and which received events are new.
 
-    All but `inside` is numbered. What comes too early is held until what is missing has come; what
-    comes again is nothing new. When the subscription begins a new incarnation (its session, its
-    adapter or a matcher was lost), the numbers begin again and everything inside comes in again:
-    what was known is not notified anew, and what has not come in again by `resolve` went out.
+    All events but `inside` are numbered. An early one is held until those missing have come; a
+    repeated one is dropped. When the subscription begins a new incarnation (its session, its
+    adapter or a matcher was lost), numbers restart and everything inside enters again: what was
+    known is not notified anew, and what has not entered again by `resolve` has left.
     """
 
     def __init__(self, dropped: Counter[str]) -> None:
         self.inside: dict[str, Match] = {}  # by publication: its last event
         self.incarnation = 0
-        # When what is unsure went out, and what is missing is lost, unless it comes before.
+        # When unsure entities count as left, and missing events as lost, unless they come before.
         self.resolve_at = self.lost_at = math.inf
         self._dropped = dropped
         self._next = 1  # the number that is due
@@ -52,11 +52,11 @@ class Pairs:
 
     @property
     def is_unsure(self) -> bool:
-        """Whether something of an earlier incarnation has not come in again."""
+        """Whether something of an earlier incarnation has not entered again."""
         return bool(self._unsure)
 
     def take(self, numbered: NumberedMatch) -> list[Match]:
-        """Take what came; returns what the application is notified of now, in order."""
+        """Take received events; returns those to notify the application of now, in order."""
         incarnation, number, match = numbered
         if incarnation < self.incarnation:
             self._dropped["match-of-earlier-incarnation"] += 1
@@ -81,11 +81,11 @@ class Pairs:
         return notified
 
     def doubt(self) -> None:
-        """A new incarnation has begun, of which nothing has come yet."""
+        """A new incarnation has begun, without events so far."""
         self._unsure = set(self.inside)
 
     def resolve(self, time_us: int) -> list[Match]:
-        """All that is inside has come in again by now: the rest went out unseen."""
+        """All that is inside has entered again by now: the rest has left unnoticed."""
         gone = sorted(self._unsure)
         self._unsure.clear()
         self._dwelled.difference_update(gone)
@@ -105,7 +105,7 @@ class Pairs:
 
     def _still_inside(self, number: int, match: Match) -> list[Match]:
         known = self.inside.get(match.publication)
-        # Before it came in, or overtaken by a later event.
+        # Before its enter, or overtaken by a later event.
         if known is None or number >= self._next or match.time_us < known.time_us:
             self._dropped["match-out-of-order"] += 1
             return []
@@ -121,7 +121,7 @@ class Pairs:
                 return match
             self._unsure.discard(publication)
         elif match.event_type is EventType.EXIT:
-            # To begin anew the subscription was withdrawn: that is nobody's going out.
+            # The subscription was withdrawn in order to begin anew: nothing has left.
             if is_inside and publication not in self._unsure:
                 del self.inside[publication]
                 self._dwelled.discard(publication)
@@ -134,10 +134,10 @@ class Pairs:
 
 
 class DueActions(NamedTuple):
-    """What is to be done now about what a client declared."""
+    """What a client must do now about its declarations."""
 
-    renew: bool  # declare everything again, then call `renewed`
-    gone: list[tuple[str, list[Match]]]  # by subscription: what has gone out unnoticed
+    renew: bool  # renew all declarations, then call `renewed`
+    gone: list[tuple[str, list[Match]]]  # by subscription: what has left unnoticed
     lost: list[str]  # subscriptions that must begin anew
 
 
@@ -152,7 +152,7 @@ class MovingEntities:
         self._renew_at = math.inf
 
     def free_name(self, side: Side, topic: str, name: str | None) -> str:
-        """The name asked for, or one that is the same in the client's next incarnation."""
+        """The given name, or a new one that the client's next incarnation will use again."""
         if name is None:
             name, number = topic, 1
             while (side, name) in self._declared:
@@ -168,7 +168,7 @@ class MovingEntities:
             self.pairs[name] = Pairs(self._dropped)
 
     def remove(self, side: Side, name: str) -> None:
-        """Forget what was withdrawn or refused; its name may be another's from now on."""
+        """Remove what was withdrawn or refused; its name is free from now on."""
         self._declared.discard((side, name))
         for request in [id for id, key in self._requests.items() if key == (side, name)]:
             del self._requests[request]
@@ -176,7 +176,7 @@ class MovingEntities:
             del self.pairs[name]
 
     def requested(self, request: Hashable, key: Key) -> None:
-        """Something was declared with this request, which may be refused later."""
+        """An entity was declared with this request, which may be refused later."""
         self._requests[request] = key
         if len(self._requests) > _REQUESTS:
             self._requests.popitem(last=False)
@@ -185,27 +185,27 @@ class MovingEntities:
         return self._requests.get(request)
 
     def renewed(self, now: float) -> None:
-        """The adapter has something: it is declared again after an interval."""
+        """The adapter has the declaration: renew it after an interval."""
         self._renew_at = min(self._renew_at, now + RENEW_S)
 
     def take(self, numbered: NumberedMatch, now: float) -> list[Match]:
-        """Take what the adapter says; returns what the application is to hear now, in order."""
+        """Take the adapter's events; returns those to notify the application of now, in order."""
         pairs = self.pairs.get(numbered.match.subscription)
-        if pairs is None:  # withdrawn just now, or an application's behind the relay
+        if pairs is None:  # withdrawn just now, or a relayed application's
             return []
         fresh = pairs.take(numbered)
         _watch(pairs, now)
         return fresh
 
     def declared_anew(self, name: str, incarnation: int, now: float) -> None:
-        """The adapter knew nothing of a subscription whose incarnation was this one."""
+        """A subscription of this incarnation was unknown to the adapter and declared anew."""
         pairs = self.pairs.get(name)
         if pairs is not None and pairs.incarnation == incarnation:
-            pairs.doubt()  # it may be that nothing is inside any more
+            pairs.doubt()  # perhaps nothing is inside any more
             _watch(pairs, now)
 
     def next_timer(self) -> float | None:
-        """When `handle_timer` wants to be called."""
+        """When to call `handle_timer` next."""
         at = self._renew_at
         for pairs in self.pairs.values():
             at = min(at, pairs.resolve_at, pairs.lost_at)
@@ -221,13 +221,13 @@ class MovingEntities:
                 pairs.resolve_at = math.inf
                 due.gone.append((name, pairs.resolve(now_us)))
             if pairs.lost_at <= now:
-                pairs.lost_at = now + GAP_S  # for the case that the adapter cannot be asked
+                pairs.lost_at = now + GAP_S  # retry later if the adapter cannot be asked
                 due.lost.append(name)
                 self._dropped["matches-lost"] += 1
         return due
 
 
 def _watch(pairs: Pairs, now: float) -> None:
-    """What is unsure or missing has its time from when that began."""
+    """Start or clear the timeouts of unsure and missing events."""
     pairs.resolve_at = min(pairs.resolve_at, now + RESOLVE_S) if pairs.is_unsure else math.inf
     pairs.lost_at = min(pairs.lost_at, now + GAP_S) if pairs.has_gap else math.inf

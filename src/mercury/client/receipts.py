@@ -18,15 +18,15 @@ from mercury.model.message import AddressKind, DeliveryPolicy, Message
 from mercury.service.clock import now_us
 from mercury.wire import decode
 
-# Adapters write how a message ended so soon after its end, also when they are busy.
+# Adapters report how a message ended within this time, also when they are busy.
 GRACE_US = 1_000_000
-_SLACK_US = 60_000_000  # clocks of different machines
+_SLACK_US = 60_000_000  # for clocks that differ between machines
 
 
 class Receipts:
-    """A message on its way to others; the adapters say what becomes of it, client by client.
+    """A message to others, and its delivery as the adapters report it, client by client.
 
-    It always settles: what no adapter has reported a second after the message's end has ended
+    It always settles: deliveries not reported a second after the message's end have ended
     without an answer. A message without an end is kept for a day.
     """
 
@@ -46,7 +46,7 @@ class Receipts:
 
     @property
     def heard(self) -> list[str]:
-        """Who has it for sure."""
+        """The clients that have acknowledged it."""
         return sorted(
             one.client
             for one in self.deliveries.values()
@@ -55,7 +55,7 @@ class Receipts:
 
     @property
     def is_settled(self) -> bool:
-        """Whether it is known, for all that were found so far, what became of it."""
+        """Whether the outcome is known for all recipients so far."""
         if now_us() >= self._ends_us + GRACE_US:
             self._end()
             return True
@@ -66,7 +66,7 @@ class Receipts:
 
     @checked
     async def settled(self, timeout_s: float | None = None) -> dict[str, Delivery]:
-        """Wait until it is known what became of it; nobody was addressed if there is no row.
+        """Wait until all outcomes are known; no client was addressed if there is no row.
 
         Raises RequestError if the adapter refused the message or none had it before its end,
         NotSettledError (a TimeoutError) if it is not known after `timeout_s`.
@@ -87,7 +87,7 @@ class Receipts:
         return dict(self.deliveries)
 
     def update(self, rows: Iterable[Delivery]) -> None:
-        """Take in what an adapter says."""
+        """Add what an adapter reports."""
         for row in rows:
             known = self.deliveries.get(row.client)
             self.deliveries[row.client] = row if known is None else merged(known, row)
@@ -99,7 +99,7 @@ class Receipts:
 
     @property
     def _is_lost(self) -> bool:
-        """Whether no adapter has said a word of it, though one that had it would have."""
+        """Whether no adapter has reported it, though one that had it would have."""
         is_named = self.message.destination.kind is AddressKind.CLIENT
         return not self.deliveries and not self.is_taken and (is_named or self._is_asked)
 
@@ -114,7 +114,7 @@ class Receipts:
         return max(self._ends_us + GRACE_US - now_us(), 0) / 1e6
 
     def _end(self) -> None:
-        """No adapter has more to say: what is open has ended with the message."""
+        """No more reports will come: open deliveries end with the message."""
         to = self.message.destination
         if to.kind is AddressKind.CLIENT and self.is_taken and to.name not in self.deliveries:
             self.deliveries[to.name] = Delivery(to.name, DeliveryState.WAITING)
@@ -123,7 +123,7 @@ class Receipts:
 
 
 class BusReceipts(Receipts):
-    """The receipts of what a service sent; they are read from the bus while somebody waits."""
+    """The receipts of what a service sent; they are read from the bus while awaited."""
 
     def __init__(self, message: Message, bus: Bus) -> None:
         super().__init__(message)

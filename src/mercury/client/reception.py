@@ -35,7 +35,7 @@ _REMEMBERED_RECEIPTS = 4096
 def satisfies(
     message: Message, subscription: Subscription, content_filter: Filter, here: Position | None
 ) -> bool:
-    """Whether a content message is what a subscription asks for."""
+    """Whether a content message satisfies a subscription."""
     if message.topic != subscription.topic or not content_filter.matches(message.values):
         return False
     if subscription.near_m is None or here is None:
@@ -50,7 +50,7 @@ class Inbox:
     """Holds messages until the application takes them; when full, the least urgent goes."""
 
     def __init__(self, limit: int = 10_000) -> None:
-        self.lost = 0  # messages that the application was too slow for
+        self.lost = 0  # messages dropped because the application was too slow
         self._limit = limit
         self._heap: list[tuple[int, int, Message]] = []
         self._count = 0
@@ -80,7 +80,7 @@ class Inbox:
             if self._closed:
                 return None
             self._changed.clear()
-            await self._changed.wait()  # wakes all who wait; who finds nothing waits again
+            await self._changed.wait()  # wakes all waiters; those that find none wait again
         return heapq.heappop(self._heap)[2]
 
     async def __aiter__(self) -> AsyncIterator[Message]:
@@ -107,13 +107,13 @@ class ContentStream:
         return aiter(self.inbox)
 
     async def cancel(self) -> None:
-        """Want no more of it."""
+        """End the subscription."""
         self.inbox.close()
         await self._cancel(self.subscription)
 
 
 class Reception:
-    """Hands each message to whoever waits for it: once, while it holds, and where we are."""
+    """Passes each message to its reader: once, while it is valid, if we are in its area."""
 
     def __init__(self, client: Connection) -> None:
         self.inbox = Inbox()
@@ -128,20 +128,20 @@ class Reception:
         self._dropped = client.dropped
 
     def expect(self, receipts: Receipts) -> None:
-        """What becomes of a message is to be noted in it."""
+        """Record the outcomes of a message in these receipts."""
         self._receipts[receipts.message.id] = receipts
         if len(self._receipts) > _REMEMBERED_RECEIPTS:
             self._receipts.popitem(last=False)
 
     def taken(self, ids: Iterable[bytes]) -> None:
-        """The adapter has these messages of ours, also where the answer came after their end."""
+        """The adapter has these messages, also if it answered after their end."""
         for id in ids:
             receipts = self._receipts.get(UUID(bytes=id)) if len(id) == 16 else None
             if receipts is not None:
                 receipts.is_taken = True
 
     def settled(self, id: UUID, outcome: DeliveryOutcome) -> None:
-        """A message of ours is settled with the adapter; what it refused reaches nobody."""
+        """A message of ours is settled with the adapter; if refused, no client receives it."""
         receipts = self._receipts.get(id)
         is_refused = outcome.state is DeliveryState.REFUSED and outcome.reason != "expired"
         if receipts is not None and is_refused:
@@ -162,15 +162,15 @@ class Reception:
         else:
             self._mediator.refuse(message, "outside-area")
             if message.expires_us and len(self._elsewhere) < _KEPT_ALERTS:
-                # The adapter saw us inside and will not send it again: should we come back. Until
-                # then no adapter is to take it from us that we have it.
+                # The adapter saw us inside and will not send it again: keep it, in case we return.
+                # Until then we do not list it to adapters as seen.
                 self._elsewhere.append(delivered)
                 self._session.forget_seen(message.id.bytes)
             else:
                 self._dropped["outside-area"] += 1
 
     def moved(self, time_us: int) -> None:
-        """Deliver alerts that did not concern us where we were, and do so here."""
+        """Deliver alerts whose area we have entered."""
         kept, self._elsewhere = self._elsewhere, []
         for delivered in kept:
             if delivered.message.expired(time_us):
@@ -216,7 +216,7 @@ class Reception:
                 waiting.set_result(message)
             else:
                 self._client.moving.refused(message)
-            return  # who asked has it; no handler waits for it
+            return  # the awaiting call has it; handlers do not get it
         if message.kind is Kind.CONTENT and message.destination.kind is AddressKind.BROKER:
             self._hand_to_streams(message)
         else:
@@ -235,7 +235,7 @@ class Reception:
                     stream.inbox.put(message)
 
     def call(self, handler: Callable[[Any], Awaitable[None] | None], what: object) -> None:
-        """Let an application's handler have something; its errors are its own."""
+        """Call an application's handler; its errors are logged, not raised."""
         try:
             result = handler(what)
         except Exception:

@@ -50,9 +50,9 @@ _ANSWERED = (Kind.REQUEST, Kind.SUBSCRIBE, Kind.UNSUBSCRIBE)
 
 
 class RelayedDeclarations:
-    """Keeps applications apart: each may call what it declares as it likes.
+    """Separates applications: each may use any names for its declarations.
 
-    To the adapter it is all the client's; there the application's name stands before its own.
+    To the adapter all are the client's; there each name is prefixed with the application's.
     """
 
     def __init__(self, client: Address) -> None:
@@ -60,13 +60,13 @@ class RelayedDeclarations:
         self._declared: dict[str, dict[tuple[Side, str], Message]] = {}  # by application
 
     def __iter__(self) -> Iterator[Message]:
-        """What has been declared, to be said again to an adapter that knows nothing of it."""
+        """All declarations, to be renewed at an adapter that has none of them."""
         for declared in self._declared.values():
             for message in declared.values():
                 yield replace(message, id=new_uuid(), source=self._client, session=b"")
 
     def outward(self, app: str, message: Message) -> Message:
-        """What an application says, as the client says it."""
+        """An application's message, as the client sends it."""
         payload = message.payload
         if isinstance(payload, Declaration):
             what = payload.what
@@ -79,7 +79,7 @@ class RelayedDeclarations:
         return message
 
     def inward(self, app: str, message: Message, matches: Matches) -> Message | None:
-        """What a client hears, as one of the applications does; none if nothing of it is its."""
+        """A received message as one application gets it; None if none of it is for that."""
         begin = f"{app}/"
         rows = tuple(
             row._replace(match=row.match._replace(subscription=name.removeprefix(begin)))
@@ -89,7 +89,7 @@ class RelayedDeclarations:
         return replace(message, payload=Matches(rows)) if rows else None
 
     def forget(self, app: str) -> list[Message]:
-        """An application is gone; returns what to say to the adapter."""
+        """An application has disconnected; returns the messages to send to the adapter."""
         return [
             compose(self._client, Kind.REQUEST, WITHDRAW, Withdrawal(side, f"{app}/{id}"))
             for side, id in self._declared.pop(app, {})
@@ -108,7 +108,7 @@ class Relay:
         # message id -> the application that waits for the reply
         self._requests: OrderedDict[UUID | None, str] = OrderedDict()
         self._subscriptions: dict[str, dict[bytes, tuple[Subscription, Filter]]] = {}
-        self._groups: dict[str, set[str]] = {}  # that the applications want the client to be in
+        self._groups: dict[str, set[str]] = {}  # that applications had the client join
         self._incoming = Incoming()
         self.moving = RelayedDeclarations(client.address)
         sock = bind_udp("127.0.0.1", port)
@@ -136,7 +136,7 @@ class Relay:
         ]
 
     def deliver(self, message: Message, body: bytes) -> None:
-        """Pass a message of the client on to the applications it is for."""
+        """Pass a message to the client on to the applications it is for."""
         table = self.sessions.table
         if isinstance(message.payload, Matches) and message.kind is Kind.CONTENT:
             for session in list(table):
@@ -180,7 +180,7 @@ class Relay:
                 self.sessions.dropped[error.reason] += 1
             except FilterError:
                 self.sessions.dropped["bad-filter"] += 1
-            except MessageTooLargeError:  # in the client's name it is longer
+            except MessageTooLargeError:  # the client's name is longer
                 self.sessions.dropped["oversized"] += 1
             except NotConnectedError:
                 self.sessions.dropped["not-connected"] += 1
@@ -193,7 +193,7 @@ class Relay:
                 session.identity, message.id, time, acknowledge=True, answer=False
             )
             if arrival is not Arrival.NEW:
-                return  # it is answered when the adapter has answered
+                return  # answered when the adapter has answered
         if message.kind is Kind.GROUPS:
             self._set_groups(session.identity, event.envelope.groups)
         else:
@@ -202,9 +202,9 @@ class Relay:
             self._client.run(self._answer(session, message))
 
     async def _answer(self, session: Session, message: Message) -> None:
-        """Tell an application what became of what it said, once the adapter has told us."""
+        """Tell an application the outcome of its message, once the adapter has reported it."""
         state, reason = DeliveryState.ACKNOWLEDGED, ""
-        with contextlib.suppress(MessageError):  # nobody is asked: passed on is all we know
+        with contextlib.suppress(MessageError):  # no receipt was asked for: it was passed on
             state, reason = await self._client.mediator.taken(message.id)
         if self.sessions.table.by_identity.get(session.identity) is session:
             id, taken = message.id.bytes, state is DeliveryState.ACKNOWLEDGED

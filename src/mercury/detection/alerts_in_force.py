@@ -22,14 +22,14 @@ class AlertsInForce:
 
     def __init__(self, reach_m: float, max_alerts: int) -> None:
         self._max_alerts = max_alerts
-        self._alerts: dict[Alert, None] = {}  # all hold equally long: the first to expire first
+        self._alerts: dict[Alert, None] = {}  # the first to expire comes first
         self._index: SpatialIndex[Alert] = SpatialIndex(reach_m)
 
     def __iter__(self) -> Iterator[Alert]:
         return iter(self._alerts)
 
     def put(self, alert: Alert) -> bool:
-        """Take in an alert; False if the one to expire first had to be forgotten for it."""
+        """Add an alert; False if the first to expire had to be dropped for it."""
         fits = len(self._alerts) < self._max_alerts
         if not fits:
             self._remove(next(iter(self._alerts)))
@@ -38,7 +38,7 @@ class AlertsInForce:
         return fits
 
     def holding(self, point: Point, now_us: int) -> Alert | None:
-        """The nearest alert within reach that holds now; its place becomes this one."""
+        """The nearest valid alert within reach; its position becomes this one."""
         self.expire(now_us)
         alert = self._index.nearest(point)
         if alert is not None:
@@ -47,7 +47,7 @@ class AlertsInForce:
         return alert
 
     def expire(self, now_us: int) -> None:
-        """Forget what holds no longer."""
+        """Remove expired alerts."""
         while self._alerts:
             alert = next(iter(self._alerts))
             if alert.until_us > now_us:

@@ -15,7 +15,7 @@ US_PER_S = 1_000_000
 
 
 class Observation(NamedTuple):
-    """One sensed event as its record on the bus says; NaN where a vehicle did not say."""
+    """One sensed event from its record on the bus; NaN where a value is missing."""
 
     time_us: int  # the bus's time stamp, so that a replay decides the same
     id: bytes
@@ -37,7 +37,7 @@ class Member(NamedTuple):
 
 
 class Bin(Located):
-    """Reporters near one place, and where the middle of them is."""
+    """Reporters near one place, and their centre."""
 
     __slots__ = ("alerted", "heard_us", "incident_id", "last_us", "members", "reports", "total")
 
@@ -46,7 +46,7 @@ class Bin(Located):
         self.members = {reporter: member}
         self.reports = 1
         self.last_us = member.time_us  # time of the newest observation
-        self.heard_us = member.time_us  # when the last one came; a straggler comes after its time
+        self.heard_us = member.time_us  # when the last one came; a late one comes after its time
         self.incident_id = b""  # of its alert, if there was one
         self.alerted = 0  # alerts given
         self.total = member.point  # the sum of all points; it depends on the order of adding
@@ -60,7 +60,7 @@ class Bin(Located):
         return self.incident_id or derived_id(self.rank[1], "incident")
 
     def add(self, reporter: str, member: Member) -> None:
-        """Let a reporter's newest observation stand for it, and move the centre (§4.3)."""
+        """Replace a reporter's observation by its newest, and move the centre (§4.3)."""
         self.rank = min(self.rank, (member.time_us, member.id))
         self.last_us = max(self.last_us, member.time_us)
         self.reports += 1
@@ -106,7 +106,7 @@ class Bin(Located):
         return max(math.dist(point, member.point) for member in self.members.values())
 
     def measures(self, names: Iterable[str]) -> dict[str, Value]:
-        """Those of the named measures that there are: without a single speed there is no mean."""
+        """The named measures, except those without values: no mean speed without a speed."""
         found: dict[str, Value] = {}
         for name in names:
             value = MEASURES[name][1](self)
@@ -121,7 +121,7 @@ def _speeds(bin: Bin) -> list[float]:
 
 def _mean_speed(bin: Bin) -> float | None:
     speeds = _speeds(bin)
-    # fsum rounds once, so the order of the reporters does not show in the last digit.
+    # fsum rounds once, so the order of the reporters does not change the last digit.
     return math.fsum(speeds) / len(speeds) if speeds else None
 
 
@@ -143,7 +143,7 @@ def _alignment(bin: Bin) -> float | None:
     return math.hypot(east, north) / known if known else None
 
 
-# What a predicate may ask for.
+# What a predicate may use.
 MEASURES: dict[str, tuple[str, Callable[[Bin], int | float | None]]] = {
     "count": ("different vehicles", lambda bin: len(bin.members)),
     "reports": ("observations, repeated ones of a vehicle included", lambda bin: bin.reports),

@@ -25,19 +25,19 @@ MAX_REPORTERS = 1_000  # of one bin
 
 @dataclass(slots=True)
 class Counters:
-    """What became of the observations and bins of one kind."""
+    """Counts of the observations and bins of one kind."""
 
     observed: int = 0  # observations given
-    malformed: int = 0  # no position or time that can be
-    late: int = 0  # came after their time was over
+    malformed: int = 0  # invalid position or time
+    late: int = 0  # came after their interval was closed
     duplicate: int = 0  # the same observation again
     repeated: int = 0  # a vehicle that was counted in the bin already
     merged: int = 0  # bins that became part of another
-    judged: int = 0  # times a predicate was asked
+    judged: int = 0  # evaluations of a predicate
     alerted: int = 0  # true, and an alert was due
-    continued: int = 0  # true, and an alert of it still held
-    dropped: int = 0  # reporters for which there was no room
-    forgotten: int = 0  # alerts in force that had to be forgotten for want of room
+    continued: int = 0  # true, while an alert was still valid
+    dropped: int = 0  # reporters above the limit
+    forgotten: int = 0  # alerts in force dropped above the limit
 
 
 class KindBins:
@@ -53,7 +53,7 @@ class KindBins:
         self.newest_us = 0  # the newest time seen
         self.closed_us = 0  # intervals before this have been judged
         self.waiting: list[Observation] = []  # a heap: older ones may still come
-        self.bins: dict[Bin, None] = {}  # the longest silent first
+        self.bins: dict[Bin, None] = {}  # the least recently updated first
         self.alerts = AlertsInForce(rule.reach_m, max_bins)
         self._bin_index: SpatialIndex[Bin] = SpatialIndex(rule.reach_m)
         self._every_us = rule.every_us
@@ -78,7 +78,7 @@ class KindBins:
         return self._judge_each(fresh)
 
     def advance(self, until_us: int) -> list[Verdict]:
-        """Say that it is so late: what comes now with an earlier time is a straggler."""
+        """Set the time: observations with an earlier time are late from now on."""
         self.newest_us = max(self.newest_us, min(until_us, LAST_INSTANT_US))
         if self._every_us:
             return self._judge_intervals(self.newest_us - self._lateness_us)
@@ -88,14 +88,14 @@ class KindBins:
 
     @property
     def due_us(self) -> int | None:
-        """The time at which `advance` next has something to judge, if nothing else comes."""
+        """When `advance` must be called next, if nothing else comes."""
         if not self._every_us or not (self.bins or self.waiting):
             return None
         first_us = self.closed_us if self.bins else self.waiting[0].time_us
         return first_us - first_us % self._every_us + self._every_us + self._lateness_us
 
     def conditions(self) -> list[DetectedCondition]:
-        """All bins that there are, as conditions at their places."""
+        """All bins, as conditions at their positions."""
         found = []
         for bin in self.bins:
             until_us = bin.heard_us + self._memory_us
@@ -105,7 +105,7 @@ class KindBins:
         return found
 
     def put(self, bin: Bin) -> None:
-        """Take in a bin, as the one heard last."""
+        """Add a bin, as the last one updated."""
         self.bins.pop(bin, None)
         self.bins[bin] = None
         self._bin_index.put(bin)
@@ -118,7 +118,7 @@ class KindBins:
             if one.time_us < self.newest_us - self._lateness_us:
                 self.counters.late += 1
                 continue
-            # Time does not run backwards for a straggler.
+            # A late observation does not set the time back.
             now_us = self.newest_us = max(self.newest_us, one.time_us)
             self._empty_silent(now_us)
             bin = self._take(one, now_us)
@@ -136,9 +136,9 @@ class KindBins:
     # every_s > 0: bins are judged and emptied where an interval ends (Mercury §4.3, schedulers).
 
     def _judge_intervals(self, until_us: int) -> list[Verdict]:
-        """Take what is older, in order, and judge each interval that ends by then."""
+        """Take older observations, in order, and judge each interval that ends by then."""
         verdicts: list[Verdict] = []
-        # Of the instant itself more may come, in any order.
+        # More observations of the same instant may come, in any order.
         while self.waiting and self.waiting[0].time_us < until_us:
             one = heappop(self.waiting)
             verdicts += self._close(one.time_us)
@@ -159,7 +159,7 @@ class KindBins:
         self._bin_index = SpatialIndex(self.rule.reach_m)
         return verdicts
 
-    # Where an observation belongs.
+    # The bin of an observation.
 
     def _take(self, one: Observation, now_us: int) -> Bin | None:
         point = to_space(one.lat, one.lon)
@@ -188,7 +188,7 @@ class KindBins:
         return self._merge(bin)
 
     def _merge(self, bin: Bin) -> Bin:
-        """Make one of bins whose centres have come within reach, so that order does not decide."""
+        """Merge bins whose centres have come within reach, so that the order does not matter."""
         while (other := self._bin_index.nearest(bin.point, besides=bin)) is not None:
             older, younger = (bin, other) if bin.rank < other.rank else (other, bin)
             self._remove(younger)

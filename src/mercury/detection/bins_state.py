@@ -16,7 +16,7 @@ _MAGIC = b"MBIN"
 
 
 def snapshot_bins(state: KindBins) -> bytes:
-    """Everything that a decision can depend on, to the last digit."""
+    """All state that decisions depend on, exactly."""
     document = {
         "kind": state.rule.kind,
         "frontier_us": state.newest_us,
@@ -32,9 +32,9 @@ def snapshot_bins(state: KindBins) -> bytes:
 
 
 def restore_bins(rule: KindRule, data: bytes) -> KindBins:
-    """The bins as they were, to go on under a rule of the same kind, or SnapshotError.
+    """Restore the bins, under a rule of the same kind, or raise SnapshotError.
 
-    All but the kind may have changed in the rule meanwhile; it then holds from now on.
+    The rule may have changed meanwhile, except its kind; the new one applies from now on.
     """
 
     def read(document: dict[str, Any]) -> KindBins:

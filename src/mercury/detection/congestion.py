@@ -26,22 +26,22 @@ MAX_CELLS = 500_000
 
 @dataclass(slots=True)
 class CongestionCounters:
-    """What became of the rows and jams."""
+    """Counts of the rows and jams."""
 
     observed: int = 0  # rows given
-    malformed: int = 0  # of no window, cell, sector or speed that can be
+    malformed: int = 0  # invalid window, cell, sector or speed
     late: int = 0  # came after their window had been judged
-    duplicate: int = 0  # of a cell, sector and window that was heard
-    sparse: int = 0  # of too few vehicles to say anything
+    duplicate: int = 0  # a second row of a cell, sector and window
+    sparse: int = 0  # too few vehicles
     free: int = 0
     middling: int = 0
     slow: int = 0
-    learning: int = 0  # where the usual speed is not known yet
+    learning: int = 0  # usual speed not known yet
     begun: int = 0  # jams
     merged: int = 0  # jams that became part of an older one
     ended: int = 0
     alerted: int = 0  # alerts
-    dropped: int = 0  # cells forgotten for want of room
+    dropped: int = 0  # cells dropped above the limit
 
 
 class Congestion:
@@ -55,7 +55,7 @@ class Congestion:
         self.watermark_us = 0  # rows of windows that end by then have come, but for late ones
         self.judged_us = 0  # windows that end by then have been judged
         self.waiting: list[CellSpeed] = []  # a heap: others of the window may still come
-        self.cells: dict[Key, Slowdown] = {}  # the longest silent first
+        self.cells: dict[Key, Slowdown] = {}  # the least recently updated first
         self.jams: list[Jam] = []  # the oldest first
         self._window_us = rule.window_us
         self._lateness_us = in_us(rule.lateness_s)
@@ -75,7 +75,7 @@ class Congestion:
         return self.advance(newest_us)
 
     def advance(self, until_us: int) -> list[Verdict]:
-        """Say that all rows of windows that end by then have come."""
+        """Set the time: all rows of windows that end by then have come."""
         self.watermark_us = max(self.watermark_us, min(until_us, LAST_INSTANT_US))
         complete_us = self.watermark_us - self._lateness_us
         verdicts: list[Verdict] = []
@@ -138,7 +138,7 @@ class Congestion:
         return level
 
     def _group(self, on: set[Key], at_us: int) -> None:
-        """Make jams of the cells that are on; each goes on as the jam it mostly was."""
+        """Group the congested cells into jams; each continues the jam it has most cells of."""
         groups = components(on, self.grid)
         number_of = {key: number for number, group in enumerate(groups) for key in group}
         heirs: dict[int, Jam] = {}  # by the number of the group
@@ -148,7 +148,7 @@ class Congestion:
             if mostly is None:
                 self.counters.ended += 1
             elif mostly in heirs:
-                self.counters.merged += 1  # the older one goes on
+                self.counters.merged += 1  # the older one continues
             else:
                 heirs[mostly] = jam
         jams = []
@@ -166,7 +166,7 @@ class Congestion:
         time = (at_us // 1000).to_bytes(6, "big")
         id = derived_id(time + cell.to_bytes(8, "big") + bytes([sector]), "jam")
         jam = Jam(id, min(self.cells[key].on_since_us for key in group), group)
-        # A part that fell off a jam was part of its alerts.
+        # A part that split off a jam was covered by its alerts.
         part_of = [old for old in self.jams if not old.keys.isdisjoint(group)]
         if part_of:
             jam.until_us = max(old.until_us for old in part_of)

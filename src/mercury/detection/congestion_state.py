@@ -17,7 +17,7 @@ _values = attrgetter(*(field.name for field in fields(Slowdown)))  # astuple cop
 
 
 def snapshot_congestion(state: Congestion) -> bytes:
-    """Everything that a decision can depend on, to the last digit."""
+    """All state that decisions depend on, exactly."""
     document = {
         "cell_m": state.rule.cell_m,
         "frontier_us": state.watermark_us,
@@ -31,7 +31,7 @@ def snapshot_congestion(state: Congestion) -> bytes:
 
 
 def restore_congestion(rule: CongestionRule, data: bytes) -> Congestion:
-    """The state as it was, to go on under a rule of the same cells, or SnapshotError."""
+    """Restore the state, under a rule with the same cells, or raise SnapshotError."""
 
     def read(document: dict[str, Any]) -> Congestion:
         if document["cell_m"] != rule.cell_m:

@@ -47,7 +47,7 @@ class Jam:
 
 
 def components(keys: Iterable[Key], grid: Grid) -> list[frozenset[Key]]:
-    """What belongs together: cells that touch, in the same or the next sector, up to MAX_ARC."""
+    """Groups of adjacent cells, in the same or the next sector, up to MAX_ARC."""
     ordered = sorted(keys)
     parent = {key: key for key in ordered}
     sectors = {key: 1 << key[1] for key in ordered}  # of each root, as bits
@@ -57,7 +57,7 @@ def components(keys: Iterable[Key], grid: Grid) -> list[frozenset[Key]]:
             parent[key] = key = parent[parent[key]]
         return key
 
-    # The same sector first, so that what certainly belongs together is together.
+    # The same sector first, so that cells of one direction are grouped first.
     for turn in (0, 1):
         for cell, sector in ordered:
             near = [*sorted(grid.neighbours(cell)), cell]
@@ -97,7 +97,7 @@ def _arc(mask: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Where a jam is."""
+    """The extent of a jam."""
 
     centre: Position
     radius_m: float

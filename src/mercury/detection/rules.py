@@ -23,10 +23,10 @@ class KindRule:
 
     kind: str
     predicate: str
-    every_s: float = 0.0  # 0: judged as an observation comes; else at the ends of such intervals
-    reach_m: float = 150.0  # an observation so near to a bin's centre belongs to it
+    every_s: float = 0.0  # 0: judged at each observation; else at the end of each interval
+    reach_m: float = 150.0  # greatest distance of an observation from its bin's centre
     memory_s: float = 60.0  # with every_s = 0: timeout after which a silent bin is emptied
-    lateness_s: float = 2.0  # so much later than the newest may an observation come, and count
+    lateness_s: float = 2.0  # an observation may come so much later than the newest
     margin_m: float = 300.0  # how far the alert's area reaches beyond the bin
     min_radius_m: float = 300.0
     max_radius_m: float = 5000.0
@@ -89,7 +89,7 @@ def compile_predicate(text: str) -> Filter:
 
 
 def check_number(rule: object, name: str, low: float, high: float) -> None:
-    """Refuse what is no number between these."""
+    """Raise unless the value is a number between these."""
     value = getattr(rule, name)
     wanted = get_type_hints(type(rule))[name]
     number = isinstance(value, int) or (wanted is float and isinstance(value, float))
@@ -111,7 +111,7 @@ DEFAULT_RULES: dict[str, KindRule] = {
             EventKind.COLLISION, "count >= 3", min_radius_m=500.0, validity_s=300.0,
             lateness_s=5.0, priority=Priority.EMERGENCY, text="Collision ahead",
         ),
-        # It lies still, so ten seconds of looking cost nobody anything and two witnesses agree.
+        # It does not move, so a delay of ten seconds is harmless, and two witnesses agree.
         KindRule(
             EventKind.OBSTACLE, "count >= 2", every_s=10.0, validity_s=300.0,
             text="Obstacle on the road",

@@ -25,18 +25,18 @@ class CongestionRule:
     kind: str = EventKind.CONGESTION
     cell_m: float = 200.0
     window_s: float = 10.0  # length of a window
-    lateness_s: float = 0.0  # so much later may a row come, beyond the end of its window
+    lateness_s: float = 0.0  # a row may come so long after the end of its window
     min_vehicles: int = 3  # a window with fewer neither confirms nor clears
     slow_share: float = 0.5  # slow: below this share of the usual speed
     free_share: float = 0.7  # free: from this share on
     on_after_s: float = 120.0  # of slow windows, until a jam begins; red lights are shorter
     off_after_s: float = 60.0  # of free ones, until it ends
-    forget_s: float = 300.0  # timeout of a jam of which nothing is heard
-    learn_s: float = 300.0  # so much traffic is watched before a usual speed is trusted
+    forget_s: float = 300.0  # timeout of a jam without rows
+    learn_s: float = 300.0  # of traffic, before the usual speed is known
     learn_share: float = 0.002  # weight of a window in the usual speed after that
-    relearn_s: float = 86_400.0  # what has been so for this long is usual
-    min_usual_mps: float = 4.0  # where it is never faster, as in a car park, there is no jam
-    approach_m: float = 500.0  # who comes towards the jam from this far is alerted, too
+    relearn_s: float = 86_400.0  # of windows that are not free: then their speed is the usual one
+    min_usual_mps: float = 4.0  # with a lower usual speed, as in a car park, there is no jam
+    approach_m: float = 500.0  # the alert's area reaches this far upstream of the jam
     grown_m: float = 400.0  # it is alerted again when it has grown by this much
     validity_s: float = 300.0
     priority: int = Priority.NORMAL
@@ -68,7 +68,7 @@ class CongestionRule:
 
 
 class CellSpeed(NamedTuple):
-    """How fast traffic was in a cell, in a direction, in the window that starts then."""
+    """The speed of traffic in a cell, in a direction, in the window that starts then."""
 
     window_us: int
     cell: int
@@ -78,7 +78,7 @@ class CellSpeed(NamedTuple):
 
 
 class SpeedLevel(StrEnum):
-    """How a window compares with what is usual."""
+    """How a window's speed compares with the usual one."""
 
     LEARNING = "learning"
     FREE = "free"
@@ -88,7 +88,7 @@ class SpeedLevel(StrEnum):
 
 @dataclass(slots=True)
 class Slowdown:
-    """What is known of one cell and direction."""
+    """The state of one cell and direction."""
 
     usual_mps: float = 0.0
     learned_us: int = 0  # traffic learned from
@@ -106,11 +106,11 @@ class Slowdown:
         return self.on_since_us >= 0
 
     def silent(self, now_us: int, rule: CongestionRule) -> bool:
-        """Whether nothing has been heard for so long that what was is over."""
+        """Whether no window has come for so long that the jam has ended."""
         return self.heard_us + in_us(rule.forget_s) <= now_us
 
     def end(self) -> None:
-        """Forget the jam and the way to one; the usual speed stays."""
+        """Reset the jam and its counts; the usual speed stays."""
         self.on_since_us = -1
         self.slow_for_us = self.free_for_us = 0
 
@@ -146,7 +146,7 @@ class Slowdown:
         if self.learned_us < in_us(rule.learn_s):
             return SpeedLevel.LEARNING
         if self.usual_mps < rule.min_usual_mps:
-            return SpeedLevel.FREE  # never fast, so never slow; it goes on learning
+            return SpeedLevel.FREE  # never fast, so never slow; learning continues
         if speed_mps >= rule.free_share * self.usual_mps:
             return SpeedLevel.FREE
         is_slow = speed_mps < rule.slow_share * self.usual_mps
@@ -155,6 +155,6 @@ class Slowdown:
     def _learn(self, speed_mps: float, rule: CongestionRule) -> None:
         self.learned_us += rule.window_us
         windows = self.learned_us / rule.window_us
-        # A plain mean at first, then a mean that forgets slowly.
+        # A plain mean at first, then an exponential one.
         weight = max(1.0 / windows, rule.learn_share)
         self.usual_mps += weight * (speed_mps - self.usual_mps)

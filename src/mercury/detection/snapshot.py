@@ -17,14 +17,14 @@ State = TypeVar("State")
 
 
 def pack(magic: bytes, document: dict[str, Any]) -> bytes:
-    """The document as bytes; numbers come back to the last digit, bytes as their hex digits."""
+    """The document as bytes; numbers are restored exactly, bytes as hex digits."""
     text = json.dumps(document, separators=(",", ":"), default=bytes.hex)
     body = zlib.compress(text.encode(), level=1)
     return _HEADER.pack(magic, _VERSION, zlib.crc32(body)) + body
 
 
 def unpack(magic: bytes, data: bytes, read: Callable[[dict[str, Any]], State]) -> State:
-    """What `read` makes of the document, or SnapshotError."""
+    """The result of `read` on the document, or SnapshotError."""
     if len(data) < _HEADER.size:
         raise SnapshotError(f"a snapshot has at least {_HEADER.size} bytes, not {len(data)}")
     found, version, checksum = _HEADER.unpack_from(data)

@@ -10,7 +10,7 @@ from mercury.model.message import Event, Value
 
 @dataclass(frozen=True, slots=True)
 class DetectedCondition:
-    """What is going on at a place; `incident_id` stays while it is the same incident."""
+    """A condition at a place; `incident_id` stays while it is the same incident."""
 
     kind: str
     incident_id: bytes
@@ -50,5 +50,5 @@ class Verdict(DetectedCondition):
 
 
 def area_until(shape: Shape, until_us: int, heading: HeadingSector | None = None) -> Area:
-    """An area that holds until then, or to the end of all time stamps."""
+    """An area valid until then, or to the end of all time stamps."""
     return Area(shape, heading, valid_until_us=min(until_us, LAST_INSTANT_US))

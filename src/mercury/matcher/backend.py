@@ -16,25 +16,25 @@ from mercury.wire.declarations import Refusal
 
 
 class Listener(Protocol):
-    """Somebody who has subscriptions."""
+    """An owner of subscriptions."""
 
     def notify(self, events: Events) -> None:
-        """Rows of its subscriptions, in order; must not block."""
+        """Events of its subscriptions, in order; must not block."""
 
 
 class Participant(Listener, Protocol):
-    """Somebody who declared something through the gateway."""
+    """An owner of declarations made through the gateway."""
 
     def tell(self, events: Events) -> None:
-        """What the front calls `notify`."""
+        """The name by which the front calls `notify`."""
         self.notify(events)
 
     def refuse(self, ref: int, refusal: Refusal) -> None:
-        """What it declared does not hold, as turned out later."""
+        """One of its declarations was refused later."""
 
 
 class MatchingBackend(Protocol):
-    """Takes declarations and positions, notifies participants of what their subscriptions match.
+    """Takes declarations and positions, notifies participants of their subscriptions' matches.
 
     A reference's low 32 bits are a slot, which tables are made by; the rest is its generation.
     """
@@ -48,7 +48,7 @@ class MatchingBackend(Protocol):
         time_us: int | None = None,
         participant: Participant | None = None,
     ) -> int:
-        """Declare or change a publication; its reference."""
+        """Declare or change a publication; returns its reference."""
 
     def subscribe(
         self, subscription: NearSubscription, listener: Participant, time_us: int | None = None
@@ -66,35 +66,35 @@ class MatchingBackend(Protocol):
         times_us: NDArray[np.int64],
         accuracy_m: NDArray[np.float64],
     ) -> None:
-        """Say where things are, one row an update."""
+        """Set positions of entities, one row an update."""
 
     def move_one(
         self, ref: int, lat: float, lon: float, time_us: int | None = None, accuracy_m: float = 0.0
     ) -> None:
-        """Say where one thing is."""
+        """Set the position of one entity."""
 
     def ask(
         self, subscription: NearSubscription, lat: float | None, lon: float | None, limit: int
     ) -> asyncio.Future[list[NearbyPublication]]:
-        """What a subscription would be notified of now, nearest first; may be there already."""
+        """The current matches of a subscription, nearest first; may be done already."""
 
     def find(self, side: Side, entity_id: str) -> int | None:
-        """The reference of something that lives."""
+        """The reference of an entity that is declared."""
 
     def publication(self, ref: int) -> Publication | None:
-        """What a publication is, also for a while after it has gone."""
+        """A publication by reference, also for a while after its end."""
 
     def revisions(self, refs: NDArray[np.int64]) -> NDArray[np.int64]:
-        """A number for each publication that is another once its values are."""
+        """A number for each publication that changes with its values."""
 
     def topics(self) -> list[dict[str, str | int]]:
-        """The topics that something is declared for, and how much of each side."""
+        """The topics in use, and the number of entities of each side."""
 
     def forget(self, listener: Participant) -> None:
-        """Tell it nothing more and withdraw its subscriptions."""
+        """Stop notifying a listener and withdraw its subscriptions."""
 
     def flush(self) -> None:
-        """Hand over what was collected, and tell what is known to have happened."""
+        """Process the collected updates and notify listeners."""
 
     def statistics(self) -> Statistics:
-        """Numbers for those who watch."""
+        """Gauges and counters."""

@@ -37,18 +37,18 @@ from mercury.wire.match_frames import (
 
 
 class BusListener:
-    """Speaks for all subscriptions that were declared over the bus."""
+    """The participant for all declarations that come over the bus."""
 
     def __init__(self, hub: Hub, append: Callable[[bytes, bytes], None]) -> None:
         self.hub = hub
         self.dropped: Counter[str] = Counter()
         self.counters: Counter[str] = Counter()
-        self.silent = False  # while we catch up
+        self.silent = False  # while catching up
         self._append = append  # key and value of a record on `matches`
         self._refs: dict[int, int] = {}  # key -> reference
         self._subscriptions: dict[int, int] = {}  # reference of a subscription -> key
-        # By slot: which publication it was last, and its key; and by the
-        # bucket of subscribers: the revision that they know.
+        # By slot: its last publication, and its key; and by the
+        # bucket of subscribers: the revision that was described to them.
         self._pub_refs = np.full(1024, -1, np.int64)
         self._pub_keys = np.zeros(1024, np.uint64)
         self._revisions = np.zeros((1024, BUCKETS), np.int64)
@@ -56,7 +56,7 @@ class BusListener:
     # From the bus
 
     def take(self, record: Record) -> None:
-        """Do what a record of `entities` says."""
+        """Process a record of `entities`."""
         try:
             steps = [self._step(kind, data) for kind, data in split_frame(record.value)]
         except PacketError as error:
@@ -66,7 +66,7 @@ class BusListener:
             step()
 
     def _step(self, kind: bytes, data: memoryview) -> Callable[[], None]:
-        """What a segment asks for, to be done once the whole record is known to be sound."""
+        """A segment's work, as a function to call once the whole record is known to be valid."""
         match kind:
             case b"M":
                 return partial(self._move, rows_of(data, MOVES))
@@ -99,7 +99,7 @@ class BusListener:
         find = self._refs.get
         refs = np.array([find(key, -1) for key in rows["key"].tolist()], np.int64)
         self.counters["moves"] += len(refs)
-        # Unknown ones are the engine's to count.
+        # The engine counts unknown ones.
         self.hub.move(
             refs,
             from_e7(rows["lat_e7"]),
@@ -139,7 +139,7 @@ class BusListener:
             return
         subscriptions = self._subscriptions
         keys = [subscriptions.get(ref) for ref in events.subscription.tolist()]
-        if None in keys:  # of a subscription that we have forgotten already
+        if None in keys:  # of a subscription that was removed already
             known = np.array([key is not None for key in keys])
             events, keys = events.take(known), [key for key in keys if key is not None]
         if not keys:
@@ -166,7 +166,7 @@ class BusListener:
             self._append(bucket_key(bucket), writer.notify(rows[here]).to_bytes())
 
     def _publications(self, events: Events) -> NDArray[np.uint64]:
-        """Keys of the publications, whoever declared them."""
+        """Keys of the publications, by any owner."""
         slots = events.publication & SLOT_MASK
         most = int(slots.max())
         self._pub_refs = grown(self._pub_refs, most, -1)
@@ -191,7 +191,7 @@ class BusListener:
         return found
 
     def forget(self) -> None:
-        """Let go of what the engine has let go of."""
+        """Remove what the engine has removed."""
         engine = self.hub.engine
         self._subscriptions = {
             ref: key

@@ -23,32 +23,32 @@ log = logging.getLogger(__name__)
 
 TICK_S = 0.1
 AT_ONCE_ROWS = 1024  # updates that are worth a call of their own
-WITHDRAWN_AT_ONCE = 500  # of a listener that left, so that the others do not wait for it
+WITHDRAWN_AT_ONCE = 500  # of a listener that left, so that others are not delayed
 NOBODY = -1
 
 
 class Hub:
-    """Collects updates into batches for the engine and hands each listener its events.
+    """Collects updates into batches for the engine and passes each listener its events.
 
-    A `MatchingBackend`, which says what its methods do.
+    A `MatchingBackend`: see there for its methods.
     """
 
     def __init__(self, rules: MatchingRules, *, clock: Callable[[], int] = now_us) -> None:
         self.rules = rules
         self.engine = Engine(rules)
         self.clock = clock
-        self.unheard = 0  # events of subscriptions that nobody listens to any more
+        self.unheard = 0  # events of subscriptions without a listener
         self.failures = 0  # of listeners
         self._moves: list[tuple[NDArray[Any], ...]] = []  # the columns of `move`
         self._rows = 0  # in them
         self._flush_is_planned = False
         self._numbers: dict[Listener, int] = {}
-        self._listeners: dict[int, Listener] = {}  # by number, of which none is given again
+        self._listeners: dict[int, Listener] = {}  # by number, never reused
         self._numbered = itertools.count()
         # By slot: whose subscription it is, and of which generation of the slot.
         self._owners = np.full(1024, NOBODY, np.int64)
         self._refs = np.full(1024, NOBODY, np.int64)
-        # Whose a subscription was whose slot was given away before its last events were handed out.
+        # Owners of subscriptions whose slot was reused before their last events were passed on.
         self._former: dict[int, int] = {}
         self._revisions = np.zeros(1024, np.int64)  # of publications, by slot
         self._revision = 0
@@ -56,7 +56,7 @@ class Hub:
     def publish(
         self, publication: Publication, time_us: int | None = None, participant: object = None
     ) -> int:
-        """Declare or change a publication; its reference. What is refused is refused at once."""
+        """Declare or change a publication; returns its reference, or raises at once."""
         self._hand_over()
         known = self.engine.find("publication", publication.id)
         before = None if known is None else self.engine.publication(known)
@@ -97,7 +97,7 @@ class Hub:
         times_us: NDArray[np.int64],
         accuracy_m: NDArray[np.float64],
     ) -> None:
-        """Say where things are, one row an update; batched with others of this loop iteration."""
+        """Set positions, one row an update; batched with others of this loop iteration."""
         self._moves.append((refs, lats, lons, times_us, accuracy_m))
         self._rows += len(refs)
         if self._rows > AT_ONCE_ROWS:
@@ -105,7 +105,7 @@ class Hub:
         self._plan_flush()
 
     def heard_us(self, ref: int) -> int:
-        """The time of the last word of something that lives."""
+        """The time of an entity's last update or declaration."""
         self._hand_over()
         return self.engine.heard_us(ref)
 
@@ -118,7 +118,7 @@ class Hub:
     def ask(
         self, subscription: NearSubscription, lat: float | None, lon: float | None, limit: int
     ) -> asyncio.Future[list[NearbyPublication]]:
-        """What a subscription would be notified of now, nearest first; it is there already."""
+        """The current matches of a subscription, nearest first; already done."""
         self._hand_over()
         answer: asyncio.Future[list[NearbyPublication]] = asyncio.get_running_loop().create_future()
         answer.set_result(self.engine.near(subscription, lat, lon, limit))
@@ -140,26 +140,26 @@ class Hub:
         return np.take(self._revisions, refs & SLOT_MASK, mode="clip")
 
     def forget(self, listener: Listener) -> None:
-        """Notify it no more; withdraw its subscriptions, some at each event-loop iteration."""
+        """Stop notifying a listener; withdraw its subscriptions, some in each loop iteration."""
         number = self._numbers.pop(listener, None)
         if number is not None:
             del self._listeners[number]
             self._withdraw_all(number)
 
     async def run(self) -> None:
-        """Let time pass for the engine, until cancelled."""
+        """Advance the engine's time, until cancelled."""
         while True:
             await asyncio.sleep(TICK_S)
             self.tick()
 
     def tick(self) -> None:
-        """Let what is due by now come about."""
+        """Advance the engine to now: expiry and dwell."""
         self._hand_over()
         self.engine.tick(self.clock())
         self._notify()
 
     def flush(self) -> None:
-        """Hand over what was collected and notify the listeners."""
+        """Process the collected updates and notify the listeners."""
         self._flush_is_planned = False
         self._hand_over()
         self._notify()
@@ -185,7 +185,7 @@ class Hub:
             asyncio.get_running_loop().call_soon(self.flush)
 
     def _hand_over(self) -> None:
-        """Give the engine what was collected; whatever else it is asked comes after that."""
+        """Pass the collected updates to the engine, before any other call of it."""
         if not self._moves:
             return
         moves, self._moves, self._rows = self._moves, [], 0
@@ -219,7 +219,7 @@ class Hub:
             return
         try:
             listener.notify(events)
-        except Exception:  # the others must not suffer from it
+        except Exception:  # one listener's error must not affect the others
             self.failures += 1
             log.exception("a listener failed")
 

@@ -13,16 +13,16 @@ from mercury.model.errors import MatchingError
 from mercury.model.matching import EventType, Publication
 from mercury.wire.declarations import Refusal
 
-# Nobody says that this was all: an answer is what came by then, or until nothing more came.
+# Workers send no end mark: the answer is what came within this time, or until a pause.
 ANSWER_AFTER_S = 0.5
 QUIET_S = 0.1
-TTL_S = 10.0  # should its end not arrive
+TTL_S = 10.0  # in case its withdrawal is lost
 
 _ENTER, _EXIT = int(EventType.ENTER), int(EventType.EXIT)
 
 
 class OneShotQuery(Participant):
-    """Listens to the subscription that stands for it, until the answer is as good as it gets."""
+    """Listens to the query's subscription until the answer is complete, as far as can be known."""
 
     def __init__(
         self,
@@ -38,11 +38,11 @@ class OneShotQuery(Participant):
         self._found: dict[int, NearbyPublication] = {}
         self._due = loop.call_later(ANSWER_AFTER_S, self.finish)
         self._quiet: asyncio.TimerHandle | None = None
-        # Who asked may have gone away.
+        # The caller may have been cancelled.
         self.answer.add_done_callback(lambda _: self._let_go())
 
     def notify(self, events: Events) -> None:
-        """Something was found, or is gone again."""
+        """Add matches, or remove those that have left."""
         columns = (
             events.publication.tolist(),
             events.event_type.tolist(),
@@ -63,7 +63,7 @@ class OneShotQuery(Participant):
             self._quiet = asyncio.get_running_loop().call_later(QUIET_S, self.finish)
 
     def refuse(self, ref: int, refusal: Refusal) -> None:
-        """A matcher does not take it."""
+        """A matcher refused it."""
         if not self.answer.done():
             self.answer.set_exception(MatchingError(refusal.sentence, refusal.reason))
 

@@ -41,7 +41,7 @@ _TIME = struct.Struct("<q")
 
 
 def rules_of(settings: MatcherSettings) -> MatchingRules:
-    """The rules that settings ask for."""
+    """The matching rules of these settings."""
     return MatchingRules(
         overlap=settings.overlap,
         hysteresis_m=settings.hysteresis_m,
@@ -53,7 +53,7 @@ def rules_of(settings: MatcherSettings) -> MatchingRules:
 
 
 class _GatewayService(Service):
-    """What both kinds of matcher have: settings, and perhaps a gateway."""
+    """The base of both kinds of matcher: settings, and perhaps a gateway."""
 
     part = "matcher"
     gateway: Gateway | None = None
@@ -72,10 +72,10 @@ class _GatewayService(Service):
 
 
 class Matcher(_GatewayService):
-    """Finds what is near what moves.
+    """A matcher with one engine.
 
-    What was declared over the bus is found again after a restart: records of the last moments are
-    read again, and nobody is notified twice.
+    After a restart it reads the declarations of the last moments from the bus again, and notifies
+    no subscriber twice.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Matcher(_GatewayService):
             self._store_progress()
 
     async def _catch_up(self) -> None:
-        """Learn anew who is where, without notifying anybody twice."""
+        """Restore declarations and positions from the bus, without notifying twice."""
         lookback_us = int((self.settings.ttl_s + 5.0) * 1e6)
         notified_us = await self._last_notified_us(lookback_us)
         self._moving = self.bus.subscribe(
@@ -208,7 +208,7 @@ class SharedMatcher(_GatewayService):
     ) -> None:
         super().__init__(bus, settings)
         rules = rules_of(settings)
-        # What comes in by the gateway is for all workers, over the bus.
+        # What comes through the gateway goes over the bus, to all workers.
         self.front: Front | None = None
         if gateway is not None:
             self.front = Front(bus, rules)

@@ -29,7 +29,7 @@ _SMALL: _Column = partial(np.empty, 0, np.uint16)
 
 @dataclass(slots=True, eq=False)
 class Dispatch:
-    """A message's content and, in columns, how far each copy has come (pMediator §4.1)."""
+    """A message's content and, in columns, the state of each copy (pMediator §4.1)."""
 
     id: Hashable
     content: Any
@@ -40,20 +40,20 @@ class Dispatch:
     posted: float
     expires: float
     stream: str | None  # copies of one stream go one after the other
-    final: bool = False  # nobody else will be addressed
-    awaited: str = ""  # the one it is for, who may still come
+    final: bool = False  # no further recipients will be added
+    awaited: str = ""  # its recipient, if that may still connect
     waiting: int = 0  # copies that are not settled
-    scheduled: float = math.inf  # when the table looks at it next
-    # Whose copies have changed since somebody asked: many at once, and one by one.
+    scheduled: float = math.inf  # when the table must handle it next
+    # Peers whose copies have changed since `take_news`: in arrays, and one by one.
     changes: list[Numbers] = field(default_factory=list)
     changed: list[int] = field(default_factory=list)
     peers: Numbers = field(default_factory=_NUMBERS)  # ascending
     state: NDArray[np.uint8] = field(default_factory=_STATES)
-    reason: NDArray[np.uint16] = field(default_factory=_SMALL)  # a number of the table's
+    reason: NDArray[np.uint16] = field(default_factory=_SMALL)  # index of the table's reasons
     tries: NDArray[np.uint16] = field(default_factory=_SMALL)
     addressed: NDArray[np.float64] = field(default_factory=_REALS)
     first_sent: NDArray[np.float64] = field(default_factory=_REALS)  # NaN: not yet
-    due: NDArray[np.float64] = field(default_factory=_REALS)  # infinite: not by itself
+    due: NDArray[np.float64] = field(default_factory=_REALS)  # infinite: without timeout
     settled: NDArray[np.float64] = field(default_factory=_REALS)  # NaN: not yet
 
     def __len__(self) -> int:
@@ -65,7 +65,7 @@ class Dispatch:
         return row if row < len(self.peers) and self.peers[row] == peer else None
 
     def rows(self, peers: Numbers) -> Rows:
-        """The rows of peers that all have a copy."""
+        """The rows of peers, all of which have a copy."""
         return self.peers.searchsorted(peers)
 
     def without_copy(self, peers: Numbers) -> Numbers:
@@ -112,7 +112,7 @@ class Dispatch:
         return min(float(self.due[self.is_waiting()].min()), self.expires)
 
     def take_changes(self) -> Numbers:
-        """Whose copies have changed since the last call."""
+        """The peers whose copies have changed since the last call."""
         changes = [*self.changes, np.array(self.changed, np.int32)]
         self.changes, self.changed = [], []
         return distinct(np.concatenate(changes))

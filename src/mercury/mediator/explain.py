@@ -19,7 +19,7 @@ _REFUSALS = {
     "outside-area": "the client had left the area",
     "": "without saying why",
 }
-# Who sent it by a topic of its own is heard by those who ask for it.
+# Kinds without recipients: they go to the readers of a topic.
 _NOT_ADDRESSED = {
     Kind.CONTENT: "Content goes to whoever has subscribed to it; nobody is asked for a receipt.",
     Kind.EVENT: "An event goes to the brokers, who decide whom to alert.",
@@ -38,7 +38,7 @@ def address_text(address: Address) -> str:
 
 
 def end_of(message: Message) -> int:
-    """When a message is over, in microseconds; 0 if it has no end."""
+    """When a message expires, in microseconds; 0 if it does not."""
     area = message.destination.area
     ends = [end for end in (message.expires_us, area.valid_until_us if area else 0) if end]
     return min(ends, default=0)
@@ -88,7 +88,7 @@ def _refused(row: Delivery, clock: Clock) -> str:
 
 
 def refusal_reasons(refusals: Mapping[str, int]) -> str:
-    """Why recipients refused it, to stand behind their number."""
+    """Why recipients refused it, to follow their number."""
     parts = [
         _REFUSALS.get(reason, reason) + (f": {count:,}" if len(refusals) > 1 else "")
         for reason, count in refusals.items()
@@ -133,7 +133,7 @@ def _unreachable(row: Delivery, clock: Clock) -> str:
 
 
 def _waiting(row: Delivery, ends_us: int, now_us: int, clock: Clock, asked: bool) -> str:
-    """What is open, as an adapter wrote it when it was addressed: it may have been sent since."""
+    """The open deliveries, as reported when they were addressed: they may have been sent since."""
     name, end = row.client, clock(ends_us) if ends_us else ""
     is_over = 0 < ends_us <= now_us
     if row.tries and not asked:
@@ -183,7 +183,7 @@ def about_all(entry: Entry, summary: Summary, ends_us: int, now_us: int, clock: 
 
 
 class Whereabouts:
-    """Where the reports of one client put it, as far as a message is concerned.
+    """Where one client's reports placed it, with respect to a message's area and time.
 
     Reports come in the order of time, from some time before the message was sent.
     """
@@ -193,17 +193,17 @@ class Whereabouts:
         valid_from_us = (self.area.valid_from_us if self.area else 0) or 0
         self.from_us = max(message.sent_us, valid_from_us)
         self.ends_us = end_of(message)
-        # Without an end it is for those who were inside when it came, and for nobody later.
+        # Without an end it is only for those who were inside when it came.
         self.is_momentary = self.area is not None and not self.ends_us
-        self.reports = 0  # while it held
+        self.reports = 0  # while it was valid
         self.first_us = 0
         self.last_us = 0
-        self.inside_us = 0  # the first time inside while it held; 0: never
-        self.turned_us = 0  # inside while it held, and on its way elsewhere
+        self.inside_us = 0  # the first time inside while it was valid; 0: never
+        self.turned_us = 0  # inside while it was valid, with another heading
         self.heading_deg = math.nan
-        self.earlier_us = 0  # the last report before it held
-        self.before_us = 0  # the last time inside before it held
-        self.before_turned_us = 0  # the last time inside before it held, on its way elsewhere
+        self.earlier_us = 0  # the last report before it was valid
+        self.before_us = 0  # the last time inside before it was valid
+        self.before_turned_us = 0  # the same, with another heading
         self.after_us = 0  # the first time inside after it
 
     def report(self, lat: float, lon: float, heading_deg: float, time_us: int) -> None:
@@ -236,7 +236,7 @@ class Whereabouts:
 def about_unaddressed(
     client: str, message: Message, seen: Whereabouts, now_us: int, clock: Clock
 ) -> str:
-    """Why no adapter wrote a receipt of this client."""
+    """Why no adapter wrote a receipt for this client."""
     to, ends_us = message.destination, seen.ends_us
     is_over = 0 < ends_us <= now_us
     if message.source == Address.client(client):
@@ -273,7 +273,7 @@ def about_unaddressed(
 
 
 def _silent(seen: Whereabouts, clock: Clock) -> str:
-    """What is known of one that did not report while the message held."""
+    """The sentence on a client that did not report while the message was valid."""
     silent = "it was silent while the message held"
     if not seen.earlier_us:
         return f"{silent}: it had no session, or there is no client of this name"
@@ -298,7 +298,7 @@ def _wrong_heading(seen: Whereabouts) -> str:
 
 
 def _elsewhere(seen: Whereabouts, clock: Clock) -> str:
-    """Where one was who was inside, but not when or as the message wants it."""
+    """The sentence on a client that was inside at another time or with another heading."""
     if seen.turned_us:
         return f"it was inside the area at {clock(seen.turned_us)}, {_wrong_heading(seen)}."
     if seen.after_us:
@@ -313,7 +313,7 @@ def _elsewhere(seen: Whereabouts, clock: Clock) -> str:
 
 
 def about_unaddressable(message: Message, followed_by: Message | None) -> str:
-    """What became of a message that is not addressed to anybody."""
+    """What became of a message without recipients."""
     sentence = _NOT_ADDRESSED.get(message.kind, "It is not addressed to anybody.")
     if followed_by is not None:
         sentence += f" It became the alert {followed_by.id}: ask for that one."

@@ -9,12 +9,12 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-_REMEMBER_S = 3600.0  # where a message says nothing about its end
+_REMEMBER_S = 3600.0  # for a message without expiry
 _MAX_BATCH = 64  # answers in one packet: 64 ids of 16 bytes fit everywhere
 
 
 class Arrival(Enum):
-    """What a copy that came is."""
+    """What a received copy is."""
 
     NEW = auto()
     REPEATED = auto()  # it was passed on before
@@ -23,7 +23,7 @@ class Arrival(Enum):
 
 @dataclass(slots=True)
 class SourceStatistics:
-    """What came from one sender, and what it was answered."""
+    """Counts of messages from one sender, and of answers to it."""
 
     received: int = 0  # new messages
     repeated: int = 0
@@ -43,7 +43,7 @@ class _Source:
 
 
 class Incoming:
-    """Remembers what came from each sender for as long as it may come again.
+    """Remembers each sender's messages for as long as they may be repeated.
 
     The memory of one sender is bounded. When it is full of messages that may still be repeated, a
     new one is neither taken nor answered, so that nothing is ever passed on twice: the sender
@@ -80,8 +80,8 @@ class Incoming:
     ) -> Arrival:
         """Take a copy; it is answered if that is asked for. Only what is NEW is passed on.
 
-        After `until` the same id is another message: a sender may begin to count anew.
-        With `answer` false the host answers itself, when what came is safe with it.
+        After `until` the same id is another message: a sender may restart its count.
+        With `answer` false the host answers itself, once the message is durable.
         """
         source = self._source(sender, now)
         if source is None:
@@ -116,7 +116,7 @@ class Incoming:
     def refuse(
         self, sender: str, id: Hashable, reason: str, now: float, *, answer: bool = True
     ) -> None:
-        """Answer that a message that came is not wanted; each of its copies is answered so."""
+        """Refuse a received message; each of its copies is answered so."""
         source = self._sources.get(sender)
         if source is not None and id in source.lasting:
             source.lasting[id] = reason
@@ -124,19 +124,19 @@ class Incoming:
                 self._answer(sender, source, id, reason, now)
 
     def answer_to(self, sender: str, id: Hashable) -> str | None:
-        """Why a message that came was refused; empty if it was not, None if it is not known."""
+        """Why a received message was refused; empty if it was not, None if it is unknown."""
         source = self._sources.get(sender)
         return None if source is None else source.lasting.get(id)
 
     def disown(self, sender: str, id: Hashable) -> None:
-        """Forget a message that came and could not be kept: its next copy is NEW."""
+        """Forget a received message that could not be stored: its next copy is NEW."""
         source = self._sources.get(sender)
         if source is not None:
             source.lasting.pop(id, None)
             source.answers.pop(id, None)
 
     def take_answers(self, sender: str) -> list[tuple[Hashable, str]]:
-        """Answers for a sender, to ride on a packet that goes there anyway: ids and refusals."""
+        """Answers to piggyback on a packet to a sender: ids and refusals."""
         source = self._sources.get(sender)
         if source is None or not source.answers:
             return []
@@ -144,7 +144,7 @@ class Incoming:
         return [source.answers.popitem(last=False) for _ in range(count)]
 
     def answers_due(self, now: float) -> list[tuple[str, list[tuple[Hashable, str]]]]:
-        """Answers that have waited long enough for a ride, by sender."""
+        """Answers by sender that must be sent now, without a packet to piggyback on."""
         found = []
         while self._due and self._due[0][0] <= now:
             _, _, sender = heapq.heappop(self._due)
@@ -153,13 +153,13 @@ class Incoming:
         return found
 
     def next_timer(self) -> float | None:
-        """When `answers_due` wants to be asked."""
+        """When to call `answers_due` next."""
         while self._due:
             at, _, sender = self._due[0]
             source = self._sources.get(sender)
             if source is not None and source.answers:
                 return at
-            heapq.heappop(self._due)  # they found a ride
+            heapq.heappop(self._due)  # they were piggybacked
         return None
 
     def _source(self, sender: str, now: float) -> _Source | None:
@@ -171,7 +171,7 @@ class Incoming:
         return source
 
     def _drop_a_source(self, now: float) -> bool:
-        """Make room: the longest known sender goes of those that can repeat nothing any more."""
+        """Make room: drop the oldest sender of those that can repeat nothing any more."""
         for name, source in self._sources.items():
             self._forget(source, now)
             if not source.lasting and not source.answers:

@@ -14,8 +14,8 @@ from uuid import UUID
 
 from mercury.model.delivery import Deliveries, Delivery, DeliveryState, Reason
 
-# Which of two receipts about the same copy tells more: what a recipient said itself is the last
-# word, and whatever has ended tells more than what was still open.
+# Which of two receipts about the same copy has precedence: the recipient's own answer first, then
+# any ended state before an open one.
 _WORTH = {
     DeliveryState.ACKNOWLEDGED: 4,
     DeliveryState.REFUSED: 3,
@@ -26,7 +26,7 @@ _WORTH = {
 
 
 def merged(one: Delivery, other: Delivery) -> Delivery:
-    """Of two receipts about one message and recipient, what is known from both."""
+    """Merge two receipts about the same message and recipient."""
     better, worse = (one, other) if _worth(one) >= _worth(other) else (other, one)
     starts = [row.addressed_us for row in (one, other) if row.addressed_us]
     sends = [row.first_sent_us for row in (one, other) if row.first_sent_us]
@@ -39,14 +39,14 @@ def merged(one: Delivery, other: Delivery) -> Delivery:
 
 
 def _worth(row: Delivery) -> tuple[int, bool, int, int]:
-    # Adapters that never had the client say that it was away, too.
+    # Adapters that never had the client report it as away, too.
     return _WORTH[row.state], row.reason != Reason.AWAY, row.settled_us, row.tries
 
 
 def final(row: Delivery, end_us: int, *, asked: bool = True) -> Delivery:
-    """How a copy ended whose message is over, also where no adapter lived to say so.
+    """The outcome of a copy whose message has ended, also if no adapter reported it.
 
-    Whether an answer was `asked` for is a matter of the message's policy.
+    Whether an answer was `asked` for depends on the message's policy.
     """
     if row.state is not DeliveryState.WAITING:
         return row
@@ -59,7 +59,7 @@ def final(row: Delivery, end_us: int, *, asked: bool = True) -> Delivery:
 
 
 def never_addressed(client: str, seen_us: int, end_us: int) -> Delivery:
-    """The row of one who should have heard it and whom no adapter sent it."""
+    """The row of a client that should have received it and that no adapter addressed."""
     return Delivery(
         client,
         DeliveryState.UNREACHABLE,
@@ -71,13 +71,13 @@ def never_addressed(client: str, seen_us: int, end_us: int) -> Delivery:
 
 @dataclass(slots=True)
 class Entry:
-    """What is known of one message."""
+    """The ledger of one message."""
 
     about: Deliveries  # without rows
     rows: dict[str, Delivery] = field(default_factory=dict)  # by client
 
     def states(self) -> Counter[DeliveryState]:
-        """How many recipients are in which state; they add up to the recipients."""
+        """The number of recipients in each state."""
         return Counter(row.state for row in self.rows.values())
 
 
@@ -94,7 +94,7 @@ class Ledger:
         return self._entries.get(message)
 
     def add(self, receipts: Deliveries) -> None:
-        """Take in what an adapter says of some recipients of a message."""
+        """Add an adapter's receipts about some recipients of a message."""
         entry = self._entries.get(receipts.message)
         if entry is None:
             entry = self._entries[receipts.message] = Entry(replace(receipts, rows=()))
@@ -130,7 +130,7 @@ class Summary:
     delays_s: list[float] = field(default_factory=list)  # from addressed to acknowledged
 
     def delay_s(self, share: float) -> float | None:
-        """The time within which this share of those who answered did."""
+        """The time within which this share of the answers came."""
         if not self.delays_s:
             return None
         ordered = sorted(self.delays_s)

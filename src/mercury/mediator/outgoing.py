@@ -21,7 +21,7 @@ from mercury.mediator.peers import Numbers, Peers, TopicStatistics
 from mercury.mediator.policy import Policy, RepeatRateLimiter
 from mercury.model.delivery import DeliveryState, Reason
 
-_AGAIN_S = 0.1  # what could not be sent is tried again so soon
+_AGAIN_S = 0.1  # until what could not be sent is retried
 _RECENT = 8
 _TOPICS, _OTHER = 1000, "other"  # topics that are counted by themselves, and the rest
 _OPEN = int(DeliveryState.WAITING)
@@ -29,7 +29,7 @@ _RECEIVED = {int(DeliveryState.ACKNOWLEDGED), int(DeliveryState.REFUSED)}
 
 
 class Outgoing:
-    """Sends each message to each recipient until it is known what became of it."""
+    """Sends each message to each recipient until its outcome is known."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Outgoing:
         self.recent: deque[Completed] = deque(maxlen=_RECENT)
         self._rng = np.random.default_rng(rng.getrandbits(64))
         self._max_copies = max_copies
-        self._forget_peers = forget_peers  # once they are gone and nothing of them is in the table
+        self._forget_peers = forget_peers  # when they are disconnected and not in the table
         self._dispatches: dict[Hashable, Dispatch] = {}  # the oldest first
         self._held = 0  # copies in the table
         self._with_changes: dict[Hashable, Dispatch] = {}
@@ -75,7 +75,7 @@ class Outgoing:
     def waiting(self) -> int:
         return self.copies - sum(self.ended.values())
 
-    # What is to be sent
+    # Sending
 
     def post(
         self,
@@ -93,10 +93,10 @@ class Outgoing:
         final: bool = False,
         awaited: str = "",
     ) -> Dispatch:
-        """Take a message for these peers; those that have a copy of it get no other.
+        """Take a message for these peers; those that have a copy get no second one.
 
-        One that is `final` is for nobody else, and leaves the table when they have it. Who is
-        `awaited` and does not come until the message ends was away.
+        A `final` one has no further recipients, and leaves the table when they have it. A peer that
+        is `awaited` and does not connect until the message ends was away.
         """
         dispatch = self._dispatches.get(id)
         if dispatch is None:
@@ -115,7 +115,7 @@ class Outgoing:
             )
             self._dispatches[id] = dispatch
             if topic not in self.topics:
-                # Senders make topics up: what is beyond a number is counted together.
+                # Senders choose topics freely: those above a limit are counted together.
                 counted = topic if len(self.topics) < _TOPICS else _OTHER
                 self.topics.setdefault(counted, TopicStatistics(now, policy.acknowledge))
         self.add(dispatch, peers, now)
@@ -140,7 +140,7 @@ class Outgoing:
         return peers
 
     def due(self, now: float) -> list[tuple[Dispatch, Numbers]]:
-        """What is to be sent now, the most urgent first; until `sent`, it is not due again."""
+        """The shipments to send now, the most urgent first; not due again until `sent`."""
         ready: list[tuple[Dispatch, Rows]] = []
         while self._heap and self._heap[0][0] <= now:
             at, _, dispatch = heapq.heappop(self._heap)
@@ -160,14 +160,14 @@ class Outgoing:
         for dispatch, rows in ready:
             rows = self._within_repeat_rate(dispatch, rows, now)
             if len(rows):
-                dispatch.due[rows] = math.inf  # under way
+                dispatch.due[rows] = math.inf  # being sent
                 shipments.append((dispatch, dispatch.peers[rows]))
-            # What was held back is looked at again soon, not in a busy loop.
+            # What the rate limiter held back is due again a little later, not in a busy loop.
             self._schedule(dispatch, not_before=now + max(self.repeat_rate.next_s(), 0.01))
         return shipments
 
     def sent(self, dispatch: Dispatch, peers: Numbers, now: float) -> None:
-        """Note that a shipment, or a part of it, went out."""
+        """A shipment, or a part of it, was sent."""
         rows = dispatch.rows(peers)
         rows = rows[dispatch.state[rows] == WAITING]
         if not len(rows):
@@ -188,30 +188,30 @@ class Outgoing:
             dispatch.due[rows] = due
             self._look_at(dispatch, float(due.min()))
         elif math.isinf(dispatch.expires):
-            # Nobody will answer, and nobody may come back for it.
+            # No answer will come, and it is not kept for reconnecting peers.
             self._settle(dispatch, rows, DeliveryState.EXPIRED, Reason.NOT_ASKED, now)
 
     def unsent(self, dispatch: Dispatch, peers: Numbers, now: float) -> None:
-        """Note that a shipment, or a part of it, could not be sent."""
+        """A shipment, or a part of it, could not be sent."""
         rows = dispatch.rows(peers)
         rows = rows[dispatch.state[rows] == WAITING]
-        # Who is gone gets it when it comes back.
+        # Disconnected peers get it when they reconnect.
         there = self.peers.present[dispatch.peers[rows]]
         dispatch.due[rows] = np.where(there, now + _AGAIN_S, math.inf)
         self._schedule(dispatch)
 
     def next_timer(self) -> float | None:
-        """When `due` wants to be asked."""
+        """When to call `due` next."""
         while self._heap and self._heap[0][0] != self._heap[0][2].scheduled:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
-    # What recipients say and do
+    # Answers and presence of recipients
 
     def acknowledged(self, peer: int, id: Hashable, now: float) -> bool:
-        """A recipient has it; False if that was known, or nobody sent it.
+        """A recipient acknowledged it; False if that was known, or it was not sent.
 
-        It may have refused it before: what did not concern it then does so now.
+        It may have refused it before, when it was not concerned.
         """
         dispatch = self._dispatches.get(id)
         row = None if dispatch is None else dispatch.row(peer)
@@ -229,7 +229,7 @@ class Outgoing:
         return True
 
     def refused(self, peer: int, id: Hashable, reason: str, now: float) -> bool:
-        """A recipient has it and does not want it."""
+        """A recipient refused it."""
         dispatch = self._dispatches.get(id)
         row = None if dispatch is None else dispatch.row(peer)
         if dispatch is None or row is None or int(dispatch.state[row]) in _RECEIVED:
@@ -238,7 +238,7 @@ class Outgoing:
         return True
 
     def arrived(self, peer: int, now: float, seen: Collection[Hashable] = ()) -> None:
-        """A peer can be sent to; it gets what waits for it, but for what it has seen."""
+        """A peer is connected; it gets what waits for it, except what it has seen."""
         self.peers.present[peer] = True
         if not self.peers.waiting[peer]:
             return
@@ -267,15 +267,15 @@ class Outgoing:
             dispatch.changed.pop()
 
     def left(self, peer: int) -> None:
-        """A peer cannot be sent to until it comes back."""
+        """A peer is disconnected."""
         self.peers.present[peer] = False
         if self._forget_peers:
             self.peers.release(peer)
 
-    # What has become of it
+    # Outcomes
 
     def take_changes(self, now: float) -> list[tuple[Dispatch, Numbers]]:
-        """Whose copies were made or settled since the last call, by message.
+        """The peers whose copies were made or settled since the last call, by message.
 
         What is complete and can have no further recipients leaves the table; its peers keep their
         names until the next call.
@@ -293,7 +293,7 @@ class Outgoing:
         return changes
 
     def reason_text(self, number: int) -> str:
-        """Why copies ended that bear this number as their reason."""
+        """The text of a reason's number."""
         return self._reasons[number]
 
     # Inside
@@ -304,7 +304,7 @@ class Outgoing:
     def _ready_rows(self, dispatch: Dispatch, now: float) -> Rows:
         rows = np.flatnonzero(dispatch.is_waiting() & (dispatch.due <= now))
         there = self.peers.present[dispatch.peers[rows]]
-        dispatch.due[rows[~there]] = math.inf  # until they come back
+        dispatch.due[rows[~there]] = math.inf  # until they reconnect
         rows = rows[there]
         max_tries = dispatch.policy.max_tries
         if dispatch.policy.acknowledge and max_tries is not None:
@@ -327,7 +327,7 @@ class Outgoing:
     def _settle_one(
         self, dispatch: Dispatch, row: int, state: DeliveryState, reason: str, now: float
     ) -> None:
-        """Settle what a recipient has: one at a time, so without the price of arrays."""
+        """Settle one copy that was answered, without the cost of arrays."""
         before = DeliveryState(int(dispatch.state[row]))
         was_lost = dispatch.reason[row] != self._reason_number(Reason.NOT_ASKED)
         peer = int(dispatch.peers[row])
@@ -344,7 +344,7 @@ class Outgoing:
         elif before is DeliveryState.REFUSED:
             self.ended[before] -= 1
             self.peers.refused[peer] -= 1
-        else:  # an answer after all, when it had been given up
+        else:  # a late answer, after it was given up
             self.ended[before] -= 1
             self.peers.dropped[peer] -= was_lost
         tally = (
@@ -371,7 +371,7 @@ class Outgoing:
         dispatch.waiting -= len(rows)
         self.peers.waiting[peers] -= 1
         self.ended[state] += len(rows)
-        # What was sent as often as it was meant to be is not lost.
+        # Fire-and-forget copies that were sent do not count as lost.
         is_lost = reason != Reason.NOT_ASKED
         self.peers.dropped[peers] += is_lost
         if len(rows) == 1 and is_lost:
@@ -388,7 +388,7 @@ class Outgoing:
         there = self.peers.present[dispatch.peers[rows]]
         tried = dispatch.tries[rows] > 0
         answer = Reason.NOT_ACKNOWLEDGED if dispatch.policy.acknowledge else Reason.NOT_ASKED
-        # Fire-and-forget is done once it is sent; for the others, who is away had no chance.
+        # Fire-and-forget ends when it is sent; of others, absent peers were unreachable.
         done = tried & (there | (not dispatch.policy.acknowledge))
         ends = (
             (done, DeliveryState.EXPIRED, answer),
@@ -406,7 +406,7 @@ class Outgoing:
         dispatch.scheduled = math.nan  # no entry of the heap is right
 
     def _release(self, dispatch: Dispatch) -> None:
-        """Let go of the peers of a message that has left the table."""
+        """Release the peers of a message that has left the table."""
         self.peers.held[dispatch.peers] -= 1
         if not self._forget_peers:
             return
@@ -437,7 +437,7 @@ class Outgoing:
     def _reason_number(self, reason: str) -> int:
         number = self._reason_numbers.get(reason)
         if number is None:
-            if len(self._reasons) >= 1000:  # recipients make them up
+            if len(self._reasons) >= 1000:  # recipients choose them freely
                 return self._reason_number("other")
             number = self._reason_numbers[reason] = len(self._reasons)
             self._reasons.append(reason)

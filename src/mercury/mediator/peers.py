@@ -34,7 +34,7 @@ def distinct(numbers: Numbers) -> Numbers:
 
 
 class Peers:
-    """Names and numbers; a number is free again when its peer is gone and in no table."""
+    """Names and numbers; a number is reused when its peer is disconnected and in no table."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -54,7 +54,7 @@ class Peers:
         self.first_tries_s: NDArray[np.float64] = np.zeros(capacity)  # what those took, in sum
         self.answer_s: NDArray[np.float64] = np.zeros(capacity)  # smoothed
         self.answer_spread_s: NDArray[np.float64] = np.zeros(capacity)
-        self.acks: NDArray[np.int64] = np.zeros(capacity, np.int64)  # it says it has sent
+        self.acks: NDArray[np.int64] = np.zeros(capacity, np.int64)  # it reports as sent
         self.acks_again: NDArray[np.int64] = np.zeros(capacity, np.int64)
         self._columns = [name for name, of in vars(self).items() if isinstance(of, np.ndarray)]
 
@@ -62,7 +62,7 @@ class Peers:
         return iter(self._numbers.values())
 
     def number(self, name: str) -> int:
-        """The number of a peer; it gets one if it has none."""
+        """The number of a peer, assigned if it has none."""
         number = self._numbers.get(name)
         if number is None:
             if self._free:
@@ -91,7 +91,7 @@ class Peers:
         return [of[number] or "" for number in numbers.tolist()]
 
     def measure(self, number: int, answer_s: float) -> None:
-        """Learn from an answer to a first try (only those are without doubt, Karn 1987)."""
+        """Learn from an answer to a first try (Karn 1987: only those are unambiguous)."""
         self.first_tries[number] += 1
         self.first_tries_s[number] += answer_s
         if self.first_tries[number] == 1:
@@ -103,14 +103,14 @@ class Peers:
             self.answer_s[number] += _ALPHA * (answer_s - self.answer_s[number])
 
     def least_waits_s(self, numbers: Numbers) -> NDArray[np.float64]:
-        """The shortest timeout of an answer: on a slow link a quicker repeat is wasted."""
+        """The shortest retry timeout: on a slow link a quicker retry is wasted."""
         waits: NDArray[np.float64] = (
             self.answer_s[numbers] + _SPREAD * self.answer_spread_s[numbers]
         )
         return waits
 
     def release(self, number: int) -> None:
-        """Forget a peer that is gone, unless the table still speaks of it."""
+        """Release a disconnected peer, unless it is still in the table."""
         if self.present[number] or self.held[number]:
             return
         del self._numbers[self.name(number)]
@@ -131,7 +131,7 @@ class TopicStatistics:
     peers: set[str] = field(default_factory=set)  # some of those it went to
 
     def add(self, peers: Peers, numbers: Numbers) -> None:
-        """Remember whom it went to, up to a number worth showing."""
+        """Remember a recipient, up to a number of them."""
         if len(self.peers) < _LISTED:
             self.peers.update(peers.names(numbers[:_LISTED]))
 

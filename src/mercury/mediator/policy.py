@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from mercury.model.message import DeliveryPolicy
 
 _WINDOW_S = 1.0
-_FEW = 20  # repeats, below which nothing is concluded
+_FEW = 20  # repeats, below which the rate is not changed
 _SATURATED_BELOW = 0.2  # share of repeats answered; with fewer the link counts as saturated
-_LEAST_SHARE = 0.02  # of the highest rate: something always goes on
+_LEAST_SHARE = 0.02  # of the highest rate: never lower
 _RISE_SHARE = 0.1
 
 
@@ -23,7 +23,7 @@ class Policy:
 
     `max_tries` counts the repetitions after the first time, as in the paper; None goes on until
     the message expires. The wait grows by `backoff` with each try, up to `max_wait_s`, and varies
-    by the share `jitter`, so that those who lost the same message do not ask in step.
+    by the share `jitter`, so that retries of one message do not synchronise.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Policy:
 
     def waits_s(self, tries: NDArray[np.uint16], rng: np.random.Generator) -> NDArray[np.float64]:
         """How long to wait for an answer after so many tries."""
-        # Beyond 64 the limit holds long since, and powers would overflow.
+        # Beyond 64 tries the limit is reached, and powers would overflow.
         grown = self.resend_after_s * self.backoff ** np.minimum(tries - 1.0, 64.0)
         waits: NDArray[np.float64] = np.minimum(grown, max(self.max_wait_s, self.resend_after_s))
         if self.jitter:
@@ -59,9 +59,9 @@ NAMES = {policy.name: strength for strength, policy in BY_STRENGTH.items()}
 class Policies:
     """Which policy a message gets.
 
-    `rules` says how much trouble a kind (`alert`, `event`, `content`) or a topic is worth, and
-    how; the word about a topic goes before the word about a kind. A message that asks for more
-    trouble itself gets the named policy it asks for.
+    `rules` has the policy of a kind (`alert`, `event`, `content`) or a topic; a topic's rule has
+    precedence over a kind's. A message that asks for a stronger policy itself gets the one it
+    asks for.
     """
 
     def __init__(self, rules: Mapping[str, tuple[DeliveryPolicy, Policy]]) -> None:
@@ -69,10 +69,10 @@ class Policies:
         self._otherwise = (DeliveryPolicy.FIRE_AND_FORGET, FIRE_AND_FORGET)
 
     def of(self, kind: str, topic: str, said: int) -> tuple[DeliveryPolicy, Policy]:
-        """How much trouble a message is worth that says `said` about itself, and how."""
+        """The policy of a message that asks for `said` itself."""
         rule = self._rules.get(topic) or self._rules.get(kind) or self._otherwise
         if said > rule[0]:
-            # A policy that a newer version knows is at least as much trouble as ours.
+            # An unknown policy of a newer version is taken for the strongest here.
             strength = DeliveryPolicy(min(said, DeliveryPolicy.CRITICAL))
             return strength, BY_STRENGTH[strength]
         return rule
@@ -81,8 +81,8 @@ class Policies:
 class RepeatRateLimiter:
     """A rate of repeats: halved while most are unanswered, raised step by step otherwise.
 
-    First tries are not held back. A link that carries no more than the first tries would carry
-    fewer of them among repeats: giving way is what lets it recover.
+    First tries are not limited. A saturated link would lose more of them to repeats: fewer
+    repeats let it recover.
     """
 
     def __init__(self, highest_per_s: float, now: float = 0.0) -> None:
@@ -95,7 +95,7 @@ class RepeatRateLimiter:
         self._answered = 0
 
     def take(self, wanted: int, now: float) -> int:
-        """How many of the wanted repeats may go out now; they count as gone."""
+        """How many of the wanted repeats may go out now; they count as sent."""
         self._judge(now)
         elapsed = max(0.0, now - self._level_time)
         self._level = min(self._level + elapsed * self.per_s, self._burst())
@@ -117,7 +117,7 @@ class RepeatRateLimiter:
             return
         self._window_begins = now
         if 0 < self._repeated < _FEW:
-            return  # too few to tell: the next window counts with this one
+            return  # too few: the next window is counted with this one
         if self._answered < _SATURATED_BELOW * self._repeated:
             self.per_s = max(self.per_s / 2, self.highest_per_s * _LEAST_SHARE)
         else:

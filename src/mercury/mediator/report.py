@@ -27,7 +27,7 @@ class PeerRow:
     sent: int
     resent: int
     resent_per_message: float
-    first_try_s: float | None  # mean time to the answer, where the first try was enough
+    first_try_s: float | None  # mean time to the answer, of those answered at the first try
     acknowledged: int
     dropped: int
     waiting: int
@@ -47,7 +47,7 @@ class TopicRow:
 
 @dataclass(frozen=True, slots=True)
 class AckRow:
-    """What one peer was answered."""
+    """The acknowledgements to one peer."""
 
     peer: str
     received: int
@@ -58,7 +58,7 @@ class AckRow:
 
 @dataclass(frozen=True, slots=True)
 class HeardRow:
-    """What one sender had for this client."""
+    """What one sender sent to this client."""
 
     source: str
     messages: int
@@ -83,7 +83,7 @@ class EventRow:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything a mediator can say about its work."""
+    """All counts and tables of a mediator."""
 
     name: str
     sent: int

@@ -66,14 +66,14 @@ OPS: list[tuple[dict[str, Any], str, str]] = [
     (near(lat=90.1), "lat", "lat must be between -90 and 90, not 90.1"),
     (near(lon=181), "lon", "lon must be between -180 and 180, not 181.0"),
     (near(lat=None), "lat", "lat must be between -90 and 90, not nothing"),
-    (near(metres=None, accuracy_m=1), "accuracy_m", "accuracy_m stands without lat and lon"),
+    (near(metres=None, accuracy_m=1), "accuracy_m", "accuracy_m needs lat and lon"),
     (near(accuracy_m=-1), "accuracy_m", "accuracy_m -1 is below 0"),
     (near(time_us=1.5), "time_us", "time_us must be whole microseconds since 1970, not 1.5"),
     (near(time_us=250_000_000_000_000_000), "time_us", "more than 60 s ahead"),
     (near(radius=5), "field", "there is no field 'radius' here; known are accuracy_m, area"),
     (near(handle=-1), "handle", "handle must be a whole number from 0 to 1048575, not -1"),
     (near(handle=1 << 20), "handle", "handle must be a whole number from 0 to 1048575"),
-    (near(handle=1), "handle", "handle 1 stands for the publication taxi-1 already"),
+    (near(handle=1), "handle", "handle 1 is used for the publication taxi-1 already"),
     (publish("taxi-2", values=[1]), "values", "values must be an object, not a list"),
     (publish("taxi-2", values={"a": [1]}), "values", "'a' must be a text, a number, true or false"),
     (publish("taxi-2", values={"a": None}), "values", "'a' must be a text, a number"),
@@ -85,7 +85,7 @@ OPS: list[tuple[dict[str, Any], str, str]] = [
     (move("unknown", 0), "id", "'unknown' was not declared on this connection"),
     ({"op": "move", "lat": LAT, "lon": LON}, "id", "id is missing"),
     ({"op": "move", "id": "taxi-1"}, "lat", "a move needs lat and lon"),
-    ({"op": "move", "handle": 9, "lat": LAT, "lon": LON}, "handle", "handle 9 stands for nothing"),
+    ({"op": "move", "handle": 9, "lat": LAT, "lon": LON}, "handle", "handle 9 is not in use"),
     (move("both", 0), "side", "'both' is a publication and a subscription: say side"),
     (move("both", 0, side="left"), "side", "side must be publication or subscription"),
     (move("taxi-1", 0, side="subscription"), "id", "'taxi-1' was not declared"),
@@ -161,10 +161,10 @@ async def test_the_handle_of_what_expired_is_free() -> None:
         await until(lambda: here.entities()[0] == 0)
         await ann.ok(publish("taxi-2", handle=1), publish("taxi-1"))
         await ann.ok({"op": "move", "handle": 1, "lat": LAT, "lon": LON})
-        # Another handle for the same: the first one stands for nothing.
+        # Another handle for the same: the first one is free.
         await ann.ok(publish("taxi-2", handle=2))
         answer = await ann.say({"op": "move", "handle": 1, "lat": LAT, "lon": LON})
-        assert answer["error"] == "handle 1 stands for nothing"
+        assert answer["error"] == "handle 1 is not in use"
 
 
 @in_loop

@@ -39,25 +39,25 @@ from mercury.wire.gateway_frames import (
 
 log = logging.getLogger(__name__)
 
-# Work that is done step by step: between them others are served, or an answer is waited for.
+# Work in steps: between them other clients are served, or an answer is awaited.
 Steps = Generator[asyncio.Future[list[NearbyPublication]] | None, None, None]
 Answering = Generator[asyncio.Future[list[NearbyPublication]] | None, None, dict[str, Any]]
 
-OPS_AT_ONCE = 256  # of a batch, so that nobody waits long for another's
+OPS_AT_ONCE = 256  # of a batch, so that no client delays the others for long
 WITHDRAWN_AT_ONCE = 500
 NAMES_A_FRAME = 1000
 TRY_AGAIN_LATER = 1013  # RFC 6455, registered close code
 
 
 class Wire(Protocol):
-    """The way to a client."""
+    """The transport to a client."""
 
     def send_text(self, text: str) -> None: ...
 
     def send_binary(self, data: bytes) -> None: ...
 
     def waiting_bytes(self) -> int:
-        """How much was sent that the client has not taken yet."""
+        """How many bytes were sent that the client has not read yet."""
 
     def hold(self, held: bool) -> None:
         """Whether to stop reading for now."""
@@ -89,13 +89,13 @@ class Connection(Participant):
     # What comes from the client
 
     def receive(self, frame: str | bytes) -> None:
-        """A frame of the client; many in one are processed over several event-loop iterations."""
+        """Process a frame of the client; a large one takes several event-loop iterations."""
         self._inbox.append(frame)
         if self._unfinished is None:
             self._work()
 
     def leave(self) -> None:
-        """The client is gone: what it declared is withdrawn."""
+        """The client has disconnected: withdraw its declarations."""
         if self._has_left:
             return
         self._has_left = True
@@ -133,7 +133,7 @@ class Connection(Participant):
 
     def _go_on(self, asked: asyncio.Future[list[NearbyPublication]]) -> None:
         if self._has_left and not asked.cancelled():
-            asked.exception()  # nobody else will look at it
+            asked.exception()  # mark it as retrieved
         self._work()
 
     def _take_rows(self, data: bytes) -> None:
@@ -171,7 +171,7 @@ class Connection(Participant):
             self._register.dropped[reason] += rows
 
     def _answer_text(self, text: str) -> Steps:
-        """Do what a text says; yields when others should be served."""
+        """Process a text frame; yields to let other clients run."""
         self._register.counts["texts"] += 1
         try:
             said = requests.read_json(text)
@@ -234,7 +234,7 @@ class Connection(Participant):
         name = engine_id.removeprefix(self._prefix)
         handle = self._declared.admit(said, "subscription", name)
         if subscription.polygon is not None and subscription.ttl_s is None:
-            # It never moves, and so would never be heard of again: it lives as long as we do.
+            # It never moves and so would expire: it is kept as long as the connection.
             subscription = replace(subscription, ttl_s=MAX_TTL_S)
         time_us = self._register.checked_time_us(fix)
         before = self._hub.find("subscription", engine_id)
@@ -242,7 +242,7 @@ class Connection(Participant):
         self._register.handles.put(ref & SLOT_MASK, NO_HANDLE if handle is None else handle)
         self._declared.named[ref] = ("subscription", name)
         if before not in (None, ref):
-            self._hub.flush()  # another topic or kind of scope: what it was parts from its pairs
+            self._hub.flush()  # another topic or kind of scope: end its former pairs first
         self._declared.put("subscription", name, GatewayEntity(ref, engine_id, handle))
         self._register.move(ref, fix if subscription.polygon is None else None, time_us)
 
@@ -257,13 +257,13 @@ class Connection(Participant):
             self._register.withdraw_publication(declared.ref, self)
         else:
             self._hub.withdraw(declared.ref)
-            self._hub.flush()  # its last events, while we still know what it is called
+            self._hub.flush()  # its last events, while its name is known
         self._declared.let_go(side, name)
 
     # What the client is notified of
 
     def notify(self, events: Events) -> None:
-        """Events of our subscriptions: in rows those that have a handle, the others in text."""
+        """Send events of our subscriptions: as rows if they have a handle, else as text."""
         # The limits are checked once for all events of an event-loop iteration.
         if not self._may_send():
             return
@@ -281,7 +281,7 @@ class Connection(Participant):
             self._wire.send_text(to_text(one))
 
     def refuse(self, ref: int, refusal: Refusal) -> None:
-        """Something that we declared does not hold, as turned out after it was answered."""
+        """Report that a declaration was refused after it was answered."""
         named = self._declared.named.get(ref)
         if named is None:
             return
@@ -293,7 +293,7 @@ class Connection(Participant):
         self._send_text({"error": refusal.sentence, "reason": refusal.reason, side: name})
 
     def report_progress(self) -> None:
-        """Say how many rows were taken and dropped, if that has changed."""
+        """Send the counts of rows taken and dropped, if they have changed."""
         if self.binary and self._reported != (self.taken, self.dropped):
             self._reported = (self.taken, self.dropped)
             if self._may_send():
@@ -308,7 +308,7 @@ class Connection(Participant):
         self._wire.send_binary(pack_events(event_rows(events, handles, numbers)))
 
     def _introduce(self, refs: NDArray[np.int64], numbers: NDArray[np.uint32]) -> None:
-        """Say what numbers stand for, before they are used."""
+        """Send what numbers refer to, before they are used."""
         rows = self._introduced.strangers(refs, self._hub.revisions(refs))
         strangers = []
         for number, ref in zip(numbers[rows].tolist(), refs[rows].tolist(), strict=True):

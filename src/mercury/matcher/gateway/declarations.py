@@ -13,13 +13,13 @@ from mercury.matcher.gateway.numbering import NO_REFERENCE, Table
 from mercury.model.errors import MatchingError
 from mercury.model.matching import Side
 
-PURGE_US = 10_000_000  # interval at which a client at its limit has what expired looked for
+PURGE_US = 10_000_000  # interval of the search for expired ones, for a client at its limit
 
 _SIDES: tuple[Side, Side] = ("publication", "subscription")
 
 
 class GatewayEntity(NamedTuple):
-    """Something that the client declared."""
+    """A declaration of the client."""
 
     ref: int
     engine_id: str
@@ -27,11 +27,11 @@ class GatewayEntity(NamedTuple):
 
 
 class Declarations:
-    """A client's things; what expired in the engine is let go when it is next spoken of."""
+    """A client's declarations; those that expired in the engine are removed at their next use."""
 
     def __init__(self, hub: MatchingBackend, limit: int) -> None:
         self.handles = Table(NO_REFERENCE, np.int64)  # references by handle
-        self.named: dict[int, tuple[Side, str]] = {}  # what the client calls it, by reference
+        self.named: dict[int, tuple[Side, str]] = {}  # the client's name for it, by reference
         self._hub = hub
         self._limit = limit
         self._entities: dict[Side, dict[str, GatewayEntity]] = {side: {} for side in _SIDES}
@@ -50,13 +50,13 @@ class Declarations:
         return [one.ref for one in self._entities["publication"].values()]
 
     def admit(self, fields: Mapping[str, Any], side: Side, name: str) -> int | None:
-        """The handle wanted for something, if the client may have it and declare one more."""
+        """Check that the client may use this handle and declare one more; returns the handle."""
         handle = requests.read_handle(fields)
         holder = None if handle is None else self._holder(handle)
         if holder is not None and holder != (side, name):
             if self._is_current(*holder):
                 taken = " ".join(holder)
-                raise MatchingError(f"handle {handle} stands for the {taken} already", "handle")
+                raise MatchingError(f"handle {handle} is used for the {taken} already", "handle")
             self.let_go(*holder)
         if len(self) >= self._limit and name not in self._entities[side]:
             self._purge()
@@ -65,7 +65,7 @@ class Declarations:
         return handle
 
     def put(self, side: Side, name: str, declared: GatewayEntity) -> None:
-        """Something is declared, or declared anew."""
+        """Add or replace a declaration."""
         if name in self._entities[side]:
             self.let_go(side, name)
         self._entities[side][name] = declared
@@ -74,21 +74,21 @@ class Declarations:
             self.handles.put(declared.handle, declared.ref)
 
     def let_go(self, side: Side, name: str) -> None:
-        """It is no more the client's."""
+        """Remove it from the client."""
         declared = self._entities[side].pop(name)
         self.named.pop(declared.ref, None)
         if declared.handle is not None:
             self.handles.put(declared.handle, NO_REFERENCE)
 
     def find(self, fields: Mapping[str, Any]) -> tuple[Side, str, GatewayEntity]:
-        """What the client speaks of, by handle or by id."""
+        """The declaration that the client refers to, by handle or by id."""
         handle = requests.read_handle(fields)
         if handle is None:
             side, name = self._find_by_id(requests.read_text(fields, "id"), fields.get("side"))
         elif (holder := self._holder(handle)) is not None:
             side, name = holder
         else:
-            raise MatchingError(f"handle {handle} stands for nothing", "handle")
+            raise MatchingError(f"handle {handle} is not in use", "handle")
         declared = self._entities[side][name]
         if not self._is_current(side, name):
             self.let_go(side, name)
@@ -96,7 +96,7 @@ class Declarations:
         return side, name, declared
 
     def _holder(self, handle: int) -> tuple[Side, str] | None:
-        """What a handle stands for."""
+        """The declaration that has a handle."""
         return self.named.get(int(self.handles.look_up(handle)))
 
     def _find_by_id(self, name: str, wanted: object) -> tuple[Side, str]:

@@ -22,7 +22,7 @@ _REASONS = {int(reason): reason.name.lower() for reason in EventReason}
 def event_objects(
     events: Events, hub: MatchingBackend, name_of: Callable[[int], str | None]
 ) -> Iterator[dict[str, Any]]:
-    """One object an event; `name_of` says what its owner calls a subscription."""
+    """One object per event; `name_of` returns its owner's name of a subscription."""
     columns = (
         events.event_type.tolist(),
         events.reason.tolist(),
@@ -38,7 +38,7 @@ def event_objects(
     ):
         name, publication = name_of(wanted), hub.publication(ref)
         if name is None or publication is None:
-            continue  # forgotten meanwhile: nobody could say what it was about
+            continue  # removed meanwhile: it cannot be described
         yield {
             "event": _EVENT_TYPES[event_type],
             "reason": _REASONS[reason],
@@ -54,7 +54,7 @@ def event_objects(
 
 
 def found_object(found: NearbyPublication) -> dict[str, Any]:
-    """Something that was found when it was asked for."""
+    """A match in the answer to a query."""
     return {
         "publication": found.publication.id,
         "topic": found.publication.topic,
@@ -67,7 +67,7 @@ def found_object(found: NearbyPublication) -> dict[str, Any]:
 
 
 def introduction(number: int, publication: Publication) -> dict[str, Any]:
-    """What a number in binary frames stands for."""
+    """What a number in binary frames refers to."""
     return {
         "number": number,
         "id": publication.id,
@@ -84,7 +84,7 @@ def to_text(value: Any) -> str:
 def event_rows(
     events: Events, handles: NDArray[np.uint32], numbers: NDArray[np.uint32]
 ) -> NDArray[np.void]:
-    """One row an event; the columns beside them name the two sides."""
+    """One row per event; the other arguments are the numbers of the two sides."""
     return rows(
         EVENT_ROW, len(events), subscription=handles, publication=numbers, time_us=events.time_us,
         lat_e7=to_e7(events.lat), lon_e7=to_e7(events.lon), distance_m=events.distance_m,

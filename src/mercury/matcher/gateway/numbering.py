@@ -17,7 +17,7 @@ Item = TypeVar("Item", bound=np.generic)
 
 
 class Table(Generic[Item]):
-    """Numbers by slot or by handle; all that was not put is `nothing`."""
+    """Numbers by slot or by handle; `nothing` where none was put."""
 
     def __init__(self, nothing: int, kind: type[Item]) -> None:
         self._nothing = nothing
@@ -31,12 +31,12 @@ class Table(Generic[Item]):
         self._numbers[rows] = numbers
 
     def look_up(self, rows: int | NDArray[Any]) -> NDArray[Item]:
-        """That of one, or those of many."""
+        """The number of one, or of many."""
         return np.asarray(np.take(self._numbers, rows, mode="clip"))
 
 
 class PublicationNumbers:
-    """A number of 32 bits for each publication that was ever named; never given twice."""
+    """A 32-bit number for each publication that was described to a client; never reused."""
 
     def __init__(self) -> None:
         self._refs = Table(NO_REFERENCE, np.int64)  # by slot
@@ -44,7 +44,7 @@ class PublicationNumbers:
         self._next = 1
 
     def look_up(self, refs: NDArray[np.int64]) -> NDArray[np.uint32]:
-        """Numbers of many; who has none gets one."""
+        """The numbers of many, assigned where there is none."""
         slots = refs & SLOT_MASK
         numbers = self._numbers.look_up(slots)
         new = self._refs.look_up(slots) != refs
@@ -59,13 +59,13 @@ class PublicationNumbers:
 
 
 class Introductions:
-    """What a client knows of publications: the revision of each, by slot."""
+    """The revision of each publication that was described to a client, by slot."""
 
     def __init__(self) -> None:
         self._revisions = Table(_NEVER, np.int64)
 
     def strangers(self, refs: NDArray[np.int64], revisions: NDArray[np.int64]) -> NDArray[np.intp]:
-        """Rows of those it does not know as they are now, one row each; from now on it does."""
+        """Rows of publications whose revision was not described yet, once each; marks them."""
         slots = refs & SLOT_MASK
         new = np.flatnonzero(self._revisions.look_up(slots) != revisions)
         self._revisions.put(slots[new], revisions[new])

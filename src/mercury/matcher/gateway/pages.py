@@ -24,7 +24,7 @@ from mercury.model.errors import MatchingError
 from mercury.model.matching import MAX_TTL_S
 from mercury.wire.declarations import Refusal
 
-SIGN_OF_LIFE_S = 15.0  # proxies close what is silent; and who is gone is noticed
+SIGN_OF_LIFE_S = 15.0  # so that proxies keep it open, and lost readers are noticed
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -32,7 +32,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 class Stream(Participant):
     """A subscription at a fixed place, read by anything that speaks HTTP.
 
-    Its events wait to be fetched; they are bounded like those of a websocket.
+    Its events are queued for the reader; their number is limited as for a websocket.
     """
 
     def __init__(self, register: Register, wanted: requests.NearRequest) -> None:
@@ -43,7 +43,7 @@ class Stream(Participant):
         self._changed = asyncio.Event()
         self._changed.set()
         self._has_ended = False
-        # It never moves, and so would never be heard of again: it lives as long as its reader.
+        # It never moves and so would expire: it is kept as long as its reader.
         subscription = replace(
             wanted.subscription,
             id=register.new_client() + self._name,
@@ -72,14 +72,14 @@ class Stream(Participant):
         self._changed.set()
 
     def refuse(self, ref: int, refusal: Refusal) -> None:
-        """The subscription does not hold: its reader is notified, and the stream ends."""
+        """The subscription is refused: notify the reader and end the stream."""
         if not self._has_ended:
             said = to_text({"error": refusal.sentence, "reason": refusal.reason})
             self._lines.append(f"event: error\ndata: {said}\n\n")
             self.end()
 
     def end(self) -> None:
-        """Nothing more will follow."""
+        """End the stream."""
         if not self._has_ended:
             self._has_ended = True
             self._register.streams -= 1
@@ -87,7 +87,7 @@ class Stream(Participant):
             self._changed.set()
 
     async def texts(self) -> AsyncIterator[str]:
-        """What the reader gets."""
+        """The text sent to the reader."""
         while True:
             try:
                 async with asyncio.timeout(SIGN_OF_LIFE_S):
@@ -104,7 +104,7 @@ class Stream(Participant):
 
 
 class StreamResponse(StreamingResponse):
-    """The answer that a stream is read from; with it the stream ends, however that comes."""
+    """The response of a stream, which ends together with it."""
 
     def __init__(self, stream: Stream, open_ones: set[Stream]) -> None:
         super().__init__(
@@ -132,7 +132,7 @@ class Pages:
         self._hub = register.hub
 
     def application(self) -> Starlette:
-        """All of them, as the server wants them."""
+        """The ASGI application of all paths."""
         by_path: dict[str, dict[str, Handler]] = {
             "/v1/near": {"GET": self.near, "POST": self.near},
             "/v1/near/stream": {"GET": self.stream},
@@ -205,7 +205,7 @@ class Pages:
         return answer
 
     async def _fields(self, request: Request) -> dict[str, Any]:
-        """What is asked for: the parameters of the address, or the object in the body."""
+        """The fields of a request: the parameters of the address, or the object in the body."""
         if request.method in ("GET", "HEAD"):
             return requests.fields_of_parameters(request.query_params)
         limit = self._register.settings.max_text_bytes

@@ -21,7 +21,7 @@ from mercury.wire.gateway_frames import NO_HANDLE
 
 
 class Register:
-    """The gateway's books."""
+    """What all clients of a gateway share."""
 
     def __init__(self, hub: MatchingBackend, settings: GatewaySettings) -> None:
         self.hub = hub
@@ -34,12 +34,12 @@ class Register:
         self.streams = 0
         self._owners: dict[int, Participant] = {}  # of publications, by reference
         # Two clients may both name a subscription "me": each has its own in the engine. The
-        # token keeps it apart from what an earlier run of this gateway left there.
+        # token distinguishes it from those of an earlier run of this gateway.
         self._token = secrets.token_hex(4)
         self._clients = 0
 
     def new_client(self) -> str:
-        """What a client's subscriptions are named by in the engine."""
+        """The prefix of a new client's subscriptions in the engine."""
         self._clients += 1
         return f"web-{self._token}-{self._clients}/"
 
@@ -50,7 +50,7 @@ class Register:
     def publish(
         self, publication: Publication, fix: PositionUpdate | None, owner: Participant | None
     ) -> int:
-        """Declare a publication for its owner: the last to declare it has it."""
+        """Declare a publication; its owner is the last client that declared it."""
         time_us = self.checked_time_us(fix)
         ref = self.hub.publish(publication, time_us, owner)
         if owner is None:
@@ -61,7 +61,7 @@ class Register:
         return ref
 
     def move(self, ref: int, fix: PositionUpdate | None, time_us: int | None) -> None:
-        """Put something where it is said to be."""
+        """Set the position of an entity."""
         if fix is not None:
             self.hub.move_one(ref, fix.lat, fix.lon, time_us, fix.accuracy_m)
 
@@ -72,7 +72,7 @@ class Register:
             self.hub.withdraw(ref)
 
     def ask(self, wanted: NearRequest) -> asyncio.Future[list[NearbyPublication]]:
-        """What is there now; the answer may be there already."""
+        """Answer a query; the answer may be done already."""
         lat, lon = (None, None) if wanted.fix is None else (wanted.fix.lat, wanted.fix.lon)
         return self.hub.ask(wanted.subscription, lat, lon, wanted.limit)
 
@@ -87,7 +87,7 @@ class Register:
         return {"error": sentence, "reason": reason}
 
     def checked_time_us(self, fix: PositionUpdate | None) -> int | None:
-        """The time that a place is of; none is now."""
+        """The time of a position; None means now."""
         time_us = None if fix is None else fix.time_us
         if time_us is not None and time_us > self.latest_us():
             raise MatchingError(
@@ -97,11 +97,11 @@ class Register:
         return time_us
 
     def latest_us(self) -> int:
-        """No update may be of a later time."""
+        """The latest time that an update may have."""
         return self.hub.clock() + round(self.settings.max_ahead_s * 1e6)
 
     def thinned(self, events: Events, waiting_bytes: int) -> Events:
-        """What a client that reads slowly is still notified of."""
+        """The events that a slow client is still sent."""
         low, high = self.settings.low_mark_bytes, self.settings.high_mark_bytes
         if waiting_bytes <= low:
             return events

@@ -22,18 +22,18 @@ from mercury.model.geojson import area_from_geojson
 from mercury.model.matching import NearSubscription, Publication
 
 MAX_VALUE_CHARACTERS = 1000
-MAX_NAME_BYTES = 160  # of a subscription, which the gateway puts a name of its own before
+MAX_NAME_BYTES = 160  # of a subscription; the gateway adds a prefix
 
 _PUBLICATION = {"id", *schemas.PUBLICATION}
 _ASK = {"id", *schemas.QUERY, "limit"}
 _NEAR = {"id", *schemas.SUBSCRIPTION, *schemas.FIX}
 _MOVE = {"id", "side", *schemas.FIX}
-# What stands beside them in the objects of a websocket.
+# Further fields of the objects of a websocket.
 FRAME = frozenset({"op", "n", "handle"})
 
 
 class PositionUpdate(NamedTuple):
-    """Where something is, or was at a time."""
+    """A position of an entity, now or at a time."""
 
     lat: float
     lon: float
@@ -42,15 +42,15 @@ class PositionUpdate(NamedTuple):
 
 
 class NearRequest(NamedTuple):
-    """What somebody wants to hear of, and where from."""
+    """A subscription, and its position."""
 
     subscription: NearSubscription
     fix: PositionUpdate | None
-    limit: int  # of what is found when it is asked once
+    limit: int  # of the matches in the answer to a query
 
 
 def read_publication(fields: Mapping[str, Any]) -> tuple[Publication, PositionUpdate | None]:
-    """A publication, and where it is, if that is said."""
+    """A publication, and its position, if given."""
     _refuse_unknown(fields, _PUBLICATION)
     publication = Publication(
         id=read_text(fields, "id"),
@@ -63,7 +63,7 @@ def read_publication(fields: Mapping[str, Any]) -> tuple[Publication, PositionUp
 
 
 def read_near(fields: Mapping[str, Any], prefix: str = "") -> NearRequest:
-    """A subscription from now on; the prefix stands before its id in the engine."""
+    """A subscription; the prefix is put before its id in the engine."""
     _refuse_unknown(fields, _NEAR)
     return _near_request(fields, DEFAULT_LIMIT, prefix)
 
@@ -81,7 +81,7 @@ def read_ask(fields: Mapping[str, Any], max_limit: int) -> NearRequest:
 
 
 def read_move(fields: Mapping[str, Any]) -> PositionUpdate:
-    """Where something is; it must be said."""
+    """A position, which is required."""
     _refuse_unknown(fields, _MOVE)
     fix = read_fix(fields)
     if fix is None:
@@ -95,7 +95,7 @@ def read_fix(fields: Mapping[str, Any]) -> PositionUpdate | None:
     if lat is None and lon is None:
         for name in ("accuracy_m", "time_us"):
             if fields.get(name) is not None:
-                raise MatchingError(f"{name} stands without lat and lon", name)
+                raise MatchingError(f"{name} needs lat and lon", name)
         return None
     if lat is None or not -90.0 <= lat <= 90.0:
         raise MatchingError(f"lat must be between -90 and 90, not {shown(lat)}", "lat")
@@ -109,7 +109,7 @@ def read_fix(fields: Mapping[str, Any]) -> PositionUpdate | None:
 
 
 def read_handle(fields: Mapping[str, Any]) -> int | None:
-    """The number that a client chose for something, if it did."""
+    """The client's number for an entity, if given."""
     expected = f"a whole number from 0 to {MAX_HANDLE - 1}"
     return _whole(fields, "handle", expected, 0, MAX_HANDLE - 1)
 
@@ -122,7 +122,7 @@ def read_flag(fields: Mapping[str, Any], name: str, otherwise: bool) -> bool:
 
 
 def read_json(text: str | bytes) -> Any:
-    """What a text says; NaN and infinities are not JSON (RFC 8259 §6)."""
+    """Parse JSON; NaN and infinities are invalid (RFC 8259 §6)."""
     try:
         return json.loads(text, parse_constant=_refuse_constant)
     except MatchingError:

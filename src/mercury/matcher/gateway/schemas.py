@@ -16,7 +16,7 @@ MAX_HANDLE = 1 << 20  # handles are below
 MAX_VALUES = 64  # of a publication
 MAX_WHERE_CHARACTERS = 4096
 
-# Which fields there are, and in what order.
+# The fields, in order.
 FIX = ("lat", "lon", "accuracy_m", "time_us")
 PUBLICATION = ("topic", "values", "radius_m", "ttl_s", *FIX)
 QUERY = ("topic", "radius_m", "area", "where", "lat", "lon")

@@ -20,7 +20,7 @@ from mercury.net.ports import bind_tcp
 from mercury.service.statistics import Statistics
 
 PROGRESS_S = 0.1
-STOP_S = 2.0  # for answers under way
+STOP_S = 2.0  # for responses in progress
 
 
 class Gateway:
@@ -42,7 +42,7 @@ class Gateway:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Listen, and serve from now on."""
+        """Listen and serve."""
         self._socket = bind_tcp(self._settings.host, self._settings.port, "the gateway")
         self.port = int(self._socket.getsockname()[1])
         config = uvicorn.Config(
@@ -64,7 +64,7 @@ class Gateway:
             await asyncio.sleep(0.001)
 
     async def stop(self) -> None:
-        """Say goodbye to all and stop listening."""
+        """Close all connections and stop listening."""
         for stream in list(self._pages.streams):
             stream.end()
         for websocket in list(self._websockets):
@@ -99,11 +99,11 @@ class _Server(uvicorn.Server):
         self.asked_to_stop = asyncio.Event()
 
     async def main_loop(self) -> None:
-        while not await self.on_tick(0):  # the time in answers, once a second
+        while not await self.on_tick(0):  # the time in responses, once a second
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(1.0):
                     await self.asked_to_stop.wait()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        yield  # signals are the service's
+        yield  # the service handles signals

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 PATH = "/v1/match"
 JSON, BINARY = Subprotocol("mercury.json.v1"), Subprotocol("mercury.binary.v1")
-# A frame with too many rows is answered with a sentence; a much larger one ends the connection.
+# A frame with too many rows is answered with an error; a much larger one ends the connection.
 _SLACK_BYTES = 1024 * MOVE_ROW.itemsize
 
 
@@ -52,7 +52,7 @@ class MatchProtocol(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None  # the next ping, or the ping timeout
         self._transport: asyncio.Transport
 
-    # What the transport says
+    # Called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -81,7 +81,7 @@ class MatchProtocol(asyncio.Protocol):
         self._part()
         self.ended.set_result(None)
 
-    # What the connection says (Wire)
+    # Called by the connection (Wire)
 
     def send_text(self, text: str) -> None:
         if self._framing.state is State.OPEN:
@@ -104,7 +104,7 @@ class MatchProtocol(asyncio.Protocol):
                 self._transport.resume_reading()
 
     def close(self, code: int, reason: str) -> None:
-        """Say goodbye; who does not answer in time is cut off."""
+        """Send a close frame; without an answer in time the connection is aborted."""
         if self._framing.state is State.OPEN:
             self._framing.send_close(code, reason)
             self._flush()
@@ -112,7 +112,7 @@ class MatchProtocol(asyncio.Protocol):
         self._set_timer(self._settings.close_timeout_s, self._transport.abort)
 
     def cut_off(self) -> None:
-        """End it without a goodbye."""
+        """Abort the connection without a close frame."""
         self._transport.abort()
 
     # Inside

@@ -499,7 +499,15 @@ def test_a_round_trip_that_fails_names_the_cause() -> None:
     assert "broker:broker-1 fails: it is 12 s behind" in lag.found
     unknown = trip(replace(WELL, round_trip=NO_ECHO))
     assert unknown.found.endswith("no reply to 'echo' within 2 s")
-    for one in (dead, elsewhere, no_broker, lag, unknown):
+    all_hang = replace(
+        WELL,
+        parts=[replace(one, process="stopped") for one in WELL.parts],
+        round_trip=NO_ADAPTER,
+    )
+    hung = trip(all_hang)
+    assert "no adapter answers at udp://127.0.0.1:7400: adapter:adapter-1 hangs" in hung.found
+    assert hung.hint.startswith("kill -CONT ")
+    for one in (dead, elsewhere, no_broker, lag, unknown, hung):
         assert one.verdict == "failed"
         assert one.hint
     slow = trip(replace(WELL, round_trip=replace(WELL.round_trip, median_s=0.9)))

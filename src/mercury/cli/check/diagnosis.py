@@ -395,7 +395,7 @@ def _round_trip(facts: Facts, states: Sequence[PartState]) -> Finding:
     why, hint = trip.error, facts.look
     if facts.bus_fails:
         why, hint = facts.bus.found, _bus(facts.bus, facts.options, runs=True).hint
-    elif not any(one.is_running for one in states):
+    elif all(one.state in ("died", "stopped") for one in states):
         why, hint = "nothing runs", f"mercury up{facts.options}"
     elif not doing:
         why, hint = f"no {kind} runs", f"mercury {kind}{facts.options}"

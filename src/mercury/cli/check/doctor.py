@@ -41,7 +41,7 @@ def doctor(
         command.print_json(
             {
                 "healthy": cause is None,
-                "cause": None if cause is None else cause.found,
+                "cause": None if cause is None else f"{cause.name}: {cause.found}",
                 "next": None if cause is None else cause.hint,
                 "findings": [asdict(finding) for finding in findings],
                 "parts": {one.report.address: _as_dict(one) for one in parts},

@@ -36,13 +36,13 @@ def api() -> str:
     parts.append(
         "\n## Errors\n\nAll descend from `MercuryError`; each carries what it is about as attributes.\n"
     )
-    parts.append("\n```text\n" + "\n".join(_error_tree(errors.MercuryError)) + "\n```\n")
+    parts.append("\n" + "\n".join(_error_tree(errors.MercuryError)) + "\n")
     return "".join(parts)
 
 
 def _error_tree(error: type, depth: int = 0) -> Iterator[str]:
-    name = "    " * depth + error.__name__
-    yield f"{name:<31} {error.__doc__}"
+    said = " ".join((error.__doc__ or "").split())
+    yield f"{'    ' * depth}- `{error.__name__}`: {said}"
     for below in error.__subclasses__():
         if below.__module__ == errors.__name__:
             yield from _error_tree(below, depth + 1)

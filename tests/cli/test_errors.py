@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,10 @@ from mercury import ServiceEndpoint
         (["up", "--vehicles", "1", "--link", "wfi"], "there is no link named 'wfi', did you mean"),
         (["sim", "--link", "loss=30"], "loss is a share between 0 and 1, not 30"),
         (["sim", "--link", "wifi", "--antenna", "here"], "--antenna here is not X,Y in metres"),
+        (["bench", "match", "--log", "none/x.jsonl"], "cannot write none/x.jsonl: No such file"),
+        (["bench", "fanout", "--log", "."], "cannot write .: Is a directory"),
+        (["bench", "echo", "--plot", "none/x.png"], "cannot write none/x.png: No such file"),
+        (["bench", "echo", "--plot", "x.abc"], "cannot write x.abc: Format 'abc'"),
         (["send", "text"], "say to whom"),
         (["send", "", "--everyone"], "the text is empty: say what to tell"),
         (["send", "text", "--circle", "1,2"], "expected lat,lon,radius_m"),
@@ -138,3 +144,26 @@ def test_a_topic_that_is_not_there_is_said_and_waited_for(tmp_path: Path) -> Non
     found = mercury(*tail, "alerts.*", "content.fuel", folder=tmp_path)
     assert found.stderr == ""
     assert f"({id})" in found.stdout
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("arguments", [["config", "--toml"], ["--version"]])
+def test_output_that_goes_nowhere_is_one_sentence_or_none(
+    arguments: list[str], unbuffered: str, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "mercury", *arguments]
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+
+    def run(stdout: int) -> tuple[int, str]:
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, stdout=stdout, stderr=subprocess.PIPE, text=True
+        )
+        return done.returncode, done.stderr
+
+    reader, writer = os.pipe()
+    os.close(reader)
+    code, said = run(writer)
+    os.close(writer)
+    assert (code in (1, 141), said) == (True, "")
+    with open("/dev/full", "wb") as full:
+        assert run(full.fileno()) == (1, "mercury: No space left on device\n")

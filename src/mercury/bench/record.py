@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mercury import __version__
+from mercury.model.errors import ConfigurationError
 
 
 def commit() -> str | None:
@@ -26,6 +27,15 @@ def commit() -> str | None:
     except (OSError, subprocess.CalledProcessError):
         return None
     return found.stdout.strip()
+
+
+def appendable(path: Path) -> Path:
+    """Refuse now, not after minutes of measuring, a file that cannot be written."""
+    try:
+        path.open("a").close()
+    except OSError as error:
+        raise ConfigurationError(f"cannot write {path}: {error.strerror}") from None
+    return path
 
 
 def append(path: Path, result: dict[str, Any], parameters: dict[str, Any]) -> None:

@@ -124,7 +124,10 @@ def main() -> None:
     if "MERCURY_SUPERVISOR_FD" in os.environ:
         import_module("mercury.service.tie").hold()
     try:
-        app()
+        try:
+            app()
+        finally:
+            print(end="", flush=True)  # here, where what goes wrong is said in a sentence
     except MercuryError as error:
         sentence = str(error)
     except ModuleNotFoundError as error:
@@ -132,9 +135,13 @@ def main() -> None:
         if extra is None:
             raise
         sentence = f"this needs {error.name}: pip install 'mercury-messaging[{extra}]'"
-    except BrokenPipeError:  # the reader of our output has gone, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what is still in the buffer
+        if isinstance(error, BrokenPipeError):  # the reader of our output has gone, as `head` does
+            sys.exit(141)
+        if not error.strerror:
+            raise
+        sentence = error.strerror + (f": {error.filename}" if error.filename else "")
     else:
         return
     import_module("mercury.cli.common.command").fail(sentence)

@@ -26,13 +26,14 @@ from mercury.cli.lab.dev import running_kafka
 from mercury.dev import KafkaBroker
 from mercury.mediator import NAMES
 from mercury.model.errors import ConfigurationError, PipelineError
+from mercury.sim.figure import new_figure, save
 
 app = typer.Typer(help="Measure Mercury on this machine.", no_args_is_help=True)
 
 BusOption = Annotated[
     str | None, option("Default an embedded bus; `kafka` starts a Kafka broker for the run", "URI")
 ]
-LogOption = Annotated[Path, option("JSON lines file to append to")]
+LogOption = Annotated[Path, option("JSON lines file to append to", callback=record.appendable)]
 DEFAULT_LOG = Path("mercury-bench.jsonl")
 
 _PAPER_BASELINE_S = 60.0  # Mercury §7.3: one message a second for a minute, the others 10 s
@@ -61,6 +62,8 @@ def echo(
 ) -> None:
     """Measure round trips through client, adapter, durable bus, broker and back."""
     wanted = [float(rate) for rate in _numbers(rates)]
+    if plot is not None:
+        save(new_figure(1.0, 1.0), plot)  # what cannot be drawn is said before it takes minutes
     runs, floors = [], []
     max_lossless = 0.0
     with steps("bench echo") as say, closing(echo_bench.FloorLoad()) as floor:

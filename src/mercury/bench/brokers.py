@@ -59,7 +59,7 @@ def offers(count: int, seed: int) -> list[Values]:
 
 
 class Work:
-    """Puts content on a bus, and takes what the brokers make of it."""
+    """Appends content to a bus, and reads the brokers' output."""
 
     def __init__(self, bus: Bus, interests: int) -> None:
         self._bus = bus
@@ -174,7 +174,7 @@ def _done(metrics_port: int) -> tuple[float, float]:
 
 
 def ceiling(interests: int, rounds: int) -> float:
-    """How much more of the same matching two bare processes do than one: what the cores allow."""
+    """How much more of the same matching two bare processes do than one: the cores' limit."""
     context = multiprocessing.get_context("spawn")
     pipes: list[Connection] = []
     matchers = []

@@ -37,7 +37,7 @@ _ENVIRONMENT = {
     "MERCURY_SESSION__REPORT_INTERVAL_S": "1",
     "MERCURY_SESSION__HEARTBEAT_INTERVAL_S": "5",
     "MERCURY_SESSION__MISSED_REPORTS": "20",
-    # Each message says itself how much trouble it is worth.
+    # Each message asks for its policy itself.
     "MERCURY_MEDIATOR__RULES__ALERT__POLICY": "fire-and-forget",
 }
 
@@ -45,7 +45,7 @@ _ENVIRONMENT = {
 def minimum_wire(loss: float, policy: Policy) -> float:
     """Packets a delivery costs at least, where each is lost with this probability, each way.
 
-    A sender must go on until it hears an answer: both ways succeed with q = (1 − p)², so it sends
+    A sender must retry until it gets an answer: both ways succeed with q = (1 − p)², so it sends
     1/q times, or as often as the policy allows; the recipient answers what arrives.
     """
     arrives = 1.0 - loss
@@ -126,7 +126,7 @@ class _Clients:
         await asyncio.sleep(_LINGER_S)
 
     async def _measure(self, bus_uri: str, policy: DeliveryPolicy) -> dict[str, Any]:
-        """Send one alert to all and wait until it is known what became of it."""
+        """Send one alert to all and wait until all deliveries are settled."""
         receipts_before = self._receipts_sent()
         with closing(open_bus(bus_uri)) as bus, closing(LedgerReader(bus, now_us())) as receipts:
             async with ServiceEndpoint(bus_uri, "bench") as office:
@@ -150,7 +150,7 @@ class _Clients:
         rows = [] if entry is None else list(entry.rows.values())
         heard = self._heard.get(alert.id, Counter())
         times = sorted(at - begun for at in self._times.get(alert.id, []))
-        # Receipts that rode on reports cost no packet of their own.
+        # Receipts piggybacked on reports cost no packet of their own.
         copies = sum(row.tries for row in rows) if policy else len(rows)
         packets = copies + self._receipts_sent() - receipts_before
         delivered = len(heard)

@@ -1,4 +1,4 @@
-"""One alert to many clients: when does the last one have it, and does the loop stand still?"""
+"""One alert to many clients: when the last one has it, and how long the loop is blocked."""
 
 from __future__ import annotations
 

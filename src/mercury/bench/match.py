@@ -37,7 +37,7 @@ _DRAIN_S = 5.0  # Redis goes on with what waits
 
 
 def run(*, entities: int, seconds: float, tenfold: bool, redis: bool, say: Say) -> dict[str, Any]:
-    """Everything, in the order of the table in docs/explanation/benchmarks.md."""
+    """All measurements, in the order of the table in docs/explanation/benchmarks.md."""
     kernel = _kernel(entities, tenfold, say)
     say("roads and trips")
     workload = Workload(

@@ -29,7 +29,7 @@ _FEWEST_ROUNDS = 4  # who set out together looks around together for a while
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """How many move where: evenly over a square, or a share of them crowded into a tile."""
+    """Entities and their density: evenly over a square, or a share crowded into a tile."""
 
     entities: int  # half of them publish, half subscribe
     side_m: float
@@ -51,7 +51,7 @@ class Population:
 
 
 class _World:
-    """Entities that wander, and the engine that watches them."""
+    """Entities that move, and an engine."""
 
     def __init__(self, population: Population) -> None:
         self._dice = np.random.default_rng(1)

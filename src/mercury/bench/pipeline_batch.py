@@ -137,7 +137,7 @@ def _polars(source: Path) -> Callable[[Path], None]:
 
 
 def _check(folder: Path) -> None:
-    """All three must have come to the same: a race is no race on different courses."""
+    """Check that all three have the same result."""
     sums = []
     for name in ("spark", "duckdb", "polars"):
         table = pq.read_table(folder / f"{name}-{ROUNDS}", columns=["cell", "reports"])

@@ -19,14 +19,14 @@ from urllib.error import HTTPError
 from mercury.dev.processes import free_port, stop_process
 from mercury.model.errors import MercuryError
 
-Say = Callable[[str], None]  # tells a person how far a benchmark is
+Say = Callable[[str], None]  # shows the progress of a benchmark
 
 _START_S = 30.0
 _STOP_S = 10.0
 
 
 def health(port: int) -> dict[str, float] | None:
-    """What `/healthz` says; None while the service is not up."""
+    """The answer of `/healthz`; None while the service is not up."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=1.0) as answer:
             found: dict[str, Any] = json.load(answer)
@@ -101,13 +101,13 @@ def broker(bus: str, environment: dict[str, str] | None = None) -> AbstractConte
 
 @contextmanager
 def temporary_bus() -> Iterator[str]:
-    """The URI of an embedded bus that is gone after the block."""
+    """The URI of an embedded bus that is deleted after the block."""
     with tempfile.TemporaryDirectory(prefix="mercury-bench-") as folder:
         yield fresh_bus(None, folder)
 
 
 def fresh_bus(uri: str | None, folder: str) -> str:
-    """The URI of a bus without a past: embedded in a folder, or a namespace of its own in Kafka."""
+    """The URI of a new bus: embedded in a folder, or a namespace of its own in Kafka."""
     if uri is None:
         return f"embedded:{folder}/bench.db"
     if uri.startswith("kafka:"):

@@ -120,7 +120,7 @@ def _options(
 
 
 def main() -> None:
-    """Run a command; what goes wrong is one sentence and a non-zero exit code."""
+    """Run a command; an error is one sentence and a non-zero exit code."""
     if "MERCURY_SUPERVISOR_FD" in os.environ:
         import_module("mercury.service.tie").hold()
     try:

@@ -19,7 +19,7 @@ _BUCKETS = _PER_OCTAVE * _OCTAVES
 
 
 class TimeHistogram:
-    """How often which time was seen, in microseconds; less than one counts as one."""
+    """A histogram of times in microseconds; less than one counts as one."""
 
     def __init__(self) -> None:
         self._counts = np.zeros(_BUCKETS, np.int64)
@@ -58,15 +58,15 @@ class TimeHistogram:
 
 @dataclass(slots=True)
 class LoadCounters:
-    """Counts of one run; None is what a driver cannot know."""
+    """Counts of one run; None where a driver cannot know."""
 
     sent: int = 0
-    unsent: int = 0  # there was no room for them any more: the other side takes too few
-    taken: int | None = None  # the other side says so
-    dropped: int | None = None  # it took them and could not use them
+    unsent: int = 0  # the queue was full: the other side is too slow
+    taken: int | None = None  # as the other side reports
+    dropped: int | None = None  # taken, but invalid
     matches: NDArray[np.int64] = field(default_factory=lambda: np.zeros(_EVENT_TYPES, np.int64))
     latency: TimeHistogram = field(default_factory=TimeHistogram)
-    count_from_us: int = 0  # what updates before this time bring about is not counted
+    count_from_us: int = 0  # events of updates before this time are not counted
     notes: list[str] = field(default_factory=list)
 
     def add(
@@ -76,13 +76,13 @@ class LoadCounters:
         times_us: NDArray[np.int64],
         now_us: int | NDArray[np.int64],
     ) -> None:
-        """Count events that have just come; latency is that of updates, from when they were due."""
+        """Count received events; latency is measured from when their updates were due."""
         self.count(event_types, times_us)
         timed = (times_us >= self.count_from_us) & (reasons == EventReason.MOVED)
         self.latency.add((now_us - times_us)[timed])
 
     def count(self, event_types: NDArray[np.uint8], times_us: NDArray[np.int64]) -> None:
-        """Count events of which nobody knows when their update was due."""
+        """Count events without a known due time."""
         counted = np.minimum(event_types[times_us >= self.count_from_us], _EVENT_TYPES - 1)
         self.matches += np.bincount(counted, minlength=_EVENT_TYPES)
 

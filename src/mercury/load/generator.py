@@ -24,19 +24,19 @@ _DRAIN_S = 5.0
 
 
 def steady_clock() -> Clock:
-    """The wall clock, as it was at first, going on by the clock that never jumps."""
+    """The wall clock at the start, advanced by the monotonic clock."""
     began_us = epoch_us()
     return lambda: began_us + int(now() * 1e6)
 
 
 @dataclass(slots=True)
 class LoadResult:
-    """What a run came to."""
+    """The result of a run."""
 
     seconds: float  # that were counted
     warm_up_s: float
     offered: int  # updates that were due, warm-up included
-    missed: int  # of these, what the generator itself came too late for
+    missed: int  # of these, not sent because the generator was too late
     lag: TimeHistogram  # how late the generator itself was
     cpu_share: float  # of one core
     counters: LoadCounters
@@ -94,18 +94,18 @@ class Generator:
         self._shown = 0  # the second that was shown last
 
     def stop(self) -> None:
-        """End before the time."""
+        """End early."""
         self._stopping = True
 
     async def run(self) -> LoadResult:
-        """Declare everybody, send updates for as long as was asked, and wait for the rest."""
+        """Declare all entities, send updates for the given time, and wait for the last events."""
         clock = steady_clock()
         # Machine code is made now, not when the first update is due.
         self._workload.movement.positions([0], 0.0)
         try:
             await self._driver.open(self._workload, clock, self._say)
             gc.collect()
-            gc.freeze()  # what there is now stays; a collection need not look at it
+            gc.freeze()  # existing objects stay: exempt them from collections
             cpu_begun, begun_us = process_time(), clock()
             ran_s = await self._drive(clock, begun_us)
             cpu_share = (process_time() - cpu_begun) / max((clock() - begun_us) / 1e6, 1e-6)
@@ -125,7 +125,7 @@ class Generator:
         )
 
     async def _drive(self, clock: Clock, begun_us: int) -> float:
-        """Returns how long it took; what is due by then was offered, unless it was hopeless."""
+        """Send updates as they become due; returns how long it took."""
         end_s = self._warm_up_s + self._seconds
         self._driver.counters.count_from_us = begun_us + round(self._warm_up_s * 1e6)
         while True:
@@ -138,7 +138,7 @@ class Generator:
             if now_s >= end_s and (sent < _AT_ONCE or now_s >= end_s + _GRACE_S):
                 return end_s
             if sent == _AT_ONCE:
-                await asyncio.sleep(0)  # there is more, and others want to read and write
+                await asyncio.sleep(0)  # let the drivers read and write
             else:
                 spent_s = (clock() - begun_us) / 1e6 - now_s
                 await asyncio.sleep(max(_TICK_S - spent_s, 0.0))

@@ -50,7 +50,7 @@ class LoadClients:
             )
             for number in range(count)
         ]
-        # Called with the number of a session and what happened to it, if anybody wants to know.
+        # Optional callback, with the number of a session and its event.
         self.heard: Callable[[int, ClientEvent], None] | None = None
         self.heard_at = 0.0  # when anything came last
         self._by_identity = {one.identity: number for number, one in enumerate(self.sessions)}
@@ -85,7 +85,7 @@ class LoadClients:
                 if self.sessions[number].state is not SessionState.ESTABLISHED
             ]
             if waiting:
-                self.tend()  # those that are open must not be given up meanwhile
+                self.tend()  # open sessions must not time out meanwhile
 
     def tend(self) -> None:
         """Send the reports that keep the sessions alive."""
@@ -97,7 +97,7 @@ class LoadClients:
         self.send_all(due)
 
     def report(self, number: int) -> bool:
-        """Let a session say where it is, once that is sent; False while it is opened again."""
+        """Report a session's position, with the next send; False while it is opened again."""
         session, now = self.sessions[number], time.monotonic()
         if session.state is SessionState.ESTABLISHED:
             session.report(now)
@@ -106,7 +106,7 @@ class LoadClients:
         return False
 
     def close(self) -> None:
-        """Say goodbye and close the sockets."""
+        """Close the sessions and the sockets."""
         for session in self.sessions:
             session.close(time.monotonic())
         self.send_all(range(len(self.sessions)))
@@ -115,7 +115,7 @@ class LoadClients:
             sock.close()
 
     def send_all(self, numbers: Iterable[int]) -> tuple[int, int]:
-        """Send what these sessions have to say; how many packets left, and how many did not."""
+        """Send the packets of these sessions; returns how many were sent, and how many not."""
         by_socket: dict[int, list[tuple[bytes, bytes]]] = defaultdict(list)
         for number in numbers:
             session = self.sessions[number]
@@ -131,12 +131,12 @@ class LoadClients:
         return sent, total - sent
 
     def receive(self, timeout_s: float = 0.0) -> None:
-        """Give sessions what waits for them."""
+        """Receive the packets of all sessions."""
         for fd, _ in self.poller.poll(timeout_s):
             self.receive_from(fd)
 
     def receive_from(self, fd: int) -> None:
-        """Give sessions what waits at one of the sockets, as much as is taken at once."""
+        """Receive the packets at one of the sockets, one batch."""
         for data, _sender in self.receiver.receive(fd):
             number = self._by_token.get(data[8:24])
             if number is None:
@@ -155,7 +155,7 @@ class LoadClients:
                 self.heard(number, session.events.popleft())
 
     def _addressed(self, data: bytes) -> int | None:
-        """Who is granted a session, or refused one."""
+        """The session that a grant or refusal is for."""
         try:
             identity = parse(data[HEADER_BYTES:]).destination.client
         except PacketError:

@@ -24,9 +24,9 @@ from mercury.roads.trips import TripSettings, plan
 
 HIGHEST_PRICE = 100
 _FILTERS = 10  # different ones, as a form with a slider would make them
-_TTL_INTERVALS = 5.0  # an entity is forgotten when that many updates did not come
+_TTL_INTERVALS = 5.0  # an entity expires after so many missing updates
 _SHORTEST_TTL_S = 60.0
-_DECLARED_PER_S = 2_000.0  # at least; who was declared first must live until the others are
+_DECLARED_PER_S = 2_000.0  # at least; the first must not expire before the last is declared
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +74,10 @@ class DueUpdates(NamedTuple):
 
 
 class Schedule:
-    """Who is due when: open loop, so nothing that the system does ever moves an update.
+    """When each entity is due: open loop, so the system under test never delays an update.
 
-    Entity i says where it is at `phases_s[i] + k / rate`, for each k from 0; phases are sorted and
-    shorter than an interval. A core: it is given the time and hands out what has become due.
+    Entity i is due at `phases_s[i] + k / rate`, for each k from 0; phases are sorted and
+    shorter than an interval. A core: it takes the time and returns what has become due.
     """
 
     def __init__(self, phases_s: FloatArray, rate_hz: float) -> None:
@@ -102,7 +102,7 @@ class Schedule:
         return np.asarray(rounds * self._interval_s + self._phases_s[entities])
 
     def take(self, until_s: float, limit: int) -> DueUpdates:
-        """What has become due before a time and was not handed out yet, up to the limit."""
+        """The updates due before a time that were not returned yet, up to the limit."""
         count = min(self.due_by(until_s) - self.offered, limit)
         numbers = np.arange(self.offered, self.offered + max(count, 0))
         self.offered += len(numbers)
@@ -110,12 +110,12 @@ class Schedule:
 
 
 class Workload:
-    """Entities: what each is, in columns, and where it goes."""
+    """The entities, in columns, and their movement."""
 
     def __init__(self, roads: RoadNetwork, settings: WorkloadSettings) -> None:
         self.settings = settings
         count = settings.entities
-        # A stream of dice for each matter: with another rate, trips stay what they are.
+        # A random stream for each purpose: with another rate, trips stay the same.
         trips_dice, what_dice, when_dice = np.random.default_rng(settings.seed).spawn(3)
         trips = plan(roads, count, trips_dice, settings.trips)
         self.movement = Movement(roads, trips, noise_m=settings.noise_m, seed=settings.seed)
@@ -135,7 +135,7 @@ class Workload:
         return len(self.publishes)
 
     def at_rate(self, rate_hz: float) -> Workload:
-        """The same entities on the same trips, saying more or less often where they are."""
+        """The same entities on the same trips, with another update rate."""
         other = copy(self)
         other.settings = replace(self.settings, rate_hz=rate_hz)
         other.phases_s = self._parts / rate_hz
@@ -147,17 +147,17 @@ class Workload:
 
     @property
     def accuracy_m(self) -> float:
-        """What entities say of their own accuracy."""
+        """The accuracy that entities report."""
         return self.settings.noise_m
 
     @property
     def has_filters(self) -> bool:
-        """Whether subscriptions let a part of the publications pass alone."""
+        """Whether subscriptions have filters."""
         return self.settings.selectivity < 1.0
 
     @property
     def ttl_s(self) -> float:
-        """How long an entity that says nothing is remembered."""
+        """The time to live of an entity without updates."""
         intervals_s = _TTL_INTERVALS / self.settings.rate_hz
         until_all_are_declared_s = len(self) / _DECLARED_PER_S
         return min(max(_SHORTEST_TTL_S, intervals_s, until_all_are_declared_s), MAX_TTL_S)
@@ -169,7 +169,7 @@ class Workload:
         return "publication" if self.publishes[entity] else "subscription"
 
     def declaration(self, entity: int) -> Publication | NearSubscription:
-        """What an entity says of itself before it moves."""
+        """An entity's declaration."""
         name, topic = self.id_of(entity), f"topic-{self.topic[entity]}"
         if self.publishes[entity]:
             values = {"price": int(self.price[entity])}
@@ -196,7 +196,7 @@ class Workload:
 
 
 def price_limits(selectivity: float) -> NDArray[np.int64]:
-    """Limits of which each is as likely, and which let a share of all prices pass on average.
+    """Equally likely price limits that let a given share of all prices pass on average.
 
     They are spread as widely as that share allows: for 0.55 from 10 to 100.
     """

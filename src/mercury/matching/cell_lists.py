@@ -13,19 +13,19 @@ from mercury.matching.references import PARTS, pull_in, size_m, skin_m
 
 _SPREAD = -7046029254386353131  # the golden ratio in 64 bits: spreads neighbouring cells
 
-# Arguments stand several to a line.
+# Several arguments to a line.
 # fmt: off
 
 
 @inlined
 def spread(key: int, table: Any) -> int:
-    """The bucket in a table where a key is looked for first: all of its bits count."""
+    """The first bucket of a key in the hash table; all of its bits count."""
     return (((key ^ (key >> 32)) * _SPREAD) >> 36) & (len(table) // 2 - 1)
 
 
 @inlined
 def bucket_of(key: int, table: Any) -> int:
-    """Where a cell is in the table, or the free bucket where it would be."""
+    """The bucket of a cell in the table, or the free bucket for it."""
     mask = len(table) // 2 - 1
     bucket = spread(key, table)
     while table[2 * bucket] != key and table[2 * bucket] != 0:
@@ -61,7 +61,7 @@ def put_record(slot: int, key: int, a: Arrays) -> None:
 
 @inlined
 def take_record(slot: int, a: Arrays) -> None:
-    """Take an entity out of its cell; the last of the cell's first chunk fills its place."""
+    """Remove an entity from its cell; the last record of the cell's first chunk fills the gap."""
     record = a.states[slot * 16 + at.RECORD]
     bucket = bucket_of(a.clocks[slot * 8 + at.KEY], a.table)
     head = a.table[2 * bucket + 1]
@@ -80,7 +80,7 @@ def take_record(slot: int, a: Arrays) -> None:
 
 @compiled
 def rebuild_table(old: Any, new: Any) -> int:
-    """Copy the cells that hold somebody; returns how many."""
+    """Copy the cells that are not empty; returns how many."""
     used = 0
     for bucket in range(len(old) // 2):
         if old[2 * bucket] != 0 and old[2 * bucket + 1] >= 0:
@@ -100,7 +100,7 @@ def put_verdict(key: int, verdict: int, verdicts: Any) -> None:
 
 @inlined
 def level_for(slot: int, a: Arrays) -> int:
-    """The level of cells that an entity stands in: publications of a topic share one."""
+    """The level of cells of an entity: publications of a topic share one."""
     topic = a.states[slot * 16 + at.TOPIC]
     if a.states[slot * 16 + at.KIND] == at.PUBLICATION:
         return a.levels[2 * topic]
@@ -113,7 +113,7 @@ def level_for(slot: int, a: Arrays) -> int:
 
 @compiled
 def remove_from_cells(slot: int, a: Arrays) -> None:
-    """Take an entity out of the cells."""
+    """Remove an entity from the cells."""
     if a.states[slot * 16 + at.RECORD] < 0:
         return
     take_record(slot, a)
@@ -142,7 +142,7 @@ def add_to_cells(slot: int, a: Arrays) -> None:
         a.widest[2 * entry] += 1.0
         a.inhabited[topic * 2 + side] |= 1 << level
     if size > a.widest[2 * entry + 1]:
-        a.counters[at.WIDENED] += 1  # what was prefetched before does not hold
+        a.counters[at.WIDENED] += 1  # invalidates earlier prefetches
         a.widest[2 * entry + 1] = size
     row = row_of(a.numbers[slot * 8 + at.LAT], level)
     column = column_of(a.numbers[slot * 8 + at.LON], columns_in(row, level, a.columns))

@@ -12,14 +12,14 @@ from mercury.matching import layout as at
 from mercury.matching.cells import COARSEST, cell_m
 from mercury.matching.store import Store
 
-_FEWEST_QUERIES = 2048  # before it is worth a thought
+_FEWEST_QUERIES = 2048  # before a size is changed
 _CROWDED = 20.0  # entities compared in a query
 _PER_TICK = 500_000  # entities looked at, so that a tick stays short: a few milliseconds
 _MANY_CELLS = 30.0  # cells opened in a query
 
 
 def fit(store: Store, used: int) -> None:
-    """Change the cells of a few topics."""
+    """Adapt the cell sizes of a few topics."""
     changed = 0
     looks = store.looks.reshape(-1, at.LOOKS)
     for topic in np.flatnonzero(looks[:, (at.PUB_QUERIES, at.SUB_QUERIES)].max(axis=1)).tolist():
@@ -54,7 +54,7 @@ def _for_subscriptions(store: Store, topic: int, level: int, look: list[int], us
     compared = look[at.PUB_SCANNED] / max(look[at.PUB_QUERIES], 1)
     if compared > _CROWDED and level > 0:
         return level - 1 if cell_m(level - 1) >= 1.5 * _typical_m(store, topic, used) else level
-    # Scopes wider than the cells stand on further levels, and each level is looked at.
+    # Scopes wider than the cells are on further levels, and each level must be searched.
     entry = 2 * 16 * (2 * topic + 1)
     on_levels = np.count_nonzero(store.widest[entry : entry + 32 : 2])
     if compared < 2.0 and on_levels > 1 and level < COARSEST:

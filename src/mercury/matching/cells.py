@@ -28,7 +28,7 @@ COLUMNS: NDArray[np.int64] = np.maximum(
 
 
 def cell_m(level: int) -> float:
-    """How high cells of a level are."""
+    """The height of a level's cells."""
     return DEGREE_M / (4096 >> level)
 
 
@@ -62,7 +62,7 @@ def reach_deg(x: float, y: float, lat: float, reach_m: float) -> tuple[float, fl
     if abs(lat) + lat_deg >= 89.999:
         return lat_deg, 180.0
     ratio = reach_m / math.sqrt(x * x + y * y)
-    if ratio > 0.5:  # close to a pole, where the bound below does not hold
+    if ratio > 0.5:  # close to a pole, where the bound below is invalid
         sine = math.sin(reach_m / MEAN_RADIUS_M) * ratio / (reach_m / MEAN_RADIUS_M)
         lon = math.pi if sine >= 1.0 else math.asin(sine)
     else:

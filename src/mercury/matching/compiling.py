@@ -14,17 +14,17 @@ from mercury.geo.machine_code import AnyFunction
 
 
 def compiled(function: AnyFunction, **options: Any) -> AnyFunction:
-    """Machine code that does not count who holds an array, or each call would for all of them."""
+    """Compile without reference counting of arrays, which would cost at each call."""
     return machine_code.compiled(function, _nrt=False, **options)
 
 
 def inlined(function: AnyFunction) -> AnyFunction:
-    """The same for a part of another, which is then not called at all."""
+    """Compile a function to be inlined into its callers."""
     return compiled(function, forceinline=True)
 
 
 def called(function: AnyFunction) -> AnyFunction:
-    """The same for a rare part of another, which is called after all: it would be large."""
+    """Compile a rare part of a function, called rather than inlined because it is large."""
     return compiled(function, inline="never")
 
 

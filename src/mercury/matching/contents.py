@@ -14,7 +14,7 @@ Item = TypeVar("Item")
 
 
 class Numbered(Generic[Item]):
-    """Things that are kept as long as somebody holds them; a number is never given again."""
+    """Numbered values with reference counts; a number is never reused."""
 
     def __init__(self) -> None:
         self._number: dict[Hashable, int] = {}
@@ -26,7 +26,7 @@ class Numbered(Generic[Item]):
         return self._items[number][1]
 
     def hold(self, name: Hashable, item: Item) -> int:
-        """The number of what is called so, held once more."""
+        """The number under a name, with its count increased."""
         number = self._number.get(name)
         if number is None:
             number = self._number[name] = next(self._numbers)
@@ -35,7 +35,7 @@ class Numbered(Generic[Item]):
         return number
 
     def release(self, number: int) -> None:
-        """Hold it once less."""
+        """Decrease its count; drop it at zero."""
         if number not in self._holders:
             return
         self._holders[number] -= 1
@@ -62,10 +62,10 @@ class Contents:
         return self._filters.hold(wanted.canonical, wanted) if wanted.canonical else 0
 
     def release(self, entity: Publication | NearSubscription, number: int) -> None:
-        """Hold once less what was held for such an entity."""
+        """Release what was held for such an entity."""
         held = self._values if isinstance(entity, Publication) else self._filters
         held.release(number)
 
     def passes(self, wanted: int, values: int) -> bool:
-        """The verdict, by the broker's own filter."""
+        """Whether the values pass the filter, by the broker's own implementation."""
         return self._filters[wanted].matches(self._values[values])

@@ -44,7 +44,7 @@ class EncounterRule:
     radius_m: float = 50.0
     hysteresis_m: float = 10.0  # an encounter ends this far outside the radius
     min_duration_s: float = 0.0
-    gap_s: float = 60.0  # timeout: whoever does not report is nowhere, until it reports again
+    gap_s: float = 60.0  # timeout: a client without a report is absent until the next one
 
     def __post_init__(self) -> None:
         if not 0.0 < self.radius_m <= MAX_RADIUS_M:
@@ -71,7 +71,7 @@ class EncounterRule:
 
 
 class Stands(NamedTuple):
-    """Who was where, and for how long: one row for each report."""
+    """Where each client was, and for how long: one row for each report."""
 
     who: Ints  # a number for each client
     from_us: Ints
@@ -79,7 +79,7 @@ class Stands(NamedTuple):
     lat: Floats
     lon: Floats
     seen: Flags  # it can be met
-    sees: Flags  # and asks whom it meets
+    sees: Flags  # and meets others
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,7 +102,7 @@ class Contacts(EventColumns):
 
 
 def merged(contacts: Contacts) -> Contacts:
-    """Those of one pair that overlap or touch as one; by pair and time."""
+    """Contacts of one pair that overlap or touch, merged; by pair and time."""
     if not len(contacts):
         return contacts
     found = contacts.take(np.lexsort((contacts.from_us, contacts.pair)))
@@ -142,9 +142,9 @@ def contacts(
     mutual: bool = True,
     chunk_rows: int = _CHUNK_ROWS,
 ) -> Contacts:
-    """What these tracks have of contacts, merged; a pair is `sees * clients + seen`.
+    """The contacts of these tracks, merged; a pair is `sees * clients + seen`.
 
-    Where everyone sees, `mutual` has each pair once, the lower number first.
+    With `mutual`, each pair is reported once, the lower number first.
     """
     found = []
     crowd = _Crowd(stands, rule, clients, mutual)
@@ -154,7 +154,7 @@ def contacts(
 
 
 class _Crowd:
-    """Everyone of some tracks in an engine: publications, each with two circles if it sees."""
+    """All clients of some tracks in an engine: publications, each with two circles if it sees."""
 
     def __init__(self, stands: Stands, rule: EncounterRule, clients: int, mutual: bool) -> None:
         self._stands = stands
@@ -163,14 +163,14 @@ class _Crowd:
         self._mutual = mutual
         self._open = np.zeros(0, np.int64)  # pairs that are within reach
         self._open_us = 0  # since when, as far as it was not read yet
-        # Whoever is not heard of any more is moved away; nothing has to expire here.
+        # Absent clients are moved away; nothing has to expire here.
         self._engine = Engine(MatchingRules(ttl_s=MAX_TTL_S, max_radius_m=rule.reach_m))
         # References, by client; −1 for who has none.
         self._seen, self._wide, self._near = np.full((3, clients), -1)
         self._enter()
         every = np.concatenate([self._seen, self._wide, self._near])
         count = int((every[every >= 0] & SLOT_MASK).max(initial=-1)) + 1
-        # Whose it is, and whether it is a wide circle, by slot.
+        # The client, and whether it is the wide circle, by slot.
         self._who, self._is_wide = np.zeros(count, np.int64), np.zeros(count, np.bool_)
         for refs in (self._seen, self._wide, self._near):
             known = np.flatnonzero(refs >= 0)
@@ -209,10 +209,10 @@ class _Crowd:
     def _moves(
         self, coming: NDArray[np.intp], going: NDArray[np.intp]
     ) -> tuple[Ints, Floats, Floats, Ints]:
-        """The updates of those who come and go, in order.
+        """The updates of clients that come and go, in order.
 
-        What happens in one instant happens at once: all who move are taken far away first, and
-        then put where they are. So nobody is near where another one has just been.
+        Updates of one instant are simultaneous: all that move are first moved far away, and then to
+        their new positions. So none is near a position that another has just left.
         """
         stands = self._stands
         lat, lon = float(stands.lat[0]), float(stands.lon[0])

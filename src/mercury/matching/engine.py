@@ -23,22 +23,22 @@ from mercury.model.area import Polygon, Position
 from mercury.model.errors import MatchingError
 from mercury.model.matching import EventReason, NearSubscription, Publication, Side
 
-_ASKED_ONCE = "\0"  # the name of a subscription that is gone at once
+_ASKED_ONCE = "\0"  # the name of a query's subscription
 
 
 @dataclass(frozen=True, slots=True)
 class MatchingRules:
-    """What holds for all pairs of an engine; every worker of one system has the same."""
+    """The limits and defaults of an engine; the same for every worker of one system."""
 
     overlap: bool = False  # a publication's own scope counts, too, not its centre alone
-    hysteresis_m: float = 10.0  # of subscriptions that do not say
-    ttl_s: float = 60.0  # of entities that do not say
+    hysteresis_m: float = 10.0  # of subscriptions that give none
+    ttl_s: float = 60.0  # of entities that give none
     max_radius_m: float = 50_000.0  # of a subscription's scope
     max_publication_radius_m: float = 5_000.0
     topics: frozenset[str] | None = None  # None: any
 
     def check(self, topic: str, radius_m: float, *, publication: bool) -> None:
-        """Refuse what these rules do not allow."""
+        """Raise for what these rules do not allow."""
         if self.topics is not None and topic not in self.topics:
             raise MatchingError(f"there is no topic {topic!r} here", "topic")
         largest = self.max_publication_radius_m if publication else self.max_radius_m
@@ -51,7 +51,7 @@ class MatchingRules:
 
 
 class NearbyPublication(NamedTuple):
-    """A publication that somebody asked for."""
+    """A publication in the answer to a query."""
 
     publication: Publication
     reference: int
@@ -62,9 +62,9 @@ class NearbyPublication(NamedTuple):
 
 
 class Engine:
-    """Keeps who is where and which pairs match; a core: it has no clock of its own.
+    """Keeps positions and matching pairs; a core: it has no clock of its own.
 
-    Entities are spoken of by reference, a number that stays theirs until they are gone.
+    Entities are identified by reference, a number that is theirs until they are removed.
     """
 
     def __init__(self, rules: MatchingRules | None = None) -> None:
@@ -81,13 +81,13 @@ class Engine:
         self._gone: dict[int, Entity] = {}
         self._going: dict[int, Entity] = {}
         self._events: list[Events] = []
-        self._next_expiry_us = at.NEVER_US  # nobody expires before
+        self._next_expiry_us = at.NEVER_US  # no entity expires before
         self._events_taken = 0
 
-    # What there is
+    # Declarations
 
     def publish(self, publication: Publication, time_us: int) -> int:
-        """Put a publication, or change it; returns its reference."""
+        """Add or change a publication; returns its reference."""
         if (known := self._said_again(publication, time_us)) is not None:
             return known
         self.rules.check(publication.topic, publication.radius_m, publication=True)
@@ -100,7 +100,7 @@ class Engine:
         return self._store_entity(slot, publication, time_us)
 
     def subscribe(self, subscription: NearSubscription, time_us: int) -> int:
-        """Put a subscription, or change it; returns its reference."""
+        """Add or change a subscription; returns its reference."""
         if (known := self._said_again(subscription, time_us)) is not None:
             return known
         outline = None if subscription.polygon is None else Outline.of(subscription.polygon)
@@ -121,7 +121,7 @@ class Engine:
         dwell_us = -1 if dwell_s is None else round(dwell_s * 1e6)
         if store.clocks[slot * 8 + at.DWELL] != dwell_us:
             store.clocks[slot * 8 + at.DWELL] = dwell_us
-            store.counters[at.NEXT_DWELL_US] = -at.NEVER_US  # it may have pairs that last already
+            store.counters[at.NEXT_DWELL_US] = -at.NEVER_US  # pairs may be due for dwell
         if outline is not None:
             self._draw(slot, outline)
         return self._store_entity(slot, subscription, time_us)
@@ -131,16 +131,16 @@ class Engine:
         return None if slot is None else self._reference(slot)
 
     def heard_us(self, reference: int) -> int:
-        """The time of an entity's last word; the entity must be here."""
+        """The time of an entity's last update; the entity must exist."""
         return int(self.store.clocks[(reference & at.SLOT_MASK) * 8 + at.TIME])
 
     def publication(self, reference: int) -> Publication | None:
-        """What a publication is, also for a while after it has gone."""
+        """A publication by reference, also for a while after its removal."""
         entity = self._entity(reference)
         return entity if isinstance(entity, Publication) else None
 
     def subscription(self, reference: int) -> NearSubscription | None:
-        """What a subscription is, also for a while after it has gone."""
+        """A subscription by reference, also for a while after its removal."""
         entity = self._entity(reference)
         return entity if isinstance(entity, NearSubscription) else None
 
@@ -153,7 +153,7 @@ class Engine:
             "events": self._events_taken,
         }
 
-    # What happens
+    # Updates and events
 
     def move(
         self,
@@ -163,7 +163,7 @@ class Engine:
         times_us: ArrayLike,
         accuracy_m: ArrayLike = 0.0,
     ) -> None:
-        """Say where entities are, one after the other; what makes no sense is counted."""
+        """Update positions of entities, in order; invalid updates are counted."""
         refs = np.atleast_1d(np.asarray(references, np.int64))
         count = len(refs)
         self._apply(
@@ -178,7 +178,7 @@ class Engine:
         )
 
     def withdraw(self, reference: int, time_us: int, *, silently: bool = False) -> None:
-        """Let an entity go; its pairs part, silently if somebody else goes on with them."""
+        """Remove an entity and its pairs, without events if another engine continues them."""
         slot = reference & at.SLOT_MASK
         if slot in self._entities and self._reference(slot) == reference:
             self._remove(
@@ -186,7 +186,7 @@ class Engine:
             )
 
     def tick(self, time_us: int) -> None:
-        """Let time pass: pairs last, entities that were not heard of for too long go."""
+        """Advance time: emit dwell events, remove expired entities."""
         self._gone, self._going = self._going, {}
         self.store.sweep(time_us)
         if time_us >= self._next_expiry_us:
@@ -197,15 +197,15 @@ class Engine:
         kinds = self.store.states[at.KIND :: 16][: self._used]
         expires = self.store.clocks[at.EXPIRES :: 8][: self._used]
         late = np.flatnonzero((kinds != at.FREE) & (expires <= time_us))
-        if len(late):  # in the order in which it happened
+        if len(late):  # in the order of their times
             late = late[np.argsort(expires[late], kind="stable")]
             self._remove(late, expires[late], EventReason.EXPIRED)
-        # Whoever moves lives longer, so nobody goes before the first of those who are here now.
+        # Updates only extend lifetimes, so none expires before the first of those here now.
         alive = expires[kinds != at.FREE]
         self._next_expiry_us = int(alive.min()) if len(alive) else at.NEVER_US
 
     def take(self) -> Events:
-        """Everything that happened since the last time, in order."""
+        """The events since the last call, in order."""
         self._events.append(self.store.take_events())
         events = Events.joined(self._events)
         self._events = []
@@ -219,9 +219,9 @@ class Engine:
         lon: float | None = None,
         limit: int = 100,
     ) -> list[NearbyPublication]:
-        """Which publications a subscription would match now, the nearest first."""
+        """The publications that a subscription would match now, the nearest first."""
         self._events.append(self.store.take_events())
-        if subscription.topic not in self._topics:  # a question makes no topic
+        if subscription.topic not in self._topics:  # a query creates no topic
             self.rules.check(subscription.topic, subscription.radius_m or 0.0, publication=False)
             return []
         once = replace(subscription, id=_ASKED_ONCE, inside=False, dwell_s=None, ttl_s=1.0)
@@ -241,7 +241,7 @@ class Engine:
         return found
 
     def topics(self) -> dict[str, tuple[int, int]]:
-        """How many publications and subscriptions each topic has."""
+        """The number of publications and subscriptions of each topic."""
         states = self.store.states.reshape(-1, at.STATES)[: self._used]
         alive = states[:, at.KIND] != at.FREE
         mine = states[:, at.KIND] == at.PUBLICATION
@@ -267,7 +267,7 @@ class Engine:
 
     @classmethod
     def restore(cls, data: bytes, rules: MatchingRules | None = None) -> Self:
-        """An engine that goes on where a snapshot was taken; references stay what they were."""
+        """An engine that continues from a snapshot; references stay the same."""
         document, arrays = unpack(data)
         engine = cls(rules)
         engine._topics = {name: number for number, name in enumerate(document["topics"])}
@@ -294,7 +294,7 @@ class Engine:
         return self._going.get(reference) or self._gone.get(reference)
 
     def _said_again(self, entity: Entity, time_us: int) -> int | None:
-        """Keep alive what is said once more just as it is."""
+        """Renew an entity that is declared again unchanged."""
         slot = self._slots[_side_of(entity)].get(entity.id)
         if slot is None or self._entities[slot] != entity:
             return None
@@ -308,7 +308,7 @@ class Engine:
         self._next_expiry_us = min(self._next_expiry_us, int(clocks[at.EXPIRES]))
 
     def _slot_for(self, entity: Entity, kind: int, time_us: int) -> int:
-        """The slot of an entity, which keeps its position if it was there before."""
+        """The slot of an entity; one that existed keeps its position."""
         topic = self._topics.get(entity.topic)
         if topic is None:
             topic = len(self._topics)
@@ -325,7 +325,7 @@ class Engine:
             states = self.store.states[slot * 16 : slot * 16 + 16]
             if states[at.TOPIC] == topic and states[at.KIND] == kind:
                 return slot
-            # Another topic or kind of scope: its pairs are over, and it begins anew where it is.
+            # Another topic or kind of scope: its pairs end, and it starts anew at its position.
             if states[at.KIND] != at.POLYGON and kind != at.POLYGON:
                 position = self.store.numbers[slot * 8 : slot * 8 + 8].copy()
             last_us = int(self.store.clocks[slot * 8 + at.TIME])
@@ -347,7 +347,7 @@ class Engine:
         return slot
 
     def _draw(self, slot: int, outline: Outline) -> None:
-        """Put a polygon's edges where the kernel finds them."""
+        """Store a polygon's edges for the kernel."""
         store = self.store
         states = store.states[slot * 16 : slot * 16 + 16]
         states[at.EDGES] = 0
@@ -362,7 +362,7 @@ class Engine:
         numbers[at.LAT], numbers[at.LON] = outline.lat, outline.lon
 
     def _store_entity(self, slot: int, entity: Entity, time_us: int) -> int:
-        """What a new or changed entity matches, at once."""
+        """Store a new or changed entity, and match it at once."""
         self._entities[slot] = entity
         before = int(self.store.states[slot * 16 + at.CONTENT])
         self.store.states[slot * 16 + at.CONTENT] = self._contents.hold(entity)
@@ -435,7 +435,7 @@ class Engine:
 
 
 def warm_up() -> None:
-    """Have the machine code ready, which a machine makes once, in half a minute."""
+    """Compile the machine code, which is cached after the first time (half a minute)."""
     engine = Engine()
     triangle = Polygon((Position(0.0, 0.0), Position(0.0, 0.01), Position(0.01, 0.0)))
     beside = [
@@ -452,7 +452,7 @@ def warm_up() -> None:
     engine.take()
 
 
-# The rows of an entity that has just come.
+# The rows of a new entity.
 _NOWHERE = np.zeros(at.NUMBERS)
 _NOWHERE[at.LAT] = np.nan
 _NO_CLOCKS = np.zeros(at.CLOCKS, np.int64)

@@ -18,12 +18,12 @@ class EventColumns:
         return len(getattr(self, fields(self)[0].name))
 
     def take(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Self:
-        """Some of them."""
+        """A selection of rows."""
         return type(self)(*(getattr(self, column.name)[rows] for column in fields(self)))
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """Several after one another; at least one."""
+        """The rows of several, concatenated; at least one."""
         if len(parts) == 1:
             return parts[0]
         return cls(
@@ -36,7 +36,7 @@ class EventColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Events(EventColumns):
-    """One row for each thing that happened, in order.
+    """One row for each event, in order.
 
     Entities are given as references, as `Engine.publish` and `Engine.subscribe` return them.
     """

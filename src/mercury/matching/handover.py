@@ -13,7 +13,7 @@ from mercury.matching.pairs import link
 
 
 def partners(engine: Engine, reference: int) -> NDArray[np.int64]:
-    """References of those that an entity forms pairs with, the newest first."""
+    """References of the entities that an entity has pairs with, the newest first."""
     store, kind = engine.store, _kind(engine, reference)
     if kind == at.FREE:
         return np.zeros(0, np.int64)
@@ -25,9 +25,9 @@ def partners(engine: Engine, reference: int) -> NDArray[np.int64]:
 
 
 def adopt(engine: Engine, publication: int, subscription: int, since_us: int) -> bool:
-    """Go on with a pair that another engine had; False if one of the two is not here.
+    """Take over a pair from another engine; False if one of the two is not here.
 
-    Whether it still holds is judged when one of them moves next.
+    Whether it still matches is decided when one of them moves next.
     """
     kinds = _kind(engine, publication), _kind(engine, subscription)
     if kinds[0] != at.PUBLICATION or kinds[1] not in (at.CIRCLE, at.POLYGON):
@@ -51,7 +51,7 @@ def adopt(engine: Engine, publication: int, subscription: int, since_us: int) ->
 
 
 def _pairs(engine: Engine, slot: int, side: int) -> list[int]:
-    """Those of an entity, also if they do not match now."""
+    """The pairs of an entity, also those that do not match now."""
     found = []
     pair = int(engine.store.states[slot * at.STATES + at.HEAD])
     while pair >= 0:

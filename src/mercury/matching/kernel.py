@@ -43,13 +43,13 @@ _AHEAD, _CLOSER, _CLOSE = 28, 18, 9  # updates
 _RING, _FIRST, _CELLS = 32, 4, 12  # updates that are noted, and cells of each from the fourth on
 _NOTE = _FIRST + _CELLS
 
-# Arguments stand several to a line.
+# Several arguments to a line.
 # fmt: off
 
 
 @inlined
 def meet_in_cell(chunk: int, slot: int, reason: int, time_us: int, stamp: int, a: Arrays) -> int:
-    """Let an entity meet those of a cell; DONE or what is wanted."""
+    """Pair an entity with those of a cell; returns DONE or what is wanted."""
     kind = a.states[slot * 16 + at.KIND]
     x = a.states[slot * 16 + at.REFERENCE] * (1.0 / PARTS)
     y = a.states[slot * 16 + at.REFERENCE + 1] * (1.0 / PARTS)
@@ -111,7 +111,7 @@ def window(
 
 @called
 def look_around(slot: int, reason: int, time_us: int, stamp: int, a: Arrays) -> int:
-    """Let an entity meet those of the other side, on all levels; DONE or what is wanted."""
+    """Search all levels of the other side for pairs; returns DONE or what is wanted."""
     kind = a.states[slot * 16 + at.KIND]
     topic = a.states[slot * 16 + at.TOPIC]
     other_side = 1 if kind == at.PUBLICATION else 0
@@ -152,7 +152,7 @@ def look_around(slot: int, reason: int, time_us: int, stamp: int, a: Arrays) -> 
 def prefetch_window(
     row: int, slots: Any, operation: int, lats: Any, lons: Any, points: Any, a: Arrays,
 ) -> None:
-    """Note which cells an update will look at, if any, and begin to load where they are."""
+    """Note which cells an update will search, if any, and prefetch their buckets."""
     ring = (row & (_RING - 1)) * _NOTE
     a.prefetched[ring] = -1
     slot = slots[row]
@@ -188,7 +188,7 @@ def prefetch_window(
             west = math.floor((lon - lon_deg + 180.0) * scale)
             east = math.floor((lon + lon_deg + 180.0) * scale)
             if west < 0 or east >= width or noted + east - west + 1 > _CELLS:
-                return  # many, or across the antimeridian: they are looked for when it is time
+                return  # many, or across the antimeridian: not prefetched
             for column in range(west, east + 1):
                 key = key_of(other_side, topic, level, cell_row, column)
                 a.prefetched[ring + _FIRST + noted] = key
@@ -202,7 +202,7 @@ def prefetch_window(
 
 @inlined
 def approach(row: int, slots: Any, a: Arrays) -> None:
-    """Begin to load the cells that an update will look at, and the partner it has."""
+    """Prefetch the cells that an update will search, and its partner."""
     slot = slots[row]
     if slot < 0 or slot * 16 >= len(a.states):
         return
@@ -231,10 +231,10 @@ def apply(
     operation: int, reason: int, slots: Any, generations: Any, lats: Any, lons: Any, points: Any,
     times_us: Any, accuracies: Any, a: Arrays,
 ) -> int:
-    """Apply updates from `counters[ROW]` on; DONE, or what is wanted before it can go on."""
+    """Apply updates from `counters[ROW]` on; returns DONE, or what is wanted to continue."""
     count = len(slots)
     capacity = len(a.states) // 16
-    a.prefetched[:] = -1  # of another call, whose rows were others
+    a.prefetched[:] = -1  # from an earlier call, with other rows
     for row in range(a.counters[at.ROW], count):
         a.counters[at.ROW] = row
         ahead = row + _AHEAD
@@ -275,7 +275,7 @@ def apply(
                 a.clocks[slot * 8 + at.TIME] = time_us
                 a.clocks[slot * 8 + at.EXPIRES] = time_us + a.clocks[slot * 8 + at.TTL]
                 if a.states[slot * 16 + at.KIND] == at.POLYGON:
-                    continue  # it stays where it is; this keeps it alive
+                    continue  # only its lifetime is extended
                 accuracy = accuracies[row]
                 if not 0.0 < accuracy < math.inf:
                     accuracy = 0.0
@@ -348,7 +348,7 @@ def apply(
 
 @compiled
 def sweep(first: int, time_us: int, a: Arrays) -> int:
-    """Write events of pairs that have lasted; returns the pair to go on with, or −1 when done."""
+    """Write dwell events; returns the pair to continue with, or −1 when done."""
     if first == 0:
         a.counters[at.NEXT_DWELL_US] = at.NEVER_US
     for pair in range(first, a.counters[at.PAIRS]):
@@ -361,7 +361,7 @@ def sweep(first: int, time_us: int, a: Arrays) -> int:
         due_us = a.since[pair] + a.clocks[sub * 8 + at.DWELL]
         last_us = min(a.clocks[pub * 8 + at.EXPIRES], a.clocks[sub * 8 + at.EXPIRES])
         if due_us > time_us or due_us > last_us:
-            # One that would expire before may yet be heard of again.
+            # One that would expire before may still be updated.
             a.counters[at.NEXT_DWELL_US] = min(a.counters[at.NEXT_DWELL_US], due_us)
             continue
         if a.counters[at.EVENTS] * 2 >= len(a.out_codes):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-SLOT_MASK = 0xFFFF_FFFF  # the slot of a reference; above it stands the slot's generation
+SLOT_MASK = 0xFFFF_FFFF  # the slot of a reference; the upper bits are the slot's generation
 
 # Entities have a line of cache in each of three arrays, at `slot * 8` or `slot * 16`.
 X, Y, Z, RADIUS, SLACK, ACCURACY, LAT, LON = range(8)  # numbers: metres and degrees
@@ -81,7 +81,7 @@ class Arrays(NamedTuple):
     COMPARED,
     OPENED,
     NEXT_DWELL_US,  # no pair has lasted long enough before this time
-    LOOKS_AROUND,  # whether the update has to, because it has a new reference position
+    LOOKS_AROUND,  # whether the update must search, because it has a new reference position
 ) = range(21)
 COUNTERS = 24
 

@@ -25,7 +25,7 @@ class Outline(NamedTuple):
 
     @classmethod
     def of(cls, polygon: Polygon) -> Self:
-        """Outline a polygon; one that goes round a pole is refused."""
+        """The outline of a polygon; raises for one that goes round a pole."""
         lons, turns = unwrap_longitudes([corner.lon for corner in polygon.exterior])
         if turns:
             raise MatchingError("a scope that goes round a pole is not supported", "scope")

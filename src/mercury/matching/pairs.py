@@ -18,7 +18,7 @@ from mercury.matching.references import out_of_reach
 
 _ENTER, _INSIDE, _EXIT = 1, 2, 3  # EventType
 
-# Arguments stand several to a line.
+# Several arguments to a line.
 # fmt: off
 
 
@@ -70,7 +70,7 @@ def reach_m(pub: int, sub: int, a: Arrays) -> float:
 
 @inlined
 def slack_m(pub: int, sub: int, a: Arrays) -> float:
-    """How much farther a pair may be and still match: as far as positions may be wrong, too."""
+    """How much farther a pair may be and still match: hysteresis and position errors."""
     one, other = a.numbers[pub * 8 + at.ACCURACY], a.numbers[sub * 8 + at.ACCURACY]
     size = a.numbers[pub * 8 + at.RADIUS] + a.numbers[sub * 8 + at.RADIUS]
     return max(a.numbers[sub * 8 + at.SLACK], min(math.sqrt(one * one + other * other), size))
@@ -119,7 +119,7 @@ def unlink(pair: int, side: int, a: Arrays) -> None:
 
 @inlined
 def part(pair: int, a: Arrays) -> None:
-    """Forget a pair that does not match."""
+    """Remove a pair that does not match."""
     unlink(pair, 0, a)
     unlink(pair, 1, a)
     a.pairs[pair * 8 + at.MEMBER] = -1
@@ -162,7 +162,7 @@ def enter(
 
 @inlined
 def judge_pairs(slot: int, operation: int, reason: int, time_us: int, stamp: int, a: Arrays) -> int:
-    """What becomes of an entity's pairs; how many do not match, or −1 if a verdict is wanted."""
+    """Update an entity's pairs; returns how many do not match, or −1 if a verdict is wanted."""
     side = 0 if a.states[slot * 16 + at.KIND] == at.PUBLICATION else 1
     false_candidates = 0
     pair = a.states[slot * 16 + at.HEAD]
@@ -196,6 +196,6 @@ def judge_pairs(slot: int, operation: int, reason: int, time_us: int, stamp: int
             if not goes_on:
                 part(pair, a)
         if a.counters[at.LOOKS_AROUND]:
-            a.clocks[other * 8 + at.SEEN] = stamp  # whoever was let go need not be found again
+            a.clocks[other * 8 + at.SEEN] = stamp  # a removed pair need not be found again
         pair = following
     return false_candidates

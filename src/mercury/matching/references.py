@@ -17,7 +17,7 @@ from mercury.matching.layout import Arrays
 
 PARTS = 256.0  # of a metre, in which reference positions and skins are whole numbers
 _LEAST = 4  # more than a reference position is moved by rounding
-_FEW, _MANY = 6, 12  # looks at false candidates that cost about as much as a look around
+_FEW, _MANY = 6, 12  # checks of false candidates that cost about as much as a search
 _CELL_SHARE = 1.0 / 8.0  # of a cell's height: the most skin
 ROUNDING_M = 0.02  # no less than two reference positions and a position may be off
 
@@ -37,7 +37,7 @@ def skin_m(slot: int, a: Arrays) -> float:
 
 @inlined
 def coming_skin(slot: int, a: Arrays) -> int:
-    """What an entity gets at its next reference position, in parts of a metre."""
+    """The skin of an entity at its next reference position, in parts of a metre."""
     return max(a.clocks[slot * 8 + at.NEXT_SKIN], _LEAST)
 
 
@@ -52,7 +52,7 @@ def strayed_squared(slot: int, x: float, y: float, z: float, a: Arrays) -> float
 
 @inlined
 def set_reference(slot: int, a: Arrays) -> None:
-    """Put an entity's reference position where it is."""
+    """Set an entity's reference position to its position."""
     for axis in range(3):
         parts = math.floor(a.numbers[slot * 8 + at.X + axis] * PARTS + 0.5)
         a.states[slot * 16 + at.REFERENCE + axis] = int(parts)
@@ -62,7 +62,7 @@ def set_reference(slot: int, a: Arrays) -> None:
 
 @inlined
 def pull_in(slot: int, level: int, a: Arrays) -> None:
-    """Give an entity no more skin than a level allows, within what it has: nobody is noted."""
+    """Limit an entity's skin to what a level allows; no candidates are noted."""
     x, y, z = a.numbers[slot * 8 + at.X], a.numbers[slot * 8 + at.Y], a.numbers[slot * 8 + at.Z]
     left = skin_m(slot, a) - math.sqrt(strayed_squared(slot, x, y, z, a)) - ROUNDING_M
     most = most_skin(level)
@@ -84,7 +84,7 @@ def out_of_reach(slot: int, other: int, a: Arrays) -> bool:
 
 @inlined
 def most_skin(level: int) -> float:
-    """In parts of a metre: more would widen everyone's view."""
+    """The largest skin, in parts of a metre: more would widen all searches."""
     return DEGREE_M / (4096 >> level) * _CELL_SHARE * PARTS
 
 
@@ -97,14 +97,14 @@ def next_skin(
     false_candidates: int,
     level: int,
 ) -> int:
-    """The skin of the next reference position, by how the one before fared."""
+    """The skin of the next reference position, by the cost of the one before."""
     most = most_skin(level)
     step = strayed_m / max(updates, 1) * PARTS
     if 2.0 * step > most:
-        return _LEAST  # it jumps: none would be enough
+        return _LEAST  # it jumps: no skin would be enough
     wanted = float(skin)
     if false_candidates * updates < _FEW:
-        # By different factors, or those who set out together would always look around together.
+        # By different factors, or entities that start together would always search together.
         wanted = max((1.125 + (slot & 15) * 0.03125) * wanted, 4.0 * step)
     elif false_candidates * updates > _MANY:
         wanted = 0.7 * wanted

@@ -107,9 +107,9 @@ class Store:
             self.table = table
 
     def note_verdict(self, passes: bool) -> None:
-        """Remember the verdict that the kernel asked for."""
+        """Store the verdict that the kernel asked for."""
         if 4 * self._verdicts_known >= len(self.verdicts):
-            # Old ones are forgotten now and then: most are of values that are no more.
+            # All are dropped now and then: most are of values that are no longer used.
             size = len(self.verdicts) * (2 if len(self.verdicts) < 1 << 23 else 1)
             self.verdicts = _lines(size, np.int64)
             self._verdicts_known = 0
@@ -118,7 +118,7 @@ class Store:
         self._verdicts_known += 1
 
     def arrays(self, entities: int, edges: int) -> dict[str, NDArray[Any]]:
-        """Everything that must be kept, as far as it is used; verdicts can be asked for again."""
+        """The used part of all arrays that must be kept; verdicts can be computed again."""
         chunks, pairs = int(self.counters[at.CHUNKS]), int(self.counters[at.PAIRS])
         return {
             "counters": self.counters,
@@ -137,7 +137,7 @@ class Store:
         }
 
     def replace(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Go on with other arrays."""
+        """Replace the arrays."""
         for name, array in arrays.items():
             setattr(self, name, _longer(array, len(array)))
         self.counters[at.EVENTS] = 0
@@ -152,7 +152,7 @@ class Store:
     # Work
 
     def all_arrays(self) -> at.Arrays:
-        """As the kernel takes them."""
+        """All arrays, as the kernel takes them."""
         return at.Arrays._make(_ARRAYS(self))
 
     def rebuild_cells(self, topic: int, used: int) -> None:
@@ -165,7 +165,7 @@ class Store:
                 self.provide(at.MORE_TABLE if full else at.MORE_CHUNKS)
 
     def sweep(self, time_us: int) -> None:
-        """Write events of pairs that have lasted."""
+        """Write dwell events."""
         if time_us < self.counters[at.NEXT_DWELL_US]:
             return
         pair = 0
@@ -175,7 +175,7 @@ class Store:
                 self.provide(at.MORE_EVENTS)
 
     def take_events(self) -> Events:
-        """What happened since the last time."""
+        """The events since the last call."""
         count = int(self.counters[at.EVENTS])
         self.counters[at.EVENTS] = 0
         event_type, reason = self.out_codes[: 2 * count].reshape(-1, 2).T.copy()
@@ -189,7 +189,7 @@ class Store:
 
 
 def _lines(length: int, kind: type[np.generic]) -> NDArray[Any]:
-    """Zeros that begin with a line of cache, so that a row of 64 bytes is one."""
+    """Zeros aligned to a cache line, so that a row of 64 bytes is one."""
     item = np.dtype(kind).itemsize
     raw = np.zeros(length * item + _LINE_BYTES, np.uint8)
     start = -raw.ctypes.data % _LINE_BYTES

@@ -41,7 +41,7 @@ RECORD = schema(
     "topic string, partition int, offset bigint, time_us bigint, key binary, position binary,"
     " value binary"
 )
-# An event that somebody sensed; `problem` says why a record is none, and then the rest is null.
+# A sensed event; `problem` says why a record cannot be read, and then the rest is null.
 EVENT = schema(
     "kind string, time_us bigint, id binary, reporter string, lat double, lon double,"
     " heading_deg double, speed_mps double, problem string"

@@ -73,13 +73,13 @@ class Pipeline(Service):
         self._history: HistoryJob | None = None
         self.stage = ""  # of the start
         self._ledger: LedgerJob | None = None
-        # A thread of its own: Spark's scheduler goes by threads.
+        # A thread of its own: Spark's scheduler pools are per thread.
         self._ledger_thread = ThreadPoolExecutor(1, "ledger")
         self._starting = ThreadPoolExecutor(1, "starting")
         self._queries: list[Future[StreamingQuery]] = []
         self._listener = QueryListener()
         self._leaving = threading.Event()
-        self._held = ExitStack()  # the checkpoint is ours
+        self._held = ExitStack()  # the lock of the checkpoint
         self._tended_at: float | None = None  # when Spark last answered
 
     def statistics(self) -> Statistics:
@@ -130,7 +130,7 @@ class Pipeline(Service):
         log.info("Spark is up; the jobs are starting")
         sink = await asyncio.to_thread(AlertsSink, self.bus, now_us(), self.settings.id)
         self._sink = sink
-        # One after the other: the first batches of all at once would make each wait for all.
+        # One after the other: parallel first batches would delay each other.
         if not await self._begin(EventJob(self._rules, sink, checkpoint)):
             await asyncio.to_thread(first_batch, self._spark)
         if self._congestion is not None:
@@ -142,7 +142,7 @@ class Pipeline(Service):
             await self._start_query(self._history.start)
             log.info("job history runs")
             if self.settings.ledger:
-                # On one machine it takes one core at a time, and leaves the others to detection.
+                # On one machine it uses one core, and leaves the others to detection.
                 tasks = 1 if self.settings.spark_master.startswith("local") else None
                 self._ledger = LedgerJob(history, tasks=tasks)
                 self._ledger.start()
@@ -152,7 +152,7 @@ class Pipeline(Service):
             self.spawn(class_archive.make_later(self._spark, class_list, _CALM_S))
 
     async def _begin(self, job: CoreJob) -> bool:
-        """Start a job, and wait until it has judged what was there: whether that was anything."""
+        """Start a job, and wait until it has judged the backlog; returns whether there was any."""
         self.stage = f"job {job.name}"
         self._jobs.append(job)
         await self._start_query(job.start)
@@ -169,7 +169,7 @@ class Pipeline(Service):
 
     @property
     def spark_log(self) -> Path:
-        """What Spark and its workers write."""
+        """Spark's and its workers' log."""
         return self._checkpoint() / "spark.log"
 
     def _checkpoint(self) -> Path:
@@ -202,7 +202,7 @@ class Pipeline(Service):
             self._held.close()
 
     async def _watch(self) -> None:
-        """Judge ended intervals, and fail with the jobs; the next try may well succeed."""
+        """Call the jobs' ticks, and raise if a job failed; a restart may succeed."""
         assert self._sink is not None
         assert self._spark is not None
         forget_at = now() + _FORGET_S
@@ -225,17 +225,17 @@ class Pipeline(Service):
             raise JobFailedError(f"the bus does not take what was found: {error}") from error
 
     async def _keep_ledger(self, ledger: LedgerJob, history: HistoryJob) -> None:
-        """Enter what is over, and fail loudly if it does not add up."""
+        """Enter finished messages; raises if the sums are inconsistent."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(self.settings.ledger_interval_s)
             try:
                 await loop.run_in_executor(self._ledger_thread, self._enter, ledger, history)
             except JobFailedError:
-                raise  # with a sentence of its own
+                raise  # it explains itself
             except Exception as error:
                 if self._leaving.is_set():
-                    return  # it was cut short
+                    return  # interrupted by the stop
                 raise self._ended(LEDGER_POOL, first_line(error)) from error
 
     def _gone(self, error: Exception) -> JobFailedError:
@@ -255,7 +255,7 @@ class Pipeline(Service):
                 return
 
     def _end_ledger(self) -> None:
-        """What is cut short is done again by the next."""
+        """Stop the ledger; an interrupted run is repeated by the next."""
         assert self._ledger is not None
         self._leaving.set()
         if self._spark is not None:
@@ -265,13 +265,13 @@ class Pipeline(Service):
 
 
 def _finish(queries: Iterable[Future[StreamingQuery]]) -> None:
-    """Stop between batches: one that is cut short is done again, and leaves a long complaint."""
+    """Stop between batches: an interrupted one is repeated, and logs a long traceback."""
     deadline = now() + _FINISH_S
     for starting in queries:
         try:
             query = starting.result(max(0.0, deadline - now()))
         except (PySparkException, Py4JError, TimeoutError):
-            continue  # who started it was told
+            continue  # its error was raised already
         while query.isActive and now() < deadline:
             status = query.status
             if not (status["isTriggerActive"] and status["isDataAvailable"]):

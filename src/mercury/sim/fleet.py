@@ -74,7 +74,7 @@ class Fleet:
         self.antenna = antenna or (plane.width_m / 2, plane.height_m / 2)
         self._ticker: asyncio.Task[None] | None = None
         self._moving = asyncio.Lock()  # held while some have moved and others have not
-        # What every vehicle knows about itself: true at any moment, also within a tick.
+        # The telemetry of every vehicle: correct at any moment, also within a tick.
         self.traffic = self._traffic_now().copy()
         width = len(str(len(plane)))
         self.identities = [f"car-{number:0{width}d}" for number in range(1, len(plane) + 1)]
@@ -126,14 +126,14 @@ class Fleet:
         return sum(max(client.session.sessions_opened - 1, 0) for client in self.clients)
 
     def dropped(self) -> Counter[str]:
-        """What the vehicles received and did not take, by reason."""
+        """What the vehicles received and dropped, by reason."""
         total: Counter[str] = Counter()
         for client in self.clients:
             total += client.dropped + client.session.dropped
         return total
 
     def link_statistics(self) -> dict[str, LinkStatistics]:
-        """What became of the packets on all vehicles' links, by direction."""
+        """Packet counts of all vehicles' links, by direction."""
         total = {"up": LinkStatistics(), "down": LinkStatistics()}
         for client in self.clients:
             if client.link is not None:
@@ -141,12 +141,12 @@ class Fleet:
                     total[direction].add(statistics)
         return total
 
-    # What happens
+    # Events
 
     async def simulate_event(
         self, x_m: float, y_m: float, radius_m: float, kind: str = EventKind.EMERGENCY
     ) -> Incident:
-        """Let everybody within the circle sense an event where they are, and publish it."""
+        """All vehicles within the circle sense an event at their positions and publish it."""
         async with self._moving:
             incident = self._incident(kind, x_m, y_m, radius_m)
             witnesses = self.plane.inside_circle(x_m, y_m, radius_m).tolist()
@@ -163,7 +163,7 @@ class Fleet:
     async def simulate_jam(
         self, x_m: float, y_m: float, radius_m: float, crawl_mps: float = 1.0
     ) -> Incident:
-        """Let traffic within a circle come nearly to a stand; nobody reports it."""
+        """Slow traffic within a circle almost to a stop; no vehicle reports it."""
         async with self._moving:
             incident = self._incident(EventKind.CONGESTION, x_m, y_m, radius_m)
             incident.reported = False
@@ -180,7 +180,7 @@ class Fleet:
         return incident
 
     async def advance(self, dt_s: float, *, report: bool = False) -> None:
-        """Move everybody on; with `report` they say at once where they are."""
+        """Move all vehicles; with `report` they report their positions at once."""
         async with self._moving:
             self.plane.step(dt_s)
             now_there = self._traffic_now()
@@ -222,7 +222,7 @@ class Fleet:
             mediator=self._mediator,
             link=link,
         )
-        # The handler hears everything; nobody would empty it.
+        # The handler gets all messages; the inbox would only fill up.
         client.reception.inbox = Inbox(limit=0)
         client.on(Kind.ALERT)(partial(self._heard, number))
         return client
@@ -238,14 +238,14 @@ class Fleet:
         for answer in answers:
             if isinstance(answer, SessionError):
                 if self._link is not None:
-                    continue  # it tries on
+                    continue  # it keeps trying
                 got, all_of_them = self.connected, len(self.clients)
                 raise NotConnectedError(f"{got} of {all_of_them} vehicles have a session: {answer}")
             if isinstance(answer, BaseException):
                 raise answer
 
     async def _first_session(self) -> None:
-        """Over the worst of links somebody still gets through, or there is no adapter at all."""
+        """Wait until one vehicle has a session; even on bad links one gets through."""
         deadline = now() + self._connect_timeout_s
         while not self.connected:
             if now() > deadline:

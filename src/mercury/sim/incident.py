@@ -18,7 +18,7 @@ _NAMED = 5  # vehicles that a sentence names at most
 
 
 class Traffic(NamedTuple):
-    """Where all vehicles truly are, one entry a vehicle, in order of their numbers."""
+    """The true positions of all vehicles, by number."""
 
     x_m: FloatArray
     y_m: FloatArray
@@ -28,7 +28,7 @@ class Traffic(NamedTuple):
     speed_mps: FloatArray
 
     def copy(self) -> Traffic:
-        """How it is now, whatever moves on."""
+        """A copy of the current state."""
         return Traffic(*(column.copy() for column in self))
 
 
@@ -47,7 +47,7 @@ class Incident:
     identities: Sequence[str]
     at_event: Traffic  # when it was sensed
     place: Position | None = None  # its centre on the Earth, to know alerts that name no witness
-    reported: bool = True  # somebody says so; else it must be found out
+    reported: bool = True  # vehicles report it; else it must be detected
     sensed: list[int] = field(default_factory=list)  # vehicle numbers, in order of sensing
     area: Area | None = None  # whom the alert is for
     at_alert: Traffic | None = None  # when the alert first arrived
@@ -55,13 +55,13 @@ class Incident:
     notified_ms: dict[int, float] = field(default_factory=dict)  # since it was first sensed
     notified_outside: list[int] = field(default_factory=list)  # where they should not be
     repeated: int = 0  # the same alert again for the same vehicle
-    begun: float = 0.0  # when it was first sensed, or came about unsensed
+    begun: float = 0.0  # when it was first sensed, or began unsensed
     _event_ids: set[UUID] = field(default_factory=set)
     _alert_id: UUID | None = None
     _further_ids: set[UUID] = field(default_factory=set)
 
     def sensed_by(self, vehicle: int, event_id: UUID, now: float) -> None:
-        """Take down that a vehicle published what it sensed."""
+        """Record that a vehicle published the event."""
         if not self.sensed:
             self.begun = now
         self.sensed.append(vehicle)
@@ -77,7 +77,7 @@ class Incident:
         return contains_point(replace(area, heading=None), self.place.lat, self.place.lon)
 
     def notified(self, vehicle: int, alert: Message, now: float, traffic: Traffic) -> None:
-        """Take down that a vehicle received an alert about this incident."""
+        """Record that a vehicle received an alert about this incident."""
         area = alert.destination.area
         if area is None:
             return
@@ -105,18 +105,18 @@ class Incident:
 
     @property
     def notified_inside(self) -> list[int]:
-        """Who was in the area when the alert came, and was notified."""
+        """Vehicles in the area when the alert came that were notified."""
         return [vehicle for vehicle in self.inside if vehicle in self.notified_ms]
 
     @property
     def notified_on_entering(self) -> list[int]:
-        """Who came into the area later, and was notified then."""
+        """Vehicles that entered the area later and were notified."""
         inside = {*self.inside, *self.notified_outside}
         return [vehicle for vehicle in self.notified_ms if vehicle not in inside]
 
     @property
     def missed(self) -> list[int]:
-        """Who was in the area when the alert came, and was not notified."""
+        """Vehicles in the area when the alert came that were not notified."""
         return [vehicle for vehicle in self.inside if vehicle not in self.notified_ms]
 
     @property

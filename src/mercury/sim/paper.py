@@ -28,7 +28,7 @@ from mercury.sim.fleet import Fleet
 from mercury.sim.incident import Incident
 
 _WAIT_S = 10.0
-# How long to go on listening for somebody who should not be notified.
+# How long to wait for a notification that must not come.
 _LINGER_S = 0.1
 # An emergency's witnesses share a bus key when they round to the same hundredth of a degree. From
 # here all that sense the event do, so the first of them is the first for the broker, too.
@@ -69,7 +69,7 @@ _HORIZON_S = 20.0  # the broker's: at 17.5 m/s it makes an area of 3.5 units
 
 
 def seeded(seed: int) -> tuple[Placement, ...]:
-    """Ten vehicles anywhere, four of them where they sense the event."""
+    """Ten random vehicles, four of them where they sense the event."""
     rng = np.random.default_rng(seed)
     x, y, radius = EVENT
     placements: list[Placement] = []
@@ -84,7 +84,7 @@ def seeded(seed: int) -> tuple[Placement, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ExperimentResult:
-    """What the experiment showed: all that the figures need."""
+    """The results: all that the figures need."""
 
     incident: Incident
     area: tuple[float, float, float]  # the broker's: x, y, radius in units
@@ -123,7 +123,7 @@ class ExperimentResult:
 async def run_experiment(
     placements: tuple[Placement, ...] = PAPER, bus_uri: str = "memory:"
 ) -> ExperimentResult:
-    """Do it, on a bus of its own."""
+    """Run the experiment, on a bus of its own."""
     with closing(open_bus(bus_uri)) as bus:
         return await _run(placements, bus)
 
@@ -154,7 +154,7 @@ async def _run(placements: tuple[Placement, ...], bus: Bus) -> ExperimentResult:
         before = adapter.counters["reports"]
         await fleet.advance(DELAY_S, report=True)
         await _until(lambda: adapter.counters["reports"] >= before + len(fleet.clients))
-        # The events wait on the bus; only now does anybody look at them.
+        # The events are on the bus; only now does the broker start.
         await broker.start()
         running.push_async_callback(broker.stop)
         await _until(lambda: incident.area is not None and not incident.missed)
@@ -171,7 +171,7 @@ def _plane(placements: tuple[Placement, ...]) -> Plane:
         y_m=y * UNIT_M,
         heading_deg=heading_deg,
         speed_mps=speed_mps,
-        rng=np.random.default_rng(0),  # nobody wanders, so nothing is drawn
+        rng=np.random.default_rng(0),  # no vehicle turns, so nothing is drawn
         turn_deg=0.0,
         surge_mps=0.0,
     )

@@ -27,7 +27,7 @@ _KINDS = (*NEEDED, "matcher", "pipeline")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at, in one sentence, and the next command to type."""
+    """The result of one check, in one sentence, and the next command to run."""
 
     name: str
     verdict: Verdict
@@ -37,7 +37,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class PartFacts:
-    """One instance of a part: its last report, and what is seen of it from here."""
+    """One instance of a part: its last report, and the state of its process."""
 
     report: Status
     process: Literal["there", "stopped", "gone", "unknown"] = "unknown"
@@ -61,7 +61,7 @@ class BusFacts:
 
 @dataclass(frozen=True, slots=True)
 class RoundTrip:
-    """What became of a client that said something to itself."""
+    """The result of a client's message to itself."""
 
     uri: str
     connected: bool = False
@@ -72,25 +72,25 @@ class RoundTrip:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All that was looked at."""
+    """All facts that were gathered."""
 
     bus: BusFacts
     parts: Sequence[PartFacts]
     round_trip: RoundTrip
     java: str = ""  # what is wrong with it
     spark_installed: bool = True
-    clock_synchronised: bool | None = None  # as the kernel says
+    clock_synchronised: bool | None = None  # as the kernel reports
     up: Holder | None = None  # the `mercury up` that runs here
     options: str = ""  # for commands that are to work with the same bus and settings
 
     @property
     def look(self) -> str:
-        """The command that shows more."""
+        """The command that shows details."""
         return f"mercury tail status --since 1m{self.options}"
 
     @property
     def bus_fails(self) -> bool:
-        """Whether it is there and cannot be used."""
+        """Whether it exists and cannot be used."""
         return self.bus.trouble not in ("", "missing")
 
     def starts_again(self, report: Status) -> bool:
@@ -103,7 +103,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class PartState:
-    """What is known of one part, by its address."""
+    """The state of one part, by its address."""
 
     report: Status
     state: StateName
@@ -117,13 +117,13 @@ class PartState:
 
     @property
     def missed_start(self) -> bool:
-        """Whether it ended by itself a while ago, before it served."""
+        """Whether it ended by itself before it served, not just now."""
         served = self.report.at_us - self.report.started_us > self.report.interval_s * 1e6
         return self.report.state == "stopped" and not served and self.age_s > RECENT_S
 
 
 def diagnose(facts: Facts, now_us: int) -> list[Finding]:
-    """What is well and what is wrong, causes before what follows from them."""
+    """All findings, causes before their consequences."""
     states = part_states(facts, now_us)
     runs = any(one.is_running for one in states)
     findings = [_bus(facts.bus, facts.options, runs), *_disk(facts.bus), *_clock(facts, now_us)]
@@ -142,7 +142,7 @@ def diagnose(facts: Facts, now_us: int) -> list[Finding]:
 
 
 def age_text(seconds: float) -> str:
-    """A length of time, as people say it."""
+    """A length of time, for people."""
     for unit_s, name in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= 2 * unit_s:
             return f"{seconds / unit_s:.0f} {name}"
@@ -153,7 +153,7 @@ def age_text(seconds: float) -> str:
 
 
 def part_states(facts: Facts, now_us: int) -> list[PartState]:
-    """One for each address that has reported: of the instance that lives, or else of the last."""
+    """One for each address that has reported: of the running instance, or else the last."""
     found: dict[str, PartState] = {}
     now_us -= _ahead_us(facts, now_us)
     for part in sorted(facts.parts, key=lambda one: one.report.at_us):
@@ -170,12 +170,12 @@ def part_states(facts: Facts, now_us: int) -> list[PartState]:
 
 
 def _ahead_us(facts: Facts, now_us: int) -> int:
-    """How far this machine's clock is ahead: all that lives here works, and looks equally old."""
+    """How far this machine's clock is ahead, if all reports of running parts look equally old."""
     alive = [one for one in facts.parts if one.report.state != "stopped" and one.process != "gone"]
     here = [one.report.at_us for one in alive if one.process == "there"]
     if facts.round_trip.error or facts.bus.trouble or not here:
         return 0
-    newest_us = max(one.report.at_us for one in alive)  # who reports on time elsewhere refutes it
+    newest_us = max(one.report.at_us for one in alive)  # unless one elsewhere is on time
     interval_us = alive[0].report.interval_s * 1e6
     late = now_us - newest_us > interval_us + CLOCK_S * 1e6
     alike = newest_us - min(here) <= SILENT_INTERVALS * interval_us
@@ -238,12 +238,12 @@ def _start_command(report: Status, options: str) -> str:
 
 
 def _has_first_id(report: Status) -> bool:
-    """Whether it has the id that is given where none is asked for."""
+    """Whether it has the default id."""
     return report.address.partition(":")[2] in (f"{report.part}-1", "pipeline")
 
 
 def _start_all(facts: Facts) -> str:
-    """Beside another Mercury, if that has the port."""
+    """The command to start all parts, on another port if that is taken."""
     port = facts.round_trip.uri.rpartition(":")[2]
     aside = f" --port {int(port) + 10}" if facts.round_trip.connected and port.isdigit() else ""
     return f"mercury up{facts.options}{aside}"
@@ -260,9 +260,9 @@ def _parts(facts: Facts, states: Sequence[PartState]) -> Iterator[Finding]:
             hint = one.hint if verdict == "failed" else ""
             yield Finding(name, verdict, one.meaning, hint)
         elif one.state == "stopped":
-            continue  # on purpose: it counts only if nobody else does its work
+            continue  # stopped on purpose: counts only if no other does its work
         elif one.state == "died" and one.report.part in NEEDED and one.report.part not in there:
-            continue  # that is said below
+            continue  # reported below
         elif one.missed_start and one.report.part in {other.report.part for other in living}:
             yield Finding(name, "warning", one.meaning, one.hint)
         elif one.report.at_us >= oldest_us or one.state != "died":
@@ -308,7 +308,7 @@ def _bus(bus: BusFacts, options: str, runs: bool) -> Finding:
         found = f"{bus.uri} lacks topics that its parts use ({', '.join(bus.missing)})"
         hint = f"mercury down{options} && mercury up{options}"
         return Finding("bus", "failed", f"{found}: start them again", hint)
-    if not bus.trouble or bus.trouble == "missing":  # then nothing runs, which is said
+    if not bus.trouble or bus.trouble == "missing":  # then nothing runs, which is reported
         return Finding("bus", "warning" if bus.trouble else "ok", bus.found)
     hints = {
         "full": f"df -h {bus.path}",
@@ -319,7 +319,7 @@ def _bus(bus: BusFacts, options: str, runs: bool) -> Finding:
     if extra:
         return Finding("bus", "failed", sentence, f"pip install {extra}")
     hint = hints[bus.trouble]
-    if bus.trouble == "corrupt" and f"{bus.path}-records" not in bus.files:  # it is no bus
+    if bus.trouble == "corrupt" and f"{bus.path}-records" not in bus.files:  # not a bus
         hint = f"mercury up --bus embedded:{bus.path}-mercury"
     elif bus.found.endswith("is a directory"):
         hint = f"mercury up --bus embedded:{bus.path}/mercury.db"

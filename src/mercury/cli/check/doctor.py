@@ -98,7 +98,7 @@ def _digits(value: float) -> str:
 
 
 def _show(findings: list[Finding], parts: list[PartState], cause: Finding | None) -> None:
-    """One line each, however long: what is piped must be whole."""
+    """Print one line per finding, uncut."""
     width = max(len(finding.name) for finding in findings)
     for finding in findings:
         mark, colour = _MARKS[finding.verdict]

@@ -58,7 +58,7 @@ async def gather(settings: Settings, options: str) -> Facts:
 
 
 def latest(records: Iterable[Record]) -> list[Status]:
-    """The last report of each instance; only those are decoded that may be one."""
+    """The last report of each instance; only records that may be one are decoded."""
     by_key: dict[bytes, list[Record]] = {}
     for record in records:
         by_key.setdefault(record.key, []).append(record)
@@ -79,7 +79,7 @@ def _bus(settings: Settings) -> tuple[BusFacts, list[Record]]:
     uri = settings.bus.uri
     if uri.startswith("embedded:"):
         return _embedded(uri, Path(uri.removeprefix("embedded:")))
-    # The clients of a bus that is away write of each try; here its state is told in one sentence.
+    # Clients of an unreachable bus log each attempt; here one sentence reports it.
     logging.getLogger("mercury.bus").setLevel(logging.CRITICAL)
     found: list[tuple[BusFacts, list[Record]]] = []
     looking = threading.Thread(target=lambda: found.append(_remote(settings)), daemon=True)
@@ -146,7 +146,7 @@ def _part(report: Status) -> PartFacts:
 
 
 def _health(port: int) -> str:
-    """What a part's own page says is wrong with it."""
+    """The problem that a part's own /healthz reports."""
     asking = http.client.HTTPConnection("127.0.0.1", port, timeout=_ANSWER_S)
     try:
         asking.request("GET", "/healthz")
@@ -154,7 +154,7 @@ def _health(port: int) -> str:
     except TimeoutError:
         return f"hangs: /healthz at port {port} does not answer within {_ANSWER_S:g} s"
     except (OSError, ValueError, http.client.HTTPException):
-        return ""  # not its port any more, or in another network: its reports tell
+        return ""  # not its port any more, or in another network: its reports decide
     finally:
         asking.close()
     return f"fails: {answer.get('reason')}" if answer.get("status") == "failing" else ""
@@ -164,9 +164,9 @@ def _health(port: int) -> str:
 
 
 def _adapter(settings: Settings, reports: Iterable[Status]) -> str:
-    """Where to connect: as the settings say, or else where an adapter of this machine listens.
+    """The adapter's address: from the settings, or else of an adapter on this machine.
 
-    If none does, where one did: an adapter of another bus may be at the default address.
+    If none runs, the last one's: the default address may be an adapter of another bus.
     """
     if settings.origin("client.adapter") == "default":
         states = ((one, process_state(one)) for one in reports if one.listens)
@@ -183,7 +183,7 @@ def _up(bus_uri: str) -> Holder | None:
 
 
 async def _round_trip(uri: str) -> RoundTrip:
-    # A client at the South Pole: in the way of nobody's area.
+    # A client at the South Pole, outside all real areas.
     owner = port_owner("UDP", int(uri.rpartition(":")[2]))
     by = "" if owner is None else f"process {owner} ({command_of(owner)})"
     probe = Client(uri, identity=f"doctor-{now_us()}", position=(-90.0, 0.0), connect_timeout_s=1.5)
@@ -209,7 +209,7 @@ def _java() -> str:
 
 
 def _synchronised() -> bool | None:
-    """Whether something keeps the kernel's clock right; None if that cannot be told."""
+    """Whether the kernel's clock is synchronised; None if unknown."""
     with suppress(OSError, AttributeError):
         state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
         return None if state < 0 else bool(state != _UNSYNCHRONISED)

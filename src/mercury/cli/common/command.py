@@ -32,7 +32,7 @@ progress = Console(stderr=True, highlight=False, markup=False, soft_wrap=not sys
 
 
 def option(help: str, metavar: str | None = None, *, names: str = "", **more: Any) -> Any:
-    """An option: what it is for, how its value is written, its names if not as the parameter's."""
+    """An option: its help, the form of its value, its names if not the parameter's."""
     return typer.Option(*names.split(), help=help, metavar=metavar, **more)
 
 
@@ -83,7 +83,7 @@ def bus_of(settings: Settings) -> Bus:
 
 
 def require_bus(settings: Settings) -> None:
-    """Raise if there is no bus: who only looks or sends must not make one where nobody is."""
+    """Raise if there is no bus: commands that only read or send must not create one."""
     scheme, _, path = settings.bus.uri.partition(":")
     if scheme == "memory":
         raise ConfigurationError("a memory: bus is one process's own: name the one of Mercury")
@@ -123,7 +123,7 @@ def stop_event() -> asyncio.Event:
 
 
 async def wait(stop: asyncio.Event, seconds: float | None) -> None:
-    """Wait until it is to stop, or for this time."""
+    """Wait until `stop` is set, or for this time."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await stop.wait()
@@ -132,7 +132,7 @@ async def wait(stop: asyncio.Event, seconds: float | None) -> None:
 async def watch(
     stop: asyncio.Event, seconds: float | None, every_s: float, show: Callable[[], None]
 ) -> None:
-    """Show something at each interval until it is to stop, or for this time."""
+    """Call `show` at each interval until `stop` is set, or for this time."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             while not stop.is_set():
@@ -160,6 +160,6 @@ def print_json(result: object) -> None:
 
 
 def fail(sentence: str, code: int = 1) -> NoReturn:
-    """Say what is wrong and end."""
+    """Print the error and exit."""
     progress.print(f"mercury{tie.part and ' '}{tie.part}: {sentence}", style="bold red")
     sys.exit(code)

@@ -50,7 +50,7 @@ def waiting(
 
 @contextmanager
 def steps(title: str) -> Iterator[Callable[[str], None]]:
-    """Yield what is to be told of each step: shown as `waiting` does, elsewhere a line for each."""
+    """Yield a function to call at each step: shown as `waiting` does, elsewhere a line each."""
     terminal = command.progress.is_terminal
     current = ""
 

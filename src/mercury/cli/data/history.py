@@ -217,7 +217,7 @@ def ledger(
 
 
 def _bring_up(settings: Settings, stored: HistoryFolder) -> int | None:
-    """Enter what the pipeline has not entered; how many wait, or None if it is at work itself."""
+    """Enter what the pipeline has not entered; returns how many wait, None if it is running."""
     from mercury.pipeline.ledger.job import LedgerJob, newest_stored_us
 
     job = LedgerJob(stored.path)
@@ -231,7 +231,7 @@ def _bring_up(settings: Settings, stored: HistoryFolder) -> int | None:
         if not due.messages:
             return due.waiting
         with stored_tables.session(settings) as spark:
-            # More may come of what is stored: no line is drawn under it.
+            # More records may come: not final.
             while (entered := job.run(spark, until_us, final=False)).messages:
                 command.progress.print(f"{counted(entered.messages, 'message')} entered the ledger")
         return entered.waiting
@@ -329,7 +329,7 @@ def _timed(row: Row) -> dict[str, Any]:
 
 
 def _describe(row: Row) -> dict[str, Any]:
-    """What people see of an encounter; its position to a metre."""
+    """An encounter for people; its position to a metre."""
     return {
         "time": iso_time(row.from_us),
         "client": row.client,

@@ -42,7 +42,7 @@ def load(
 
 
 def folder_of(settings: Settings) -> Path:
-    """Where the tables are stored, if any are."""
+    """The folder of the stored tables."""
     folder = settings.pipeline.history_folder
     if folder is not None:
         return folder
@@ -53,7 +53,7 @@ def folder_of(settings: Settings) -> Path:
 
 
 def opened(settings: Settings, *, to_write: bool = False) -> HistoryFolder:
-    """The folder, if anything was ever stored in it."""
+    """Open the folder; raises if nothing was stored in it."""
     folder = folder_of(settings)
     from mercury.pipeline.folders import check_writable
     from mercury.pipeline.history.files import HistoryFolder
@@ -89,7 +89,7 @@ def _interrupt(*_signal: object) -> NoReturn:
 
 
 def rounded(values: dict[str, Any]) -> dict[str, Any]:
-    """Positions to a centimetre, the rest to what was measured."""
+    """Positions to a centimetre, the rest to the precision of measurement."""
     return {
         name: round(value, 7 if name in ("lat", "lon") else 2)
         if isinstance(value, float)

@@ -305,7 +305,7 @@ def brokers(
 
 @contextmanager
 def _bus_for(bus: str | None) -> Iterator[str]:
-    """A bus without a past; `kafka` starts a broker of its own."""
+    """A new bus; `kafka` starts a broker of its own."""
     with (
         tempfile.TemporaryDirectory(prefix="mercury-bench-") as folder,
         running_kafka(KafkaBroker()) if bus == "kafka" else nullcontext() as kafka,
@@ -336,7 +336,7 @@ def _finish(
     as_json: bool,
     tables: dict[str, list[dict[str, Any]]],
 ) -> bool:
-    """Keep and show a result; the keys of tables are their columns. False if shown as JSON."""
+    """Log and print a result; the keys of tables are their columns. False if printed as JSON."""
     record.append(log, result, parameters)
     if as_json:
         command.print_json(result)
@@ -359,7 +359,7 @@ def _table(columns: list[str], rows: list[dict[str, Any]]) -> None:
 
 
 def _cell(value: float | str | None) -> str:
-    """Large and whole numbers without a fraction, others with the digits that mean something."""
+    """Large and whole numbers without a fraction, others with significant digits."""
     if value is None or isinstance(value, str):
         return value or "–"
     if abs(value) >= 1000.0 or float(value).is_integer():

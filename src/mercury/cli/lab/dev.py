@@ -86,7 +86,7 @@ def _stop_on_signal() -> threading.Event:
 def _wait(
     component: Component, stop: threading.Event, seconds: float | None, up: str, logs: Path
 ) -> None:
-    """Say that it is up, and return when it is time to stop; what ends by itself is an error."""
+    """Print that it is up, and return when it must stop; raises if it ends by itself."""
     command.progress.print(up + ("" if seconds else " – Ctrl-C stops it"))
     waited = 0.0
     while not stop.wait(_CHECK_S) and (seconds is None or waited < seconds):
@@ -100,7 +100,7 @@ def _wait(
 def running_kafka(
     broker: KafkaBroker, stop: threading.Event | None = None
 ) -> Iterator[KafkaBroker]:
-    """Fetch and start a broker, saying what is being waited for; stop it in the end."""
+    """Download and start a broker, showing progress; stop it in the end."""
     with contextlib.closing(broker):
         columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
         with Progress(*columns, TimeRemainingColumn(), console=command.progress) as bar:

@@ -164,7 +164,7 @@ def _seconds(text: str, option: str) -> float:
 
 
 def _pair(text: str, between: str, expected: str) -> tuple[float, float]:
-    """Two numbers, or one that stands for both."""
+    """Two numbers, or one for both."""
     low, found, high = text.partition(between)
     try:
         return float(low), float(high if found else low)

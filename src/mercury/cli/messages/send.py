@@ -82,7 +82,7 @@ def send(
 async def _send(
     settings: Settings, to: Area | Address, text: str, kind: str, priority: int, validity: float
 ) -> tuple[Message, bool]:
-    """Send it; says also whether an adapter has reported lately."""
+    """Send it; returns also whether an adapter has reported lately."""
     command.require_bus(settings)
     async with ServiceEndpoint(settings.bus.uri, "command-line") as endpoint:
         lately = FromTime(now_us() - int(2.5 * STATUS_INTERVAL_S * 1e6))

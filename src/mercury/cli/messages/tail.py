@@ -54,7 +54,7 @@ def tail(
 
 
 def _subscribe(bus: Bus, topics: list[str], start: Start) -> Consumer:
-    """Read topics; says which are not there yet, as it may never be."""
+    """Subscribe to topics; warns of those that do not exist yet."""
     known = sorted(bus.topics())
     consumer = bus.subscribe(topics, start=start)
     for topic in [topic for topic in topics if not fnmatch.filter(known, topic)]:
@@ -75,7 +75,7 @@ def _start(since: str) -> Start:
 
 
 def _show(record: Record, as_json: bool) -> bool:
-    """Whether it was a message."""
+    """Print a record; returns whether it was a message."""
     try:
         message = decode(record.value)
     except PacketError as error:

@@ -75,7 +75,7 @@ def _has_bus(settings: Settings) -> bool:
 
 
 async def answer_from_bus(settings: Settings, id: str, client: str | None) -> Answer | None:
-    """What the bus knows of a message, or of the last one if `id` is empty; None if nothing."""
+    """What the bus has on a message, or on the last one if `id` is empty; None if nothing."""
     with contextlib.closing(command.bus_of(settings)) as bus, waiting("looking for the message"):
         reader = TrailReader(bus)
         message = await (reader.find(id) if id else reader.last())

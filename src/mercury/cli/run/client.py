@@ -95,7 +95,7 @@ def client(
             for task in tasks:
                 task.cancel()
             for ended in await asyncio.gather(*tasks, return_exceptions=True):
-                if isinstance(ended, Exception):  # such as that nobody reads what is printed
+                if isinstance(ended, Exception):  # such as a closed stdout
                     raise ended
 
     command.run(work())
@@ -142,7 +142,7 @@ def read_near(text: str) -> NearSubscription:
 
 
 def read_moving(text: str) -> Publication:
-    """Read `TOPIC:key=value,…`; what looks like a number is one."""
+    """Read `TOPIC:key=value,…`; numbers are recognised."""
     topic, _, rest = text.partition(":")
     values: dict[str, Value] = {}
     for item in rest.split(",") if rest else ():
@@ -156,7 +156,7 @@ def read_moving(text: str) -> Publication:
 async def _declare(
     endpoint: Client, subscriptions: list[NearSubscription], publications: list[Publication]
 ) -> list[MatchStream]:
-    """Declare it all; returns what is to be listened to."""
+    """Declare all; returns the streams to read."""
     for one in publications:
         await endpoint.publish_moving(one.topic, one.values)
     streams = [

@@ -116,7 +116,7 @@ async def _run(settings: Settings, parts: Parts, environment: dict[str, str]) ->
 
 
 async def _tell(story: _Story, machine: Machine, fleet: Fleet) -> None:
-    """Let it happen, and say what became of it as it happens."""
+    """Run the three incidents and print what happens."""
     plane, pipeline = fleet.plane, machine.parts.pipeline
     if machine.stop.is_set():
         return
@@ -165,7 +165,7 @@ async def _tell(story: _Story, machine: Machine, fleet: Fleet) -> None:
 
 
 async def _witnessed(fleet: Fleet, kind: str, x_m: float, y_m: float) -> Incident:
-    """Let something happen so that a few vehicles sense it."""
+    """Simulate an event that a few vehicles sense."""
     return await fleet.simulate_event(x_m, y_m, _reach_m(fleet.plane, x_m, y_m), kind)
 
 
@@ -180,7 +180,7 @@ def _at(plane: Plane, share: tuple[float, float]) -> tuple[float, float]:
 
 
 def _crowded(plane: Plane, share: tuple[float, float]) -> tuple[float, float]:
-    """Where about there the witnesses are closest together: so they speak of one collision."""
+    """Near there, where witnesses are closest together, so that they report one collision."""
     near = plane.inside_circle(*_at(plane, share), plane.width_m / 4)[:_LOOKED_AT]
     places = [(round(plane.x_m[vehicle]), round(plane.y_m[vehicle])) for vehicle in near]
     return min(places, key=lambda place: _reach_m(plane, *place), default=_at(plane, share))
@@ -213,7 +213,7 @@ async def _sum_up(settings: Settings, story: _Story) -> list[str]:
 
 
 def _try_next(settings: Settings, story: _Story) -> list[str]:
-    """What to type after this, as it works from here."""
+    """The commands to try next, as they work from here."""
     uri = settings.bus.uri
     commands = []
     for incident in story.incidents[:1]:

@@ -40,7 +40,7 @@ from mercury.service.supervisor import Part, Supervisor
 
 _READY_S = 90.0  # a busy machine may be slow
 _LOOK_EVERY_S = 0.5
-_LAST_REPORTS_US = 120_000_000  # each part has said something in this time, also while all stop
+_LAST_REPORTS_US = 120_000_000  # each part has reported in this time, also while all stop
 _GATEWAY_BESIDE = 80  # the default ports are as far apart
 _GATEWAY_TRIES = 20
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
@@ -62,7 +62,7 @@ class Parts:
 
 @contextlib.contextmanager
 def claimed_parts(settings: Settings, config: Path | None, **options: Any) -> Iterator[Parts]:
-    """What is to run on a bus that nobody else on this machine runs the parts of."""
+    """Claim the bus on this machine, and plan the parts to run on it."""
     if settings.bus.uri.startswith("memory:"):
         raise ConfigurationError("several processes share the bus: use an embedded: bus or Kafka")
     if settings.adapter.port == 0:
@@ -89,7 +89,7 @@ def plan(
     """Choose parts and ports; a port that another process has is an error.
 
     Arguments:
-        pipeline: None runs it where Java and Spark are, and says so where they are not.
+        pipeline: None runs it if Java and Spark are installed, and prints why not.
     """
     bind_udp(settings.adapter.host, settings.adapter.port).close()
     common = ["--bus", settings.bus.uri]
@@ -129,7 +129,7 @@ def plan(
 
 
 def adapter_uri(settings: Settings) -> str:
-    """Where clients on this machine reach the adapter."""
+    """The adapter's address for clients on this machine."""
     host = settings.adapter.host
     return f"udp://{_EVERYWHERE.get(host, host)}:{settings.adapter.port}"
 
@@ -159,7 +159,7 @@ def _missing_for_pipeline(settings: Settings) -> str | None:
     """Why the pipeline cannot run here; None if it can."""
     folders = (settings.pipeline.checkpoint, settings.pipeline.history_folder)
     if not settings.bus.uri.startswith("embedded:") and None in folders:
-        return "with this bus it must be told pipeline.checkpoint and pipeline.history_folder"
+        return "with this bus it needs pipeline.checkpoint and pipeline.history_folder"
     for package in ("pandas", "pyarrow", "pyspark"):
         if find_spec(package) is None:
             return f"it needs {package}: pip install 'mercury-messaging[pipeline]'"
@@ -171,7 +171,7 @@ def _missing_for_pipeline(settings: Settings) -> str | None:
 
 
 class Machine:
-    """Parts that run, and what they say of themselves."""
+    """The running parts, and their status reports."""
 
     def __init__(self, bus: Bus, parts: Parts, supervisor: Supervisor) -> None:
         self.parts = parts
@@ -179,7 +179,7 @@ class Machine:
         self.stop = asyncio.Event()  # asked for by a person, or because something went wrong
         self.begun = time.monotonic()
         self.ended: float | None = None
-        self.last: dict[str, Any] = {}  # what they said when they stopped
+        self.last: dict[str, Any] = {}  # their last statistics
         self._bus = bus
         self._since_us = now_us()
         self._ledger = LedgerReader(bus, self._since_us)
@@ -204,7 +204,7 @@ class Machine:
         return not self.stop.is_set()
 
     def result(self) -> dict[str, Any]:
-        """What the parts and the ledger say, up to now."""
+        """The statistics of the parts and the ledger, up to now."""
         numbers = {}
         since_us = max(self._since_us, now_us() - _LAST_REPORTS_US)
         status = self._bus.subscribe((topics.STATUS,), start=FromTime(since_us))
@@ -228,7 +228,7 @@ class Machine:
 async def running(
     settings: Settings, parts: Parts, environment: dict[str, str]
 ) -> AsyncIterator[Machine]:
-    """Run parts: those that nothing works without are up when this begins, and all end with it."""
+    """Run parts: the required ones are up when this begins, and all end with it."""
     scheme, _, path = settings.bus.uri.partition(":")
     if scheme == "embedded" and path and (problem := inspect_bus(Path(path), "").problem):
         hint = f"`mercury doctor --bus {settings.bus.uri}` says what to type"
@@ -264,7 +264,7 @@ async def running(
 
 
 def say(text: str) -> None:
-    """Tell whoever sits there; parts must be stopped in good order also if nobody does any more."""
+    """Print for people; parts must be stopped in order also if the terminal is gone."""
     with contextlib.suppress(OSError, SystemExit):  # rich ends the process without a reader
         command.progress.print(text)
 

@@ -21,7 +21,7 @@ from mercury.model.errors import ConfigurationError, JobFailedError, PipelineErr
 if TYPE_CHECKING:
     from mercury.pipeline.service import Pipeline
 
-_TRY_AGAIN = 75  # EX_TEMPFAIL: whoever supervises should start it again
+_TRY_AGAIN = 75  # EX_TEMPFAIL: a supervisor should start it again
 
 
 def adapter(
@@ -162,7 +162,7 @@ async def _run(settings: Settings) -> None:
 
 
 async def _show_start(service: Pipeline) -> None:
-    """Show how far it is to who sits there; elsewhere the log tells."""
+    """Show the progress of the start on a terminal; elsewhere it is logged."""
     if sys.stdin.isatty():
         with waiting("the pipeline is starting", lambda: service.stage):
             await service.has_started.wait()

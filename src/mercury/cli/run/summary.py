@@ -19,7 +19,7 @@ _EXPLAINED = 3  # vehicles that get a sentence of their own, at most
 
 
 async def why_missed(settings: Settings, alert: str | None, vehicles: Sequence[str]) -> list[str]:
-    """Why vehicles were not notified, by what stands on the bus."""
+    """Why vehicles were not notified, from the records on the bus."""
     if alert is None:
         return []
     found = [await answer_from_bus(settings, alert, vehicle) for vehicle in vehicles[:_EXPLAINED]]

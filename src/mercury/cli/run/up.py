@@ -70,7 +70,7 @@ def up(
         if event is not None:
             from mercury.cli.lab.sim import circle_of
 
-            circle_of(event, settings)  # what is wrong is said before anything starts
+            circle_of(event, settings)  # raises before anything starts
             arguments += ["--event", event, "--event-after", str(event_after)]
         sim = Part("sim", arguments, restart=False, keep_output=True)
     environment = {} if verbose else {"MERCURY_LOG__LEVEL": "warning"}
@@ -148,7 +148,7 @@ async def _tell_of_gateway(machine: Machine) -> None:
 
 
 async def _tell_of_pipeline(machine: Machine, begun: float) -> None:
-    """Say when the pipeline is there; what happens until then waits for it on the bus."""
+    """Print when the pipeline is up; until then its records wait on the bus."""
     pipeline = machine.parts.pipeline
     if pipeline is not None:
         with waiting("Spark is starting"):

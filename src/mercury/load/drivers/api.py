@@ -18,7 +18,7 @@ from mercury.model.errors import LoadError
 Clock = Callable[[], int]  # microseconds since the epoch, never going back
 Say = Callable[[str], None]
 
-# Rows that wait because the other side is slow; what comes beyond is not sent, and counted.
+# Limit of queued rows, if the other side is slow; further ones are counted as unsent.
 BACKLOG_ROWS = 1_000_000
 
 
@@ -40,23 +40,23 @@ class Batch(NamedTuple):
 
 
 class Driver(Protocol):
-    """Brings updates to a system and counts what comes of them."""
+    """Sends updates to a system and counts the events."""
 
     @property
     def counters(self) -> LoadCounters:
-        """What it has counted so far."""
+        """The counts so far."""
 
     async def open(self, workload: Workload, clock: Clock, say: Say) -> None:
-        """Reach the system and declare who there is; LoadError if that cannot be."""
+        """Connect and declare the entities; raises LoadError."""
 
     def send(self, batch: Batch) -> None:
-        """Hand over updates. Never waits: what finds no room is counted as unsent."""
+        """Queue updates. Never waits: above the limit they count as unsent."""
 
     async def drain(self, timeout_s: float) -> None:
-        """Wait for what is still on its way."""
+        """Wait for outstanding events."""
 
     async def close(self) -> None:
-        """Withdraw who was declared, and leave."""
+        """Withdraw the entities and disconnect."""
 
 
 def open_driver(uri: str, *, connections: int = 1) -> Driver:
@@ -91,7 +91,7 @@ def host_and_port(scheme: str, rest: str) -> tuple[str, int, str]:
 
 
 def _load(module: str, name: str) -> Callable[..., Driver]:
-    """A driver's class; with its packages, which not all need."""
+    """Import a driver's class, with the packages that it needs."""
     found: Callable[..., Driver] = getattr(import_module(f"mercury.load.drivers.{module}"), name)
     return found
 

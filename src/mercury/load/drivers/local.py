@@ -19,13 +19,13 @@ _QUICK = 1  # the level of compression; higher ones cost more than the generator
 
 
 class NullDriver:
-    """Counts."""
+    """Only counts updates."""
 
     def __init__(self) -> None:
         self.counters = LoadCounters(taken=0, dropped=0)
 
     async def open(self, workload: Workload, clock: Clock, say: Say) -> None:
-        """Nobody is there."""
+        """Nothing to connect to."""
         self.counters.note("nothing was sent: null: measures the generator alone")
 
     def send(self, batch: Batch) -> None:
@@ -33,14 +33,14 @@ class NullDriver:
         self.counters.taken = self.counters.sent
 
     async def drain(self, timeout_s: float) -> None:
-        """Nothing is on its way."""
+        """No events are outstanding."""
 
     async def close(self) -> None:
         """Nothing was opened."""
 
 
 class TraceFileDriver(NullDriver):
-    """A line for each update."""
+    """Writes a line for each update."""
 
     def __init__(self, path: str) -> None:
         if not path.endswith(".csv.gz"):
@@ -51,7 +51,7 @@ class TraceFileDriver(NullDriver):
         self._names: list[str] = []
 
     async def open(self, workload: Workload, clock: Clock, say: Say) -> None:
-        """Make the file; what was there before is written over."""
+        """Create the file, or overwrite it."""
         try:
             self._file = gzip.open(self._path, "wt", _QUICK, encoding="utf-8")  # noqa: SIM115
         except OSError as error:

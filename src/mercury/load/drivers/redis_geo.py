@@ -35,7 +35,7 @@ Rows = list[tuple[int, float, float, int]]  # entity, latitude, longitude, when 
 
 
 class RedisDriver:
-    """A thread talks to Redis; updates wait for it."""
+    """A thread sends the commands; updates are queued for it."""
 
     def __init__(self, host: str, port: int, database: int = 0) -> None:
         self.counters = LoadCounters(taken=0, dropped=0)
@@ -86,7 +86,7 @@ class RedisDriver:
         self._thread.start()
 
     def send(self, batch: Batch) -> None:
-        """Let updates wait for the thread."""
+        """Queue updates for the thread."""
         if self._ending or self._waiting_rows + len(batch) > BACKLOG_ROWS:
             self.counters.unsent += len(batch)
             if not self._ending:
@@ -98,7 +98,7 @@ class RedisDriver:
         self._waiting.put(batch)
 
     async def drain(self, timeout_s: float) -> None:
-        """Until nothing waits any more."""
+        """Wait until all updates are processed."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         while self._waiting_rows and not self._ending and loop.time() < deadline:  # noqa: ASYNC110
@@ -151,9 +151,9 @@ class RedisDriver:
             self._connection.disconnect()
 
     def _next(self) -> Batch | None:
-        """What waits; None at the end."""
+        """The next queued updates; None at the end."""
         if self._waiting.empty():
-            self._finish()  # nothing follows what is on its way, so its answers are waited for
+            self._finish()  # no further pipeline, so wait for the answers now
         batch = self._waiting.get()
         return None if self._ending else batch
 
@@ -211,7 +211,7 @@ class RedisDriver:
     def _judge(
         self, entity: int, found: list[Any], time_us: int, events: list[tuple[int, int]]
     ) -> None:
-        """Whom an entity meets and leaves."""
+        """The pairs that an entity's update begins and ends."""
         publishes = self._publishes[entity]
         before, after = self._pairs[entity], set[int]()
         for member, distance in found:

@@ -27,7 +27,7 @@ SOCKETS = 16  # each is a system call of a tick
 _CONNECT_S, _CONNECTED_PER_S = 30.0, 500.0
 _WORK_S = 0.01
 _QUIET_S = 0.3  # timeout: without an event, none is on its way
-_SILENT_INTERVALS = 1.5  # of reports; an adapter gives up who is silent for three
+_SILENT_INTERVALS = 1.5  # of reports; an adapter ends a session after three missed ones
 _SILENT_HEARTBEATS = 3
 
 
@@ -109,7 +109,7 @@ class UdpDriver:
             self.counters.note("the system did not take all packets")
 
     async def drain(self, timeout_s: float) -> None:
-        """Until no event comes any more; datagrams are there soon or never."""
+        """Wait until no event comes any more; datagrams arrive soon or never."""
         begun_us = self._clock()
         while (quiet_us := self._clock()) < begun_us + timeout_s * 1e6:
             if quiet_us - max(begun_us, self._receiver.newest_us) > _QUIET_S * 1e6:
@@ -127,13 +127,13 @@ class UdpDriver:
             self.counters.note(f"{len(refused):,} entities were refused later: {refused[0]}")
 
     async def close(self) -> None:
-        """Say goodbye for everybody, which withdraws what they declared."""
+        """Close all sessions, which withdraws their declarations."""
         await self._opened.aclose()
 
     # Inside
 
     def _begin(self) -> None:
-        """Hear and work by itself from now on; all sessions are open."""
+        """Start to receive in the background; all sessions are open."""
         loop = asyncio.get_running_loop()
         for sock in self._clients.sockets:
             loop.add_reader(sock.fileno(), self._clients.receive_from, sock.fileno())
@@ -179,7 +179,7 @@ class UdpDriver:
             await asyncio.sleep(_WORK_S)
 
     def _keep_alive(self, time: float) -> list[int]:
-        """Who has not reported for long does, and who has no session seeks one."""
+        """Report for sessions that are silent for long, and reopen lost ones."""
         if time - self._clients.heard_at > _SILENT_HEARTBEATS * self._heartbeat_interval_s:
             self.counters.note("the adapter fell silent")
         silent: list[int] = np.flatnonzero(self._reported_at < time - self._silent_s).tolist()

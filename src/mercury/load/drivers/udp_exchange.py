@@ -59,14 +59,14 @@ class LoadDeclarations:
         return len(self.answered) == len(self._workload)
 
     def connected(self, entity: int) -> None:
-        """It has a session that knows of nothing."""
+        """It has a new session, without declarations."""
         self._asked.pop(entity, None)
         self._renewed.pop(entity, None)
         if entity not in self.refusals:
             self._waiting[entity] = None
 
     def replied(self, entity: int, reply: Message, now: float) -> None:
-        """The adapter says whether it takes an entity; a refusal may come after a yes."""
+        """The adapter's answer to a declaration; a refusal may follow an acceptance."""
         request = self._requests.get(entity)
         if request is None or reply.correlation != request.id:
             return
@@ -80,7 +80,7 @@ class LoadDeclarations:
             self._renewed[entity] = now + RENEW_S
 
     def work(self, now: float) -> list[int]:
-        """Say what is due; returns who has something to send."""
+        """Prepare what is due; returns the sessions that have something to send."""
         for entity in _due(self._renewed, now):
             self._waiting[entity] = None
         said = [entity for entity in _due(self._asked, now) if self._say(entity, now)]
@@ -113,7 +113,7 @@ class _Event(NamedTuple):
 
 
 class LoadReceiver:
-    """Takes what comes for the sessions; `count` puts it into the counters, many events at once."""
+    """Receives for the sessions; `count` adds to the counters, many events at once."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class LoadReceiver:
             session.piggybacked = partial(self._piggybacked, entity)
 
     def is_new(self, entity: int, delivered: Delivered, now: float) -> bool:
-        """Owe the adapter its receipt, if it wants one; False for what came before."""
+        """Note the receipt to send, if one is asked for; False for a duplicate."""
         if not delivered.wants_receipt:
             return True
         message = delivered.message
@@ -156,7 +156,7 @@ class LoadReceiver:
         return arrival is Arrival.NEW
 
     def take(self, entity: int, message: Message) -> None:
-        """Take matches; what came too early waits for what is missing."""
+        """Take matches; early ones are held until the missing ones come."""
         if not isinstance(message.payload, Matches):
             return
         arrived_us = self._clock()
@@ -166,19 +166,19 @@ class LoadReceiver:
                 self._events.append(_Event(entity, publication, match, arrived_us))
 
     def work(self, now: float) -> list[int]:
-        """Send the receipts that found no report to ride on; returns who has something to send."""
+        """Prepare receipts that no report carried; returns the sessions with something to send."""
         said = []
         for sender, answers in self._incoming.answers_due(now):
             session = self._clients.sessions[int(sender)]
-            if session.state is SessionState.ESTABLISHED:  # otherwise the copy comes again
+            if session.state is SessionState.ESTABLISHED:  # otherwise the copy is sent again
                 session.send_receipts(_encoded(answers), now)
                 said.append(int(sender))
         return said
 
     def count(self) -> None:
-        """Count what has come since the last time."""
+        """Count the events since the last call."""
         events, self._events = self._events, []
-        # Before the run begins, everybody meets who is near already.
+        # Before the run begins, entities that are near already match.
         if not events or not self._counters.count_from_us:
             return
         subscription = np.array([event.subscription for event in events])
@@ -195,7 +195,7 @@ class LoadReceiver:
         moved = reason == EventReason.MOVED
         known = moved & (met.due_us != UNKNOWN)
         self._untimed += int((moved & ~known).sum())
-        # An adapter says again where an entity is, when that is declared again: nothing was due.
+        # An adapter repeats an entity's position when that is renewed: no update was due.
         anew = known.copy()
         updates = zip(met.publication.tolist(), met.subscription.tolist(), strict=True)
         for row, (event, pair) in enumerate(zip(events, updates, strict=True)):
@@ -213,7 +213,7 @@ class LoadReceiver:
         self._counters.count(event_type[~known], time_us[~known])
 
     def note(self) -> None:
-        """Say what is missing in the counts."""
+        """Note what the counts do not include."""
         if self._untimed:
             self._counters.note(
                 f"{self._untimed:,} events are of publications of others or of updates of long ago,"
@@ -229,7 +229,7 @@ class LoadReceiver:
 
 
 def _due(times: OrderedDict[int, float], now: float) -> list[int]:
-    """Take out those whose time has come; they stand in its order."""
+    """Remove and return those whose time has come; they are ordered by it."""
     due = []
     while times and next(iter(times.values())) <= now:
         due.append(times.popitem(last=False)[0])

@@ -58,7 +58,7 @@ class RecentUpdates:
         lons: FloatArray,
         due_us: NDArray[np.int64],
     ) -> None:
-        """Remember updates that leave now, in order; an entity may be among them repeatedly."""
+        """Remember updates that are sent now, in order; an entity may be among them repeatedly."""
         order = np.argsort(entities, kind="stable")
         ranked = entities[order]
         starts = np.flatnonzero(np.diff(ranked, prepend=-1))
@@ -82,9 +82,9 @@ class RecentUpdates:
         distances_m: FloatArray,
         times_us: NDArray[np.int64],
     ) -> Met:
-        """The updates that events are of; a publication of somebody else is below 0.
+        """The updates that caused events; a publication of another client is below 0.
 
-        The time of the events tells apart the updates of who did not move between them.
+        The time of the events distinguishes updates at the same position.
         """
         ours = publications >= 0
         is_there = self._lat_e7[publications] == to_e7(lats)[:, None]

@@ -32,7 +32,7 @@ _REASONS = {reason.name.lower(): int(reason) for reason in EventReason}
 
 
 class GatewayConnection:
-    """One connection: frames that wait, and what the server says of those it got."""
+    """One connection: queued frames, and what the server reports of those it got."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket
@@ -43,7 +43,7 @@ class GatewayConnection:
         self._waiting: asyncio.Queue[tuple[bytes | str, int]] = asyncio.Queue()
 
     def put(self, frame: bytes | str, rows: int) -> bool:
-        """Let a frame wait for its turn; False if there is no room."""
+        """Queue a frame; False if the queue is full."""
         if self.broken or self.waiting_rows + rows > BACKLOG_ROWS:
             return False
         self._waiting.put_nowait((frame, rows))
@@ -51,14 +51,14 @@ class GatewayConnection:
         return True
 
     async def write(self) -> None:
-        """Send what waits, until cancelled or broken."""
+        """Send queued frames, until cancelled or disconnected."""
         while True:
             frame, rows = await self._waiting.get()
             self.waiting_rows -= rows
             try:
                 await self.socket.send(frame)
             except ConnectionClosed:
-                return  # whoever reads says why
+                return  # the reader raises the reason
 
 
 class WebSocketDriver(ABC):
@@ -83,7 +83,7 @@ class WebSocketDriver(ABC):
 
     @abstractmethod
     def take_frame(self, connection: GatewayConnection, frame: bytes | str) -> None:
-        """Look at what the server sent."""
+        """Process a frame from the server."""
 
     async def open(self, workload: Workload, clock: Clock, say: Say) -> None:
         if len(workload) > MAX_HANDLES * self._connection_count:
@@ -117,7 +117,7 @@ class WebSocketDriver(ABC):
                     )
 
     async def drain(self, timeout_s: float) -> None:
-        """Until the server has said what became of all updates, and no event comes any more."""
+        """Wait until the server has counted all updates, and no event comes any more."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         while loop.time() < deadline and not all(one.broken for one in self._connections):
@@ -153,7 +153,7 @@ class WebSocketDriver(ABC):
 
     async def _connect(self) -> ClientConnection:
         try:
-            # A server that is slow to answer pings is what is looked for, and no reason to hang up.
+            # A server that is slow to answer pings is being measured: do not disconnect.
             return await connect(
                 self._uri,
                 subprotocols=[Subprotocol(self.SUBPROTOCOL)],
@@ -188,7 +188,7 @@ class WebSocketDriver(ABC):
             raise LoadError(f"{self._uri} does not answer within {_REPLY_TIMEOUT_S:g} s") from None
 
     async def _reply(self, connection: GatewayConnection) -> list[dict[str, Any]]:
-        """What the server answers; events that come before it are looked at."""
+        """The server's answer; events that come before it are processed."""
         while True:
             frame = await asyncio.wait_for(connection.socket.recv(), _REPLY_TIMEOUT_S)
             replies = _objects_of(frame) if isinstance(frame, str) else []
@@ -205,7 +205,7 @@ class WebSocketDriver(ABC):
             connection.broken = str(error)
         connection.broken = connection.broken or "the server closed it"
         self.counters.note(f"the connection broke: {connection.broken}")
-        # What still waited never left.
+        # Frames still queued were never sent.
         self.counters.sent -= connection.waiting_rows
         self.counters.unsent += connection.waiting_rows
         connection.waiting_rows = 0
@@ -226,7 +226,7 @@ class BinaryDriver(WebSocketDriver):
         return pack_moves(rows)
 
     def take_frame(self, connection: GatewayConnection, frame: bytes | str) -> None:
-        """Events, or how far the server is."""
+        """Process events, or the server's progress."""
         if isinstance(frame, str):
             return  # declarations were answered before
         try:
@@ -255,7 +255,7 @@ class JsonDriver(WebSocketDriver):
         return json.dumps(moves, separators=(",", ":"))
 
     def take_frame(self, connection: GatewayConnection, frame: bytes | str) -> None:
-        """Answers and events."""
+        """Process answers and events."""
         if not isinstance(frame, str):
             return
         events = []

@@ -24,7 +24,7 @@ LOOKBACK_US = 24 * 3600 * 1_000_000
 
 
 class AlertsSink:
-    """The pipeline's way to the bus."""
+    """Appends alerts and conditions to the bus."""
 
     def __init__(self, bus: Bus, now_us: int, name: str = "pipeline") -> None:
         self.bus = bus
@@ -103,13 +103,13 @@ class AlertsSink:
         return changed
 
     def forget(self, now_us: int) -> None:
-        """Drop what ended long ago."""
+        """Drop alerts and conditions that ended long ago."""
         horizon_us = now_us - LOOKBACK_US
         with self._mutex:
             kept = self._sent.items()
             self._sent = {id: end for id, end in kept if not end or end > horizon_us}
 
     def _append(self, topic: str, message: Message, centre: Position) -> None:
-        # Under this key all that happens at a place stays in order.
+        # With this key, all records about a place stay in order.
         key = f"{centre.lat:.2f},{centre.lon:.2f}".encode()
         self.bus.append(topic, encode(message), key, (message_route(message),))

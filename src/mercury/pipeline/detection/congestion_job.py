@@ -22,9 +22,9 @@ from mercury.pipeline.detection.core_job import CoreJob
 from mercury.pipeline.detection.transforms import cell_speeds, positions
 from mercury.pipeline.spark.sources import read_stream
 
-# Partitions of a topic are read side by side: so much may one be ahead of another.
+# Partitions of a topic are read in parallel: one may be ahead of another by so much.
 WATERMARK = "1 second"
-MAX_RECORDS = 400_000  # in a batch, so that a long absence is caught up in steps
+MAX_RECORDS = 400_000  # in a batch, so that a long backlog is read in steps
 
 
 class TrafficCore:
@@ -38,7 +38,7 @@ class TrafficCore:
         return self.congestion.add(map(CellSpeed._make, zip(*columns, strict=True)))
 
     def advance(self, until_us: int) -> list[Verdict]:
-        # Nothing ends while nobody reports: the windows themselves say how late it is.
+        # Without reports no jam ends: the time is that of the windows.
         return []
 
     def conditions(self) -> list[DetectedCondition]:

@@ -28,12 +28,12 @@ from mercury.pipeline.spark.query_listener import VISIBLE_AFTER_US, QueryState, 
 
 log = logging.getLogger(__name__)
 
-_FIRST_LOOK_S = 80.0  # a slow machine is waited for
+_FIRST_LOOK_S = 80.0  # enough for a slow machine
 _KEPT = 3  # snapshots
 
 
 class Core(Protocol):
-    """What a job decides with."""
+    """The interface of a decision core."""
 
     def take(self, rows: pa.Table) -> list[Verdict]: ...
 
@@ -47,7 +47,7 @@ class Core(Protocol):
 
 
 class CoreJob(ABC):
-    """Wiring: source, core, sink, state."""
+    """Connects source, core, sink and state."""
 
     name: str
     trigger: str | None = None  # None: a batch as soon as something is there
@@ -61,14 +61,14 @@ class CoreJob(ABC):
         self._checkpoint = checkpoint / self.name
         self._snapshots = DriverState(self._checkpoint / "driver")
         self._mutex = threading.Lock()
-        self._new_core = new_core  # one that has seen nothing
+        self._new_core = new_core  # makes an empty core
         self._core = new_core()
         self._batch: int | None = None  # the last one taken
         self._idle_us = 0  # all until then has been read and judged
 
     @abstractmethod
     def frame(self, spark: SparkSession, bus: str) -> DataFrame:
-        """What the core is given, as a stream."""
+        """The core's input, as a stream."""
 
     def start(self, spark: SparkSession, bus: str) -> StreamingQuery:
         """Begin to read the bus."""
@@ -79,7 +79,7 @@ class CoreJob(ABC):
         return query
 
     def await_first_look(self) -> bool:
-        """Wait until what was on the bus has been judged: whether that was anything."""
+        """Wait until the backlog on the bus has been judged; returns whether there was any."""
         deadline = time.monotonic() + _FIRST_LOOK_S
         while time.monotonic() < deadline:
             if self._batch is not None or self.state.idle_us or self.state.ended:
@@ -88,11 +88,11 @@ class CoreJob(ABC):
         return bool(self.counters[self._rows])
 
     def on_batch(self, frame: DataFrame, batch: int) -> None:
-        """Judge what a batch brought."""
+        """Pass a batch to the core."""
         rows = frame.toArrow()
         with self._mutex:
             if self._batch is None or batch != self._batch + 1:
-                # The first since the start, or one that is done again.
+                # The first since the start, or a repeated one.
                 self._core = self._new_core()
                 if (last := self._snapshots.newest(batch)) is not None:
                     self._core.restore(last[1])
@@ -102,7 +102,7 @@ class CoreJob(ABC):
             self._snapshots.save(batch, self._core.snapshot())
 
     def tick(self) -> None:
-        """Judge what has ended while nothing came; to be called now and then."""
+        """Judge intervals that ended without new records; to be called at intervals."""
         idle_us = self.state.idle_us
         if idle_us <= self._idle_us:
             return
@@ -113,7 +113,7 @@ class CoreJob(ABC):
             self._publish(self._core.advance(idle_us - VISIBLE_AFTER_US))
 
     def _resume(self) -> bool:
-        """Go on from the last batch of an earlier run: whether there was one."""
+        """Resume after the last batch of an earlier run; returns whether there was one."""
         last = self._snapshots.newest()
         if last is None:
             return False
@@ -130,19 +130,19 @@ class CoreJob(ABC):
 
 
 class DriverState:
-    """What a job remembers: a snapshot after each batch, so that any can be done again."""
+    """Snapshots of a job's state, one after each batch, so that a batch can be repeated."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
     def newest(self, before: float = math.inf) -> tuple[int, bytes] | None:
-        """The last batch, of those before another, that there is a snapshot of, and that."""
+        """The last batch before another that has a snapshot, and the snapshot."""
         batch = max((one for one in self._batches() if one < before), default=None)
         return None if batch is None else (batch, self._path(batch).read_bytes())
 
     def save(self, batch: int, snapshot: bytes) -> None:
-        """Keep the snapshot of a batch; it is there whole, or not at all."""
+        """Store the snapshot of a batch, atomically."""
         write_whole(self._path(batch), snapshot)
         for old in self._batches()[:-_KEPT]:
             self._path(old).unlink(missing_ok=True)

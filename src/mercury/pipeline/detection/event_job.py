@@ -63,7 +63,7 @@ class AllKinds:
         return verdicts
 
     def _not_judged(self) -> Counter[str]:
-        """Events that no bin took, by reason, over the whole life of the state."""
+        """Events that no bin took, by reason, since the state began."""
         counters = [one.counters for one in self.bins.values()]
         return Counter(
             {
@@ -81,7 +81,7 @@ class AllKinds:
         return json.dumps({kind: state.decode() for kind, state in states.items()}).encode()
 
     def restore(self, snapshot: bytes) -> None:
-        """Go on from a snapshot; kinds that have a rule no more are forgotten."""
+        """Restore a snapshot; kinds without a rule now are dropped."""
         for kind, state in json.loads(snapshot).items():
             if kind in self.bins:
                 self.bins[kind] = restore_bins(self.bins[kind].rule, b64decode(state))

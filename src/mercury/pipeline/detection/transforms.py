@@ -27,7 +27,7 @@ _NOTHING = (None, None, None, None, None, None)
 
 
 def events(records: DataFrame) -> DataFrame:
-    """The events that records of the topics `events.*` hold."""
+    """The events in records of the topics `events.*`."""
     return records.select(_EVENT_COLUMNS).mapInArrow(_read_events, EVENT)
 
 
@@ -54,7 +54,7 @@ def _read_event(topic: str, time_us: int, position: bytes | None, value: bytes) 
 
 
 def positions(records: DataFrame) -> DataFrame:
-    """Who was where, and how fast: reports as plain columns, those without a place left out."""
+    """Reports as plain columns of position and speed; those without a position are left out."""
     on_earth = (F.abs("lat") <= 90.0) & (F.abs("lon") <= 180.0)
     return (
         with_fix(records)
@@ -68,7 +68,7 @@ def cell_speeds(
 ) -> DataFrame:
     """How fast traffic was, by window, cell and direction: what the congestion core takes.
 
-    A stream gives a window out when its time is over, which the watermark says.
+    A stream emits a window when the watermark passes its end.
     """
     moving = reports.where("speed_mps IS NOT NULL AND heading_deg IS NOT NULL").select(
         "client",

@@ -28,7 +28,7 @@ _NEEDED = ("client", "time_us", "lat", "lon", "offset")
 
 @dataclass(frozen=True, slots=True)
 class EncounterQuery:
-    """Whose encounters are sought, of which kind, when and where."""
+    """Which encounters to find: of which clients, by which rule, when and where."""
 
     rule: EncounterRule
     of: str | None = None  # only those of this client
@@ -45,12 +45,12 @@ class EncounterQuery:
 
     @property
     def look_from_us(self) -> int | None:
-        """Who is silent at the begin stands where it reported before."""
+        """Reports from before the beginning say where a client is then."""
         return None if self.from_us is None else self.from_us - round(self.rule.gap_s * 1e6)
 
 
 class EncounterResult(NamedTuple):
-    """The answer: how many there are, and the first of them."""
+    """The result: the number of encounters, and the first of them."""
 
     encounters: int
     pairs: int
@@ -59,7 +59,7 @@ class EncounterResult(NamedTuple):
 
 
 def encounters_in(reports: DataFrame, asked: EncounterQuery, cut: Cut | None = None) -> DataFrame:
-    """The encounters in reports; who is asked for stands first (`ENCOUNTER`)."""
+    """The encounters in reports; the client asked for comes first (`ENCOUNTER`)."""
     rule = asked.rule
     cut = cut or Cut.suiting(rule)
     reports = within(reports, asked.look_from_us, asked.to_us)
@@ -82,7 +82,7 @@ def encounters_in(reports: DataFrame, asked: EncounterQuery, cut: Cut | None = N
 
 
 def stored_reports(spark: SparkSession, folder: HistoryFolder, asked: EncounterQuery) -> DataFrame:
-    """The reports of history that matter."""
+    """The stored reports of this query's time and area."""
     days = days_of(asked.look_from_us, asked.to_us)
     return folder.read(spark, "reports", *days).select(*_NEEDED)
 
@@ -95,13 +95,13 @@ def imported_positions(spark: SparkSession, folder: Path) -> DataFrame:
     missing = set(POSITION_COLUMNS) - set(rows.columns)
     if missing:
         raise ConfigurationError(f"the positions in {folder} have no {', '.join(sorted(missing))}")
-    # A vehicle has one of them a time: there is no order to keep.
+    # A vehicle has one row per time: no order to keep.
     rows = rows.withColumnRenamed("vehicle", "client").withColumn("offset", F.lit(0))
     return rows.select(*_NEEDED)
 
 
 def check_out(out: Path, source: Path, *, overwrite: bool) -> None:
-    """Refuse to write where something else is, above all what is read."""
+    """Refuse to write over other data, above all the input."""
     there, read = out.absolute(), source.absolute()
     if there == read or there in read.parents or read in there.parents:
         raise ConfigurationError(f"{out} is, holds or is in the folder that is read")
@@ -115,7 +115,7 @@ def find(
     limit: int,
     out: Path | None = None,
 ) -> EncounterResult:
-    """Look for encounters, write them all to a folder, if one is given, and list the first."""
+    """Find encounters, write all to a folder, if one is given, and list the first."""
 
     def look() -> EncounterResult:
         rows = reports()
@@ -132,7 +132,7 @@ def find(
 
 
 def suiting_cut(reports: DataFrame, asked: EncounterQuery) -> Cut:
-    """A cut by how much there is in an hour that has anything."""
+    """A cut by the number of reports in an hour that has any."""
     hour = F.floor(F.col("time_us") / transforms.HOUR_US)
     rows = within(reports, asked.look_from_us, asked.to_us)
     [sums] = rows.agg(F.count("*").alias("reports"), F.countDistinct(hour).alias("hours")).collect()

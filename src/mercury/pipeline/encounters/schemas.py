@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mercury.pipeline.schemas import joined, schema
 
-# Where somebody was, from one report to the next.
+# Where a client was, from one report to the next.
 STAND = schema("client string, from_us bigint, until_us bigint, lat double, lon double")
 # The same in one tile and window: in its own tile it is seen, in those within reach it sees.
 PIECE = joined(schema("tile bigint, window bigint"), STAND, schema("seen boolean, sees boolean"))

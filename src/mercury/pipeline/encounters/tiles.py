@@ -25,7 +25,7 @@ class Copies(NamedTuple):
 
 
 def tiles_within(grid: Grid, lat: Floats, lon: Floats, reach_m: float) -> Copies:
-    """At least the tiles in which something may be within reach of each position."""
+    """The tiles (or more) in which something may be within reach of each position."""
     high_deg = np.degrees(reach_m / MEAN_RADIUS_M) + _MARGIN_DEG
     # How far east a circle on the sphere goes; one around a pole goes all around.
     around = np.abs(lat) + high_deg >= 90.0

@@ -42,7 +42,7 @@ _UNKNOWN = {
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """How space and time are divided; what is found does not depend on it."""
+    """How space and time are divided; results do not depend on it."""
 
     tile_m: float = 5_000.0
     window_us: int = HOUR_US
@@ -51,8 +51,8 @@ class Cut:
     def suiting(cls, rule: EncounterRule, reports_per_hour: float = 2e6) -> Cut:
         """Tiles that are large against the reach, so that few are seen from two.
 
-        Windows hold no more than a worker has room for, should all be in one tile; where there is
-        little they are long, because each tile and window has an engine made for it.
+        Windows hold no more than a worker's memory, if all were in one tile; with few reports they
+        are long, because each tile and window needs an engine.
         """
         hours = min(max(2e6 / max(reports_per_hour, 1.0), 0.25), 24.0)
         return cls(
@@ -66,7 +66,7 @@ def stands(
 ) -> DataFrame:
     """Where everyone was from each report to the next, within a span of time (`STAND`)."""
     on_earth = (F.abs("lat") <= 90.0) & (F.abs("lon") <= 180.0)
-    # Of two reports of one time the later counts, as it does live.
+    # Of two reports of one time the later counts, as in live matching.
     track = Window.partitionBy("client").orderBy("time_us", "offset", "lat", "lon")
     begin, until = F.col("time_us"), F.lead("time_us").over(track)
     until = F.least(until, begin + round(rule.gap_s * 1e6))
@@ -94,15 +94,15 @@ def pieces(
 
 
 def where_one_sees(pieces: DataFrame, seeing: DataFrame) -> DataFrame:
-    """Only what is in a tile and window where one of a few sees."""
+    """Only the pieces in tiles and windows where one of the chosen clients sees."""
     keys = seeing.where("sees").select(*_KEY).distinct()
     return pieces.join(F.broadcast(keys), list(_KEY), "left_semi").select(*PIECE.names)
 
 
 def contacts(pieces: DataFrame, rule: EncounterRule, *, mutual: bool) -> DataFrame:
-    """What each tile and window has of contacts (`CONTACT`).
+    """The contacts of each tile and window (`CONTACT`).
 
-    With `mutual` everyone sees everyone, and a pair is reported once, by name.
+    With `mutual`, each pair is reported once, by name.
     """
 
     def find(some: pa.Table) -> pa.Table:  # Spark reads these types, which a partial has not
@@ -112,7 +112,7 @@ def contacts(pieces: DataFrame, rule: EncounterRule, *, mutual: bool) -> DataFra
 
 
 def encounters(contacts: DataFrame, rule: EncounterRule) -> DataFrame:
-    """Contacts of a pair that touch made one; those that are encounters (`ENCOUNTER`)."""
+    """Merge contacts of a pair that touch; those that are encounters (`ENCOUNTER`)."""
     rows = contacts.repartition(*_PAIR).sortWithinPartitions(*_PAIR, "from_us")
     return rows.mapInArrow(partial(_join, rule), ENCOUNTER)
 
@@ -194,7 +194,7 @@ def _named(found: Contacts, clients: pa.Array, others: pa.Array) -> list[pa.Arra
 
 
 def _join(rule: EncounterRule, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows come by pair; the last pair of a batch goes on in the next one."""
+    """Rows are sorted by pair; the last pair of a batch continues in the next one."""
     kept = pa.Table.from_batches([], _CONTACT_ARROW)
     for batch in batches:
         if not batch.num_rows:

@@ -31,7 +31,7 @@ class Compacted(NamedTuple):
 def plan(
     partitions: Iterable[Partition], *, least_files: int = 2, small_bytes: int = SMALL_BYTES
 ) -> list[Partition]:
-    """The partitions worth it, with the files to merge: large ones stay as they are."""
+    """The partitions to compact, with the files to merge; large files are left."""
     found = []
     for one in partitions:
         small = tuple(file for file in one.files if file.stat().st_size < small_bytes)
@@ -47,7 +47,7 @@ def compact(
     least_files: int = 2,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Compacted:
-    """Merge small files; while it runs, others may read, and the job may add."""
+    """Merge small files; meanwhile others may read, and the job may add."""
     with locked(folder.path, "compact", refusal=f"{folder.path} is being compacted already"):
         folder.drop_staging(_PURPOSE)
         chosen = {
@@ -69,7 +69,7 @@ def compact(
 def _merge(
     spark: SparkSession, folder: HistoryFolder, table: str, partitions: list[Partition]
 ) -> int:
-    """Merge each partition's files; how many they became."""
+    """Merge each partition's files; returns the number of new files."""
     files = [file for one in partitions for file in one.files]
     staging = folder.new_staging(_PURPOSE)
     folder.stage(folder.read_files(spark, table, files), staging, table)

@@ -57,7 +57,7 @@ def read_alert(topic: str, position: bytes | None, value: bytes) -> Said:
     envelope = parse(value)
     payload = envelope.WhichOneof("payload")
     event = envelope.event if payload == "event" else None
-    # Clients send each other content, whose value `text` may be the text.
+    # Messages between clients are content; their value `text` may be the text.
     said = event if event is not None else envelope.attributes
     lat = lon = None
     if said.HasField("position"):
@@ -132,7 +132,7 @@ def _kind(number: int) -> str | None:
 
 
 def _plain(value: Value) -> Value | None:
-    """What JSON knows."""
+    """The value as JSON types."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     return _known(value) if isinstance(value, float) else value
@@ -155,14 +155,14 @@ def _known(number: float | None) -> float | None:
 
 
 def _instant(time_us: int) -> int | None:
-    """A time that a column can hold; 0 is none."""
+    """A time that fits the column; 0 is null."""
     return time_us if 0 < time_us < 2**63 else None
 
 
 def read_rows(
     read: Callable[[str, bytes | None, bytes], Said], columns: StructType, records: pa.Table
 ) -> pa.Table:
-    """Records as rows with these columns; `problem` says why one is none."""
+    """Records as rows with these columns; `problem` says why one cannot be read."""
     schema = to_arrow_schema(joined(columns, ORIGIN, _PROBLEM))
     kept = set(ORIGIN.names) | {"time_us"}  # as they came
     said = []
@@ -172,7 +172,7 @@ def read_rows(
             said.append(read(topic, position, value or b""))
         except PacketError as error:
             said.append({"problem": error.reason})
-        except Exception as error:  # whatever it is, it is in this record alone
+        except Exception as error:  # any error concerns this record alone
             said.append({"problem": f"unreadable: {type(error).__name__}"})
     return pa.table(
         [

@@ -62,7 +62,7 @@ class HistoryFolder:
         last_day: str = "~",
         tiles: Iterable[str] | None = None,
     ) -> Iterator[Partition]:
-        """What is stored of a table, of some days and tiles."""
+        """The partitions of a table, of some days and tiles."""
         for day in self.days(table, first_day, last_day):
             place = self.path / table / f"day={day}"
             folders = (
@@ -89,9 +89,9 @@ class HistoryFolder:
 
     @contextmanager
     def at_rest(self) -> Iterator[None]:
-        """Nothing comes or goes meanwhile: files listed now are all there are, each row once.
+        """Hold the folder unchanged: files listed now are complete, each row once.
 
-        What a dead process has begun to change is finished first.
+        A change that a dead process began is completed first.
         """
         with locked(self.path, "change"):
             self._journal.recover()
@@ -111,7 +111,7 @@ class HistoryFolder:
     # Changing
 
     def offsets(self) -> Offsets:
-        """How far the bus is stored."""
+        """Up to which offsets the bus is stored."""
         return self._journal.offsets()
 
     def new_staging(self, purpose: str) -> Path:
@@ -121,14 +121,14 @@ class HistoryFolder:
         return path
 
     def drop_staging(self, purpose: str) -> None:
-        """Remove what dead processes prepared; only for who alone has this purpose."""
+        """Remove what dead processes prepared; only one process may use this purpose."""
         with self.at_rest():
-            pass  # a change that was cut short needs what it prepared
+            pass  # an interrupted change needs what it prepared
         for path in (self.path / _STAGING).glob(f"{purpose}-*"):
             shutil.rmtree(path, ignore_errors=True)
 
     def stage(self, rows: DataFrame, staging: Path, table: str) -> None:
-        """Write rows, with their day and tile, where nobody looks yet."""
+        """Write rows, by day and tile, to a hidden folder."""
         # One task a partition, one vehicle together.
         ordered = rows.repartition("day", "tile").sortWithinPartitions(
             "day", "tile", *TABLES[table].order
@@ -137,7 +137,7 @@ class HistoryFolder:
         writer.option("maxRecordsPerFile", FILE_ROWS).parquet(_uri(staging / table))
 
     def add(self, staging: Path, names: list[str], label: str, offsets: Offsets) -> None:
-        """Put staged files in place, under names that begin with the label."""
+        """Move staged files into place, under names that begin with the label."""
         files = [staging / name for name in sorted(names)]
         flush(files)
         moves = []
@@ -149,21 +149,21 @@ class HistoryFolder:
         shutil.rmtree(staging, ignore_errors=True)
 
     def replace(self, staging: Path, partitions: list[Partition]) -> int:
-        """Swap partitions' files for those staged; how many partitions were still as they were."""
+        """Replace partitions' files by staged ones; returns how many were unchanged until now."""
         label = staging.name
         swaps = []
         with self.at_rest():
             for one in partitions:
                 place, new = self.path / one.place, staging / one.place
                 if not all(file.exists() for file in one.files):
-                    continue  # somebody deleted the day
+                    continue  # the day was deleted
                 merged = sorted(new.glob("*.parquet"))
                 flush(merged)
                 for hidden in new.glob(".*"):
                     hidden.unlink()
                 for number, file in enumerate(merged):
                     file.rename(new / f"{label}-{number:05}.parquet")
-                # What came meanwhile, and what was large enough, stays as it is.
+                # New and large files are left.
                 for file in set(place.glob("*.parquet")) - set(one.files):
                     os.link(file, new / file.name)
                 swaps.append((str(new.relative_to(self.path)), one.place))
@@ -173,7 +173,7 @@ class HistoryFolder:
 
 
 def flush(files: list[Path]) -> None:
-    """Wait until files are on the disk: a torn one would stop every reader of the folder."""
+    """Flush files to disk: a partly written one would fail every reader of the folder."""
 
     def sync(file: Path) -> None:
         with file.open("rb") as opened:
@@ -184,5 +184,5 @@ def flush(files: list[Path]) -> None:
 
 
 def _uri(path: Path) -> str:
-    # Else a cluster's default file system would be meant.
+    # Else a cluster's default file system would be used.
     return f"file://{path}"

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 NAME = "history"
 INTERVAL_S = 10.0
-# A backlog is taken in such portions: what a driver of 2 GB holds easily.
+# Records per batch of a backlog: a driver with 2 GB holds them easily.
 BATCH_RECORDS = 1_000_000
 # A tile gets a file a batch: after this many batches they are merged where they have become many.
 COMPACT_BATCHES = 60
@@ -40,7 +40,7 @@ _FULL = 0.9
 
 
 class HistoryJob:
-    """Wiring: source, tables, folder."""
+    """Connects source, tables and folder."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class HistoryJob:
         self.rejected: Counter[str] = Counter()  # by reason
 
     def start(self, spark: SparkSession, bus: str) -> StreamingQuery:
-        """Begin to store what is on the bus and what comes."""
+        """Start to store the bus's records, old and new."""
         refusal = f"another job stores history in {self.folder.path}"
         self._held.enter_context(locked(self.folder.path, NAME, refusal=refusal))
         self.folder.drop_staging(_BATCH)
@@ -78,15 +78,15 @@ class HistoryJob:
         return self._query
 
     def stop(self) -> None:
-        """End, and let another job have the folder."""
+        """Stop, and release the folder for another job."""
         if self._query is not None:
             self._query.stop()
         self._held.close()
 
     def stored_until_us(self) -> int:
-        """All that came to the bus until then is stored."""
+        """The time up to which all records of the bus are stored."""
         state = self.state
-        # A batch that was not cut short had all that was there when it began.
+        # A batch below the limit had all records up to its beginning.
         whole = state.batch_rows < _FULL * self._batch_records
         looked_us = max(state.idle_us, state.batch_us if whole else 0)
         self._until_us = max(self._until_us, looked_us - VISIBLE_AFTER_US)
@@ -100,14 +100,14 @@ class HistoryJob:
         if self._taken % self._compact_batches == 0:
             try:
                 compact(frame.sparkSession, self.folder, least_files=COMPACT_FILES)
-            except Exception as error:  # what is stored stays readable, only less quickly
+            except Exception as error:  # the tables stay readable, only slower
                 log.warning("history was not compacted: %s", error)
 
 
 def store(
     records: DataFrame, folder: HistoryFolder, label: str
 ) -> tuple[Counter[str], Counter[str]]:
-    """Add records to the tables: all or none of them, and only those that are not there yet."""
+    """Add records to the tables, atomically, and only those that are not stored yet."""
     # If this fails, the staging stays: the journal may need it. The next start removes it.
     staging = folder.new_staging(_BATCH)
     work = partial(write, str(staging), folder.offsets())

@@ -30,7 +30,7 @@ _TRIES = 3
 
 @dataclass(frozen=True)
 class Change:
-    """What is to be done; paths are relative to the folder."""
+    """A change of the folder; paths are relative to it."""
 
     moves: list[tuple[str, str]] = field(default_factory=list)  # a staged file, its place
     swaps: list[tuple[str, str]] = field(default_factory=list)  # a staged folder, what it replaces
@@ -44,18 +44,18 @@ class Journal:
         self._folder = folder
 
     def commit(self, change: Change) -> None:
-        """Do it all."""
+        """Apply a change completely."""
         write_whole(self._folder / _JOURNAL, json.dumps(asdict(change)).encode())
         self._do(change)
 
     def recover(self) -> None:
-        """Finish what a dead process has begun."""
+        """Complete a change that a dead process began."""
         path = self._folder / _JOURNAL
         if path.exists():
             self._do(Change(**json.loads(path.read_text())))
 
     def offsets(self) -> Offsets:
-        """How far each partition of the bus is stored."""
+        """Up to which offset each partition of the bus is stored."""
         try:
             found = json.loads((self._folder / _OFFSETS).read_text())
         except FileNotFoundError:
@@ -71,7 +71,7 @@ class Journal:
         for staged, place in change.swaps:
             source, target = self._folder / staged, self._folder / place
             if source.exists():
-                # A reader sees all rows once, or for the moment between two renames none.
+                # A reader sees all rows once, or none for the moment between two renames.
                 if target.exists():
                     os.rename(target, source.with_name(f"{source.name}.old"))
                 os.rename(source, target)
@@ -83,7 +83,7 @@ class Journal:
 
 @contextmanager
 def locked(folder: Path, name: str, *, refusal: str = "") -> Iterator[None]:
-    """Hold a lock of the folder, which ends with the process; with a refusal, never wait."""
+    """Hold a lock of the folder; with `refusal`, raise instead of waiting."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"_{name}.lock").open("w") as file:
         try:
@@ -94,7 +94,7 @@ def locked(folder: Path, name: str, *, refusal: str = "") -> Iterator[None]:
 
 
 def with_retry(ask: Callable[[], Result]) -> Result:
-    """Ask again if compaction took files away meanwhile: their rows are in others by then."""
+    """Retry if compaction replaced files meanwhile: their rows are in others by then."""
     for _ in range(_TRIES - 1):
         try:
             return ask()

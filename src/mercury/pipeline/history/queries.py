@@ -65,7 +65,7 @@ def happened(events: DataFrame, alerts: DataFrame, kind: str | None = None) -> D
 
 
 def traffic(reports: DataFrame) -> DataFrame:
-    """One row: how many reports, of how many vehicles, how fast."""
+    """One row: the number of reports and vehicles, and the speed."""
     return reports.agg(*_statistics())
 
 
@@ -88,7 +88,7 @@ def _brief(rows: DataFrame, what: str, who: str) -> DataFrame:
 
 
 def keep_inside(area: Area, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows whose position is in an area, whenever it holds."""
+    """The rows whose position is in an area, at any time."""
     for batch in batches:
         lats, lons = (np.asarray(batch.column(name), dtype=np.float64) for name in ("lat", "lon"))
         yield batch.filter(pa.array(contains(area.shape, lats, lons)))

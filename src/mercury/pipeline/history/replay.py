@@ -27,18 +27,18 @@ from mercury.pipeline.history.tables import TABLES
 from mercury.wire import parse
 from mercury.wire.records import POSITION, envelope_route
 
-# What others put in; alerts follow from it.
+# Inputs of the system; alerts follow from them.
 INPUTS = (topics.REPORTS, f"{topics.EVENTS_PREFIX}*")
 _COLUMNS = ("time_us", "topic", "key", "position", "value")
 _ORDER = ("time_us", "topic", "offset", "partition")
 # At full speed this many records become durable together.
 _FLUSH_RECORDS = 4096
-# Records so close together go together.
+# Records so close in time are appended together.
 _GRAIN_S = 0.002
 
 
 class Stored(NamedTuple):
-    """A record to put back."""
+    """A record to append again."""
 
     time_us: int
     topic: str
@@ -65,7 +65,7 @@ def recorded(
     from_us: int | None = None,
     to_us: int | None = None,
 ) -> DataFrame:
-    """The stored records of topics and a time, poison among them, in the order they came."""
+    """The stored records of topics and a time, also undecodable ones, in their order."""
     days = days_of(from_us, to_us)
     parts = [
         within(folder.read(spark, table, *days), from_us, to_us)
@@ -87,7 +87,7 @@ def _of_topics(names: tuple[str, ...]) -> Column:
 
 
 def in_order(rows: DataFrame) -> Iterator[Stored]:
-    """Sorted rows one by one, without holding them all: packed in the workers, opened here."""
+    """Sorted rows one by one, without loading them all."""
     packed = rows.mapInArrow(_pack, "rows binary")
     for row in packed.toLocalIterator(prefetchPartitions=True):
         with pa.ipc.open_stream(row.rows) as reader:
@@ -105,7 +105,7 @@ def _pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class Replay:
-    """Puts records on a bus; `speed` 1 is the original pace, infinity has none."""
+    """Appends records to a bus; `speed` 1 is the original speed, infinity has no pauses."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class Replay:
         self.count = 0
 
     def run(self, records: Iterable[Stored]) -> int:
-        """Put them all back; how many these were. What was put back is durable on any way out."""
+        """Append all records; returns how many. They are durable also if it is interrupted."""
         begin_s, first_us = 0.0, None
         try:
             for record in records:

@@ -10,7 +10,7 @@ from mercury.pipeline.history.files import HistoryFolder
 
 
 class TableStatistics(NamedTuple):
-    """How much there is of a table."""
+    """The size of a table."""
 
     table: str
     rows: int

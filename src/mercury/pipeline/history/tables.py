@@ -23,12 +23,12 @@ from mercury.pipeline.schemas import joined
 FILE_ROWS = 4_000_000
 
 REJECTS = "rejects"
-LEDGER = "ledger"  # what became of each message, for each of those who should have heard it
-OUTCOMES = "outcomes"  # the same added up: a row for each message
+LEDGER = "ledger"  # the outcome of each message, for each of its recipients
+OUTCOMES = "outcomes"  # the same aggregated: a row for each message
 
 
 class Table(NamedTuple):
-    """One table: what it is made of."""
+    """A stored table."""
 
     name: str
     topics: tuple[str, ...]

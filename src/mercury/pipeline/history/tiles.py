@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 ZOOM = 12
-NOWHERE = "none"  # the tile of what has no place
+NOWHERE = "none"  # the tile of rows without a position
 # Longer lists of tiles prune nothing that a scan would not skip as fast.
 MOST_TILES = 1024
 
@@ -44,7 +44,7 @@ def tiles_over(south: float, west: float, north: float, east: float) -> list[str
     """The tiles that a box touches, `west > east` crosses ±180°; None if these are very many."""
     corners = tile_numbers(np.array([north, south]), np.array([west, east]))
     (first, low), (last, high) = (divmod(int(corner), _SIDE) for corner in corners)
-    # One more on each side: who stands on an edge may be counted to either tile.
+    # One more on each side: a position on an edge may be in either tile.
     first, last, low, high = first - 1, last + 1, max(low - 1, 0), min(high + 1, _SIDE - 1)
     if west > east:
         last += _SIDE
@@ -55,7 +55,7 @@ def tiles_over(south: float, west: float, north: float, east: float) -> list[str
 
 
 def tile_centre(name: str) -> tuple[float, float] | None:
-    """Latitude and longitude of a tile's middle; None for what is no tile."""
+    """Latitude and longitude of a tile's centre; None if it is not a tile."""
     zoom, _, rest = name.partition("-")
     x, _, y = rest.partition("-")
     if zoom != str(ZOOM) or not (x.isdecimal() and y.isdecimal()):

@@ -40,7 +40,7 @@ _WRITTEN_ARROW = to_arrow_schema(WRITTEN)
 def write(
     staging: str, offsets: Offsets, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Write placed records that are not stored yet under a folder; report it (`WRITTEN`)."""
+    """Write records that are not stored yet under a folder; returns a report (`WRITTEN`)."""
     gathered = list(batches)
     if not gathered:
         return
@@ -62,7 +62,7 @@ def write(
         rejects = pa.concat_tables([rows.select(kept) for rows in bad])
         rejects = rejects.rename_columns(["reason", *kept[1:]])
         written += _write_table(Path(staging), TABLES[REJECTS], rejects)
-    # What a table does not say is null.
+    # Missing columns are null.
     whole = pa.concat_tables([_WRITTEN_ARROW.empty_table(), *written], promote_options="permissive")
     yield from whole.cast(_WRITTEN_ARROW).to_batches()
 
@@ -71,7 +71,7 @@ def write(
 
 
 def _read_reports(records: pa.Table) -> pa.Table:
-    """Records of `reports` as rows; `problem` says why one is none."""
+    """Records of `reports` as rows; `problem` says why one cannot be read."""
     keys, texts = _texts(records.column("key"))
     whole = pc.equal(pc.fill_null(pc.binary_length(records.column("position")), 0), FIX_BYTES)
     problem = pc.case_when(
@@ -87,7 +87,7 @@ _READERS = {"events": read_event, "alerts": read_alert, "deliveries": read_recei
 
 
 def _texts(keys: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
-    """Which keys are text, and these; null where one is none, which readers would stumble over."""
+    """Which keys are text, and the keys; null where one is not, as readers need text."""
     try:
         texts = keys.cast(pa.string())
     except pa.ArrowInvalid:
@@ -107,7 +107,7 @@ def _off_earth(records: pa.Table) -> pa.ChunkedArray:
         pc.greater(pc.abs(records.column("lat")), 90.0),
         pc.greater(pc.abs(records.column("lon")), 180.0),
     )
-    return pc.fill_null(far, True)  # no number is nowhere, too
+    return pc.fill_null(far, True)  # a null is no position
 
 
 def _of_table(records: pa.Table, table: Table) -> pa.Table:
@@ -117,7 +117,7 @@ def _of_table(records: pa.Table, table: Table) -> pa.Table:
 
 
 def _not_stored(records: pa.Table, offsets: Offsets) -> pa.Table:
-    """What is new: by time, too, as the offsets of a new bus begin again."""
+    """Which records are new: by time, too, as a new bus restarts its offsets."""
     stored = []
     for name, (offset, time_us) in offsets.items():
         topic, _, partition = name.rpartition("/")
@@ -170,7 +170,7 @@ def _write_table(staging: Path, table: Table, rows: pa.Table) -> Iterator[pa.Tab
 
 def _tiles(rows: pa.Table) -> NDArray[np.int64]:
     if not set(FIX_COLUMNS[:2]) <= set(rows.column_names):
-        return np.full(rows.num_rows, -1, np.int64)  # what is no message is nowhere
+        return np.full(rows.num_rows, -1, np.int64)  # undecodable records have no position
     lat, lon = (rows.column(name).to_numpy() for name in ("lat", "lon"))
     return tile_numbers(lat, lon)
 

@@ -46,7 +46,7 @@ from mercury.pipeline.ledger.schemas import OUTCOME_COLUMNS, STATES
 NAME = "ledger"
 # Messages that enter in one step: few enough to go to every worker.
 MESSAGES_AT_ONCE = 200
-# Messages that are not over whose receipts are looked at in one run.
+# Unfinished messages whose receipts are read in one run.
 _ASKED_AT_ONCE = 1000
 # All messages that came before are in the ledger.
 _WATERMARK = f"{NAME}/0"
@@ -58,15 +58,15 @@ Sums = dict[str, dict[str, Any]]
 
 
 class DueMessages(NamedTuple):
-    """What is to enter now."""
+    """The messages to enter now."""
 
     messages: list[Addressed]
-    waiting: int  # messages that are not over yet, or come next
+    waiting: int  # messages that are not finished, or come next
     watermark_us: int  # all before that have entered, once these have
 
 
 class Entered(NamedTuple):
-    """What has entered."""
+    """The messages that were entered."""
 
     messages: int
     rows: int
@@ -74,7 +74,7 @@ class Entered(NamedTuple):
 
 
 class LedgerJob:
-    """Wiring: stored tables in, ledger out."""
+    """Reads stored tables, writes the ledger."""
 
     def __init__(
         self,
@@ -92,20 +92,20 @@ class LedgerJob:
         self._held = ExitStack()
 
     def start(self) -> None:
-        """Have the folder for ourselves, as far as the ledger goes."""
+        """Lock the ledger of the folder."""
         refusal = f"another job keeps the ledger in {self.folder.path}"
         self._held.enter_context(locked(self.folder.path, NAME, refusal=refusal))
         self.folder.drop_staging(NAME)
 
     def stop(self) -> None:
-        """Let another job have it."""
+        """Release it for another job."""
         self._held.close()
 
     def run(self, spark: SparkSession, stored_until_us: int, *, final: bool = True) -> Entered:
-        """Enter some of the messages that are over, all records until then being stored.
+        """Enter some of the finished messages, with all records until then stored.
 
         Arguments:
-            final: whether that is certain, so that what came before need not be looked at again.
+            final: whether that is certain, so that earlier records need not be read again.
         """
 
         def once() -> tuple[DueMessages, int]:
@@ -118,7 +118,7 @@ class LedgerJob:
         self.counters["ledger_rows"] += rows
         return Entered(len(due.messages), rows, due.waiting)
 
-    # Which messages
+    # Selecting messages
 
     def due(self, stored_until_us: int) -> DueMessages:
         """The messages that enter next, the oldest first; Spark is not needed to find them."""
@@ -159,17 +159,17 @@ class LedgerJob:
         )
 
     def _some(self, messages: list[Addressed]) -> list[Addressed]:
-        """A limited number at a time, all of them in turn."""
+        """A limited number per call, all of them in turn."""
         if len(messages) <= _ASKED_AT_ONCE:
             return messages
         begin = self._asked % len(messages)
         self._asked = begin + _ASKED_AT_ONCE
         return (messages + messages)[begin : begin + _ASKED_AT_ONCE]
 
-    # What became of them
+    # Entering them
 
     def enter(self, spark: SparkSession, due: DueMessages, *, final: bool = True) -> int:
-        """Add messages to the ledger, all or none of them; how many rows these were."""
+        """Add messages to the ledger, atomically; returns the number of rows."""
         messages = due.messages
         if not messages:
             return 0
@@ -179,7 +179,7 @@ class LedgerJob:
         should = transforms.expected(reports, messages).persist()
         try:
             self.folder.stage(transforms.ledger(said, should, messages), staging, LEDGER)
-            # Held against each other: what was written, and who it was for, counted apart.
+            # Compare what was written with the recipients, which are counted separately.
             counted = _by_message(transforms.recipients(said, should))
         finally:
             said.unpersist()
@@ -204,7 +204,7 @@ class LedgerJob:
     def _input(
         self, spark: SparkSession, messages: Sequence[Addressed]
     ) -> tuple[DataFrame, DataFrame]:
-        """Reports of the days and tiles that matter, and receipts."""
+        """The needed reports, by day and tile, and the receipts."""
         places = _places(messages)
         first = day_of(min(one.time_us for one in messages))
         last = day_of(max(one.end_us for one in messages) + GRACE_US)
@@ -226,7 +226,7 @@ class LedgerJob:
 def held_against(
     messages: Sequence[Addressed], found: Sums, counted: Mapping[str, Mapping[str, Any]]
 ) -> None:
-    """The ledger adds up, or nothing of it is stored."""
+    """Check that the ledger's sums are consistent, before it is stored."""
     wrong = []
     for one in messages:
         states = found.get(one.id, {})
@@ -250,7 +250,7 @@ def newest_stored_us(folder: HistoryFolder) -> int:
 
 
 def _places(messages: Sequence[Addressed]) -> dict[str, list[str] | None]:
-    """By day the tiles whose reports matter; None is all of them."""
+    """By day the tiles whose reports are needed; None means all."""
     found: dict[str, set[str] | None] = {}
     for one in messages:
         if not one.sought or one.to == "group" or one.look_from_us >= one.look_until_us:
@@ -264,7 +264,7 @@ def _places(messages: Sequence[Addressed]) -> dict[str, list[str] | None]:
 
 
 def _answers(files: list[Path], messages: Sequence[Addressed]) -> dict[str, dict[str, Delivery]]:
-    """What receipts say so far, by message and client."""
+    """The receipts so far, by message and client."""
     if not messages:
         return {}
     wanted = ds.field("message").isin([one.id for one in messages])
@@ -282,7 +282,7 @@ def _by_message(rows: DataFrame) -> Sums:
 
 
 def _outcomes(messages: Sequence[Addressed], found: Sums) -> list[tuple[str, pa.Table]]:
-    """The sums by day, those of messages that were for nobody among them."""
+    """The sums by day, including messages without recipients."""
     by_day: dict[str, list[dict[str, Any]]] = {}
     for one in sorted(messages, key=lambda one: one.id):
         counts = found.get(one.id, {})

@@ -12,34 +12,34 @@ from mercury.model.geojson import area_from_geojson
 SECOND_US = 1_000_000
 # How long a message without an end is tried, by adapters as by this ledger.
 ENDLESS_US = 24 * 3600 * SECOND_US
-# Clocks of senders are believed so far: a message that was sent earlier counts from there.
+# Greatest accepted error of senders' clocks: an earlier send time is replaced by this.
 _ON_THE_WAY_US = 60 * SECOND_US
-# Adapters write receipts ten times a second; after this time all are there.
+# Adapters write receipts ten times a second; after this time all are written.
 GRACE_US = 10 * SECOND_US
-# Who has not reported for this time is not there any more.
+# A client without a report for this time is gone.
 PRESENT_US = 15 * SECOND_US
 
-# What of an alert's row is looked at, to see whether it is time.
+# The columns of an alert that decide whether it is due.
 TIMES = ("id", "time_us", "sent_us", "ends_us", "expires_us", "destination", "area")
-# And what of one that is to enter the ledger.
+# The further columns of one that enters the ledger.
 PARTICULARS = ("source", "kind", "message_kind", "subject", "priority", "policy")
 
 _LAST_WORDS = (DeliveryState.ACKNOWLEDGED, DeliveryState.REFUSED)
 
 
 class Addressed(NamedTuple):
-    """A message, whom it is for and when."""
+    """A message, its recipients and its validity."""
 
     id: str
     time_us: int  # when it came to the bus
     sent_us: int
-    begin_us: int  # from then on, until just before its end, who comes inside is a recipient
+    begin_us: int  # from then until just before its end, clients that enter are recipients
     end_us: int
     to: str  # area, client, group, everyone
     name: str = ""  # of the client or group
     area: Area | None = None
-    standing: bool = True  # or only for those who are there when it comes
-    sought: bool = True  # whether reports are to be looked at
+    standing: bool = True  # else only for clients inside when it comes
+    sought: bool = True  # whether reports are needed
     about: Mapping[str, Any] = {}
 
     @property
@@ -49,7 +49,7 @@ class Addressed(NamedTuple):
 
     @property
     def sender(self) -> str | None:
-        """The client that sent it: nobody gets its own message."""
+        """The client that sent it, which is no recipient."""
         source = self.about.get("source") or ""
         return source.removeprefix("client:") if source.startswith("client:") else None
 
@@ -65,7 +65,7 @@ class Addressed(NamedTuple):
 
     @property
     def may_be_early(self) -> bool:
-        """Whether all who will ever be addressed are known before its end."""
+        """Whether all recipients are known before its end."""
         return self.to == "client" or not self.standing
 
 
@@ -101,7 +101,7 @@ def addressed(row: Mapping[str, Any]) -> Addressed:
 
 
 def in_full(message: Addressed, row: Mapping[str, Any]) -> Addressed:
-    """The same with all that the row says."""
+    """The same with all columns."""
     area, begin_us = message.area, message.begin_us
     if area is None and row["area"]:
         area = area_from_geojson(row["area"])
@@ -120,15 +120,15 @@ def in_full(message: Addressed, row: Mapping[str, Any]) -> Addressed:
 
 
 def is_over(message: Addressed, stored_until_us: int) -> bool:
-    """Whether nothing more can become of it, all until then being stored."""
+    """Whether it is finished, with all records until then stored."""
     return max(message.end_us, message.time_us) + GRACE_US <= stored_until_us
 
 
 def is_answered(message: Addressed, answers: Mapping[str, Delivery], stored_until_us: int) -> bool:
-    """Whether all its recipients have said their last word before its end.
+    """Whether all its recipients have answered for good before its end.
 
     Arguments:
-        answers: what receipts say, by client.
+        answers: the receipts, by client.
     """
     return (
         message.may_be_early

@@ -28,13 +28,13 @@ Row = dict[str, Any]  # by the columns of its table
 
 
 def stored_ledger(folder: Path, message_id_hex: str) -> list[Row]:
-    """The rows of a message by client; none, if it was for nobody or has not entered yet."""
+    """The rows of a message by client; empty without recipients, or if not entered yet."""
     found = _find(folder, LEDGER, "message", message_id_hex)
     return sorted(found, key=lambda row: row["client"])
 
 
 def stored_message(folder: Path, message_id_hex: str) -> Row | None:
-    """A message as it was, the first time it came; None, if it is not stored."""
+    """A message as first stored; None if it is not stored."""
     found = _find(folder, "alerts", "id", message_id_hex)
     return min(found, key=lambda row: row["time_us"], default=None)
 
@@ -55,7 +55,7 @@ def read_table(
     where: ds.Expression | None = None,
     columns: Sequence[str] | None = None,
 ) -> pa.Table:
-    """Rows of some of a table's files; footers say which files may hold what is sought."""
+    """Rows of some of a table's files; footers tell which files can have matches."""
     schema = to_arrow_schema(TABLES[table].schema)
     # With a schema of ours: files of earlier days may lack a column.
     whole = ds.dataset([str(file) for file in files], schema=schema, format="parquet")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from mercury.pipeline.schemas import joined, schema
 
-# Who was where at a report, inside a message's area or not.
+# A client's position at a report, inside a message's area or not.
 PRESENCE = schema("message string, client string, time_us bigint, inside boolean, standing boolean")
-# Who should have heard a message, and since when: null where that does not depend on reports.
+# Who should have received a message, and since when: null if that does not depend on reports.
 EXPECTED = schema("message string, client string, inside_us bigint")
 _TIMES = "tries int, addressed_us bigint, first_sent_us bigint, settled_us bigint"
-# What an adapter says of one recipient, as `mercury.model.delivery.Delivery`.
+# An adapter's receipt of one recipient, as `mercury.model.delivery.Delivery`.
 RECEIPT = schema(f"message string, client string, state int, reason string, {_TIMES}")
 # Both, one below the other: an expected recipient has no state, a receipt no time inside.
 KNOWN = joined(RECEIPT, schema("inside_us bigint, expected boolean"))

@@ -45,13 +45,13 @@ _STORED = joined(LEDGER_COLUMNS, PLACES)
 _STORED_ARROW = to_arrow_schema(_STORED)
 _RECEIPT_ARROW = to_arrow_schema(RECEIPT)
 _PRESENCE_ARROW = to_arrow_schema(PRESENCE)
-_SAID = RECEIPT.names[1:]  # what of a `Delivery` is kept
+_SAID = RECEIPT.names[1:]  # the fields of a `Delivery` that are kept
 
 Ints = NDArray[np.int64]
 
 
 def expected(reports: DataFrame, messages: Sequence[Addressed]) -> DataFrame:
-    """Who should have heard each message, and since when (`EXPECTED`)."""
+    """Who should have received each message, and since when (`EXPECTED`)."""
     sought = [one for one in messages if one.sought and one.to != "group"]
     time_us = F.col("time_us")
     if sought:
@@ -62,7 +62,7 @@ def expected(reports: DataFrame, messages: Sequence[Addressed]) -> DataFrame:
     else:
         reports = reports.where(F.lit(False))
     seen = reports.select(*_REPORT).mapInArrow(partial(_presences, sought), PRESENCE)
-    # Who is meant by name is expected wherever it is.
+    # A client addressed by name is expected wherever it is.
     named = [
         (one.id, one.name, None, True, True)
         for one in messages
@@ -76,14 +76,14 @@ def expected(reports: DataFrame, messages: Sequence[Addressed]) -> DataFrame:
         F.max(time_us).alias("last_us"),
         F.bool_or("standing").alias("standing"),
     )
-    # A message for those who are there now is judged by the last report before it.
+    # A message for clients inside when it came is judged by the last report before it.
     found = grouped.where("standing OR still_inside")
     since_us = F.when(F.col("standing"), F.col("inside_us")).otherwise(F.col("last_us"))
     return found.select("message", "client", since_us.alias("inside_us")).to(EXPECTED)
 
 
 def receipts(deliveries: DataFrame, messages: Sequence[Addressed]) -> DataFrame:
-    """What adapters said of each recipient of these messages, as often as they did (`RECEIPT`)."""
+    """All receipts of adapters for each recipient of these messages (`RECEIPT`)."""
     ids = [one.id for one in messages]
     some = deliveries.where(F.col("message").isin(ids)).select("value")
     return some.mapInArrow(_read_receipts, RECEIPT)
@@ -93,7 +93,7 @@ def ledger(receipts: DataFrame, expected: DataFrame, messages: Sequence[Addresse
     """One row for each message and recipient: expected, addressed or both."""
     said = receipts.withColumn("expected", F.lit(False))
     should = expected.withColumn("expected", F.lit(True))
-    # One above the other and grouped: a full outer join that a message to everyone does not skew.
+    # Union and group: a full outer join that a message to everyone does not skew.
     both = said.unionByName(should, allowMissingColumns=True).select(*KNOWN.names)
     both = both.repartition("message", "client")
     about = {one.id: one for one in messages}
@@ -101,14 +101,14 @@ def ledger(receipts: DataFrame, expected: DataFrame, messages: Sequence[Addresse
 
 
 def recipients(receipts: DataFrame, expected: DataFrame) -> DataFrame:
-    """How many each message was for: counted apart from the ledger, to be held against it."""
+    """The number of recipients of each message: counted separately, to check the ledger."""
     pair = ("message", "client")
     both = receipts.select(*pair).union(expected.select(*pair)).distinct()
     return both.groupBy("message").agg(F.count("*").alias("recipients"))
 
 
 def sums(rows: DataFrame) -> DataFrame:
-    """The ledger added up by message."""
+    """The ledger aggregated by message."""
     counts = [F.count_if(F.col("state") == state).alias(state) for state in STATES]
     late_s = F.percentile("late_s", F.array(F.lit(0.5), F.lit(0.99)))
     grouped = rows.groupBy("message").agg(
@@ -129,7 +129,7 @@ def sums(rows: DataFrame) -> DataFrame:
 def _presences(
     messages: Sequence[Addressed], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    # Who was just outside matters where the last report counts.
+    # Reports just outside matter where the last report counts.
     boxes = {
         one.id: Box(*bounds(one.area.shape))
         for one in messages
@@ -189,7 +189,7 @@ def _presences(
 
 def _code(names: pa.Array, name: str) -> int:
     found: int = pc.index(names, name).as_py()
-    return found if found >= 0 else -2  # -1 is nobody's
+    return found if found >= 0 else -2  # -1 means unknown
 
 
 def _first_of_each(codes: Ints, *ranks: NDArray[Any]) -> Ints:
@@ -213,7 +213,7 @@ def _read_receipts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 
 def read(value: bytes) -> Iterator[tuple[str, Delivery]]:
-    """The rows of a stored receipt and their message; none, if it is none."""
+    """The rows of a stored receipt and their message; empty if it cannot be read."""
     try:
         found = deliveries_from_pb(parse(value).deliveries)
     except PacketError:
@@ -255,7 +255,7 @@ def entry(
     expected: bool,
     inside_us: int | None,
 ) -> dict[str, Any]:
-    """The row of one recipient: what became of the message, and how late."""
+    """The row of one recipient: the outcome of the message, and its delay."""
     row = final(said, message.end_us) if said is not None else _unsaid(message, client, inside_us)
     late_s = None
     if row.state is DeliveryState.ACKNOWLEDGED:
@@ -274,7 +274,7 @@ def entry(
         "settled_us": row.settled_us or None,
         "inside_us": inside_us,
         "late_s": late_s,
-        # Who is in a group, only adapters know.
+        # Only adapters know the members of a group.
         "expected": expected or message.to == "group",
         **message.about,
         "day": _day_of(message.time_us),
@@ -286,10 +286,10 @@ _day_of = lru_cache(1024)(day_of)  # a message's rows share it
 
 
 def _unsaid(message: Addressed, client: str, inside_us: int | None) -> Delivery:
-    """What became of it for one of whom no adapter said anything."""
+    """The outcome for a recipient without a receipt."""
     if message.end_us <= message.time_us:
         return Delivery(client, DeliveryState.EXPIRED, Reason.NOT_SENT, settled_us=message.end_us)
-    if inside_us is None:  # meant by name, and not there
+    if inside_us is None:  # addressed by name, and not connected
         return final(Delivery(client, DeliveryState.WAITING), message.end_us)
     end_us = message.end_us if message.standing else message.begin_us
     return never_addressed(client, inside_us, end_us)

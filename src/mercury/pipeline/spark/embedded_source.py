@@ -68,7 +68,7 @@ def _open(path: str) -> RecordReader:
 
 
 def _to_arrow(topic: str, columns: RecordColumns, *, values: bool) -> pa.RecordBatch:
-    """Records as Arrow holds them, with the place of their senders."""
+    """Records as Arrow columns, with their senders' positions."""
     count = len(columns)
     positions = columns.header(POSITION, FIX_BYTES)
     known = positions.sizes == FIX_BYTES

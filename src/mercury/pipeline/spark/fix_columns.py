@@ -27,9 +27,9 @@ _LIMITS = (np.inf, np.inf, MAX_HEADING_DEG, MAX_SPEED_MPS)
 
 
 def with_fix(records: DataFrame) -> DataFrame:
-    """Records, and where their senders were: null where that is not known."""
+    """Add the senders' positions to records: null where unknown."""
     if set(FIX_COLUMNS) <= set(records.columns):
-        return records  # the source has seen to it
+        return records  # the source has added them
     return records.select(*RECORD.names).mapInArrow(_read_fixes, WITH_FIX)
 
 

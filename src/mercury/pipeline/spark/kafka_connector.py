@@ -16,7 +16,7 @@ _LOCK = Path(__file__).with_name("kafka-connector.lock")
 
 
 def jars() -> list[Path]:
-    """The connector's archives; fetched where they are not at hand yet."""
+    """The connector's archives; downloaded if they are not cached."""
 
     def say(done: int, total: int) -> None:
         log.info("fetching Spark's Kafka connector: %.1f of %.1f MB", done / 1e6, total / 1e6)

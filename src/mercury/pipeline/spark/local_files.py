@@ -26,7 +26,7 @@ _QUICKLY = ("-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC", "-proc:none", "--
 
 
 def settings(java: str) -> dict[str, str]:
-    """Settings of Spark; nothing, if there is no compiler beside this Java."""
+    """Settings of Spark; empty if this Java has no compiler."""
     archive = _archive(java)
     if archive is None:
         return {}
@@ -72,6 +72,6 @@ def _archive(java: str) -> Path | None:
 
 
 def _needed() -> str:
-    """The archives that the class is compiled against: all of Spark's take four times as long."""
+    """The archives that the class needs: with all, compiling takes four times as long."""
     jars = Path(pyspark.__file__).parent / "jars"
     return ":".join(map(str, jars.glob("hadoop-client-api-*.jar"))) or f"{jars}/*"

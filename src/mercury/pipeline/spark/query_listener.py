@@ -24,7 +24,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from mercury.pipeline.spark.session import first_line
 
-# What is being appended when a trigger looks for it may be missed by that trigger.
+# A trigger may miss records that are being appended when it runs.
 VISIBLE_AFTER_US = 1_000_000
 
 
@@ -42,7 +42,7 @@ class QueryState:
 
     @property
     def reported(self) -> bool:
-        """Whether a trigger has come to its end."""
+        """Whether a trigger has finished."""
         return bool(self.idle_us or self.batch_us or self.ended)
 
 
@@ -55,7 +55,7 @@ class QueryListener(StreamingQueryListener):
         self._states: defaultdict[UUID, QueryState] = defaultdict(QueryState)
 
     def state(self, run_id: str) -> QueryState:
-        """What is known of a run, kept up to date."""
+        """The state of a run, kept up to date."""
         return self._states[UUID(run_id)]
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
@@ -85,7 +85,7 @@ _listeners: WeakKeyDictionary[SparkSession, QueryListener] = WeakKeyDictionary()
 
 
 def listener_of(spark: SparkSession) -> QueryListener:
-    """The listener of a session: each reports to one, since an event takes many calls to Java."""
+    """The session's listener: one per session, since an event takes many calls to Java."""
     if spark not in _listeners:
         _listeners[spark] = QueryListener()
         spark.streams.addListener(_listeners[spark])
@@ -93,7 +93,7 @@ def listener_of(spark: SparkSession) -> QueryListener:
 
 
 def end_session(spark: SparkSession) -> None:
-    """Stop Spark, which would complain at length of a listener that hangs up."""
+    """Stop Spark, without its long log about a listener that disconnects."""
     if (listener := _listeners.pop(spark, None)) is not None:
         spark.streams.removeListener(listener)
     spark.stop()
@@ -109,7 +109,7 @@ def start_query(
     """Run a query with a share of Spark for itself; its state is kept up to date.
 
     Arguments:
-        trigger: how often there is a batch; None: as soon as something is there.
+        trigger: interval of batches; None: as soon as there are records.
     """
     spark = frame.sparkSession
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)

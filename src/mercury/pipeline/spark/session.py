@@ -30,13 +30,13 @@ _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # in the environment of what spark-submit starts
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _LOG_BYTES = 10_000_000
-DETAILS = logging.getLogger("py4j")  # where what is long goes: to Spark's log file
+DETAILS = logging.getLogger("py4j")  # for long messages: goes to Spark's log file
 
-# What Spark's defaults are not made for: micro-batches of a few records.
+# Against Spark's defaults: micro-batches are of a few records.
 _SETTINGS = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-    # How often a query with nothing to read says so: intervals end by that.
+    # How often an idle query reports: intervals end by that.
     "spark.sql.streaming.noDataProgressEventInterval": "200ms",
     # Plans of batch jobs may be revised while they run; a stream would do so in every batch.
     "spark.sql.adaptive.streaming.stateless.enabled": "false",
@@ -61,7 +61,7 @@ _LOCAL = {
 
 
 def submitted() -> bool:
-    """Whether `spark-submit` started us, and Spark before us."""
+    """Whether `spark-submit` started this process, and Spark before it."""
     return _SUBMITTED in os.environ
 
 
@@ -78,9 +78,9 @@ def start_session(
     log_file: Path | None = None,
     class_list: Path | None = None,
 ) -> SparkSession:
-    """Start Spark, or join the session there is, and teach it to read the embedded bus.
+    """Start Spark, or join the existing session, and add the embedded bus as a source.
 
-    Under `spark-submit` a JVM runs already: its master and its settings hold. Else all that the
+    Under `spark-submit` a JVM runs already: its master and settings apply. Else all that the
     JVM and its Python workers write goes to the log file; what fails is raised here as well.
     """
     conf = SparkConf(loadDefaults=False).setAppName(name)
@@ -112,7 +112,7 @@ def start_session(
 
 @contextmanager
 def spark_session(master: str, *, name: str) -> Iterator[SparkSession]:
-    """Spark for one question; its failure is one sentence."""
+    """A Spark session for one query; an error is one sentence."""
     spark = start_session(master, name=name)
     try:
         yield spark
@@ -126,7 +126,7 @@ def spark_session(master: str, *, name: str) -> Iterator[SparkSession]:
 
 
 def first_line(error: object) -> str:
-    """What went wrong, without what Spark was doing meanwhile."""
+    """The error's message, without Spark's stack trace."""
     lines = str(error).strip().splitlines() or [""]
     # Py4J names first what it called, and then what Java raised.
     if isinstance(error, Py4JJavaError) and len(lines) > 1:
@@ -154,7 +154,7 @@ def _start_java(conf: SparkConf, log_file: Path) -> None:
 
 
 def _not_said(settings: dict[str, str]) -> dict[str, str]:
-    """Those settings that `spark-submit` was not given."""
+    """The settings that `spark-submit` was not given."""
     SparkContext._ensure_initialized()
     said = SparkConf()
     return {key: value for key, value in settings.items() if not said.contains(key)}
@@ -163,7 +163,7 @@ def _not_said(settings: dict[str, str]) -> dict[str, str]:
 def _start_options(
     master: str, settings: dict[str, str], class_list: Path | None
 ) -> dict[str, str]:
-    """What Spark is started with."""
+    """The options that Spark is started with."""
     java = find_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     chosen = dict(_SETTINGS)

@@ -16,7 +16,7 @@ from mercury.wire.records import POSITION
 
 
 def spark_settings(bus: str) -> dict[str, str]:
-    """What Spark must be started with to read a bus."""
+    """The settings that Spark needs to read a bus."""
     if _scheme(bus) != "kafka" or submitted():
         return {}
     return {"spark.jars": ",".join(map(str, kafka_connector.jars()))}
@@ -30,9 +30,9 @@ def read_stream(
     max_records: int | None = None,
     values: bool = True,
 ) -> DataFrame:
-    """The records of topics from the oldest on; a name ending in `.*` follows all that begin so.
+    """The records of topics from the oldest on; `.*` at the end of a name is any suffix.
 
-    Without values, these are null: who asks for nothing else has them neither read nor sent.
+    Without values, these are null: they are neither read nor transferred.
     """
     if _scheme(bus) == "kafka":
         return _read_kafka(spark, bus, topics, max_records, values=values)
@@ -51,7 +51,7 @@ def _scheme(bus: str) -> str:
 def _read_kafka(
     spark: SparkSession, bus: str, topics: Sequence[str], max_records: int | None, *, values: bool
 ) -> DataFrame:
-    """Kafka's columns as ours."""
+    """Kafka's columns as a `RECORD`."""
     address = urlsplit(bus)
     namespace = address.path.strip("/")
     prefix = f"{namespace}." if namespace else ""

@@ -20,7 +20,7 @@ _TIME_ORDER = ["bad", "time_us", *READ_ORDER]
 
 
 def checked(fixes: DataFrame, max_speed_mps: float) -> DataFrame:
-    """All checks, with the fixes of a vehicle brought together once."""
+    """All checks; the fixes of a vehicle are shuffled together once."""
     together = fixes.repartition("vehicle")  # what follows needs no other shuffle
     unique = mark_duplicates(mark_late(mark_misplaced(together)))
     ordered = unique.sortWithinPartitions("vehicle", *_TIME_ORDER).select(CHECKED.names)

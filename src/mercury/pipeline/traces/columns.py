@@ -10,7 +10,7 @@ from typing import Any
 
 from mercury.model.errors import ConfigurationError
 
-# Names as they look without case and punctuation; those that stand first are better guesses.
+# Names without case and punctuation; earlier ones are better guesses.
 _USUAL = {
     "vehicle": (
         "vehicle vehicleid vehid deviceid device unitid busid taxiid truckid trainid shipid trackid"
@@ -30,7 +30,7 @@ _USUAL = {
 }
 
 MPS_PER_UNIT = {"m/s": 1.0, "km/h": 1.0 / 3.6, "mph": 0.44704, "kn": 1852.0 / 3600.0}
-# What the end of a column's name says of its unit.
+# The unit that the end of a column's name implies.
 _SPEED_UNITS = {
     "mps": "m/s", "ms": "m/s", "kmh": "km/h", "kph": "km/h", "mph": "mph", "knots": "kn",
     "kn": "kn", "sog": "kn",
@@ -58,11 +58,11 @@ class ColumnNames:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the user said about the files."""
+    """The user's description of the files."""
 
     columns: ColumnNames = field(default_factory=ColumnNames)
     time_format: str = "auto"  # auto, epoch-s, epoch-ms, epoch-us, iso, or a pattern of Spark's
-    time_zone: str = "UTC"  # of times that do not say theirs
+    time_zone: str = "UTC"  # of times without an offset
     time_origin_us: int = 0  # when the clock of the files stood at 0: a simulation's start
     speed_unit: str = "auto"  # one of MPS_PER_UNIT; auto is m/s, where a column's name says nothing
     separator: str = ""  # of CSV; guessed where empty
@@ -130,13 +130,13 @@ def resolve(wanted: ColumnNames, header: Sequence[str], file: str) -> ColumnName
 
 
 def _time_format(columns: ColumnNames) -> str:
-    """What the time column's name says of its format; `auto` if nothing."""
+    """The format that the time column's name implies; `auto` if none."""
     name = _plain(columns.time[0]) if len(columns.time) == 1 else ""
     return _TIME_UNITS.get(name[-2:], "auto") if name.startswith("time") else "auto"
 
 
 def _speed_unit(columns: ColumnNames) -> str:
-    """What the speed column's name says of its unit; `auto` if nothing."""
+    """The unit that the speed column's name implies; `auto` if none."""
     name = _plain(columns.speed)
     return next((unit for end, unit in _SPEED_UNITS.items() if name.endswith(end)), "auto")
 

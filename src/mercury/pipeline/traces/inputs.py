@@ -64,7 +64,7 @@ def _format_of(file: Path) -> str:
 
 
 class Alike(NamedTuple):
-    """Files that are read in one go."""
+    """Files that are read together."""
 
     paths: list[str]
     reading: Reading  # with all columns and units

@@ -25,7 +25,7 @@ _PATTERN_LETTERS = _PATTERN_ZONE | set("GyDMLdahKkHmsS")  # that Spark reads a t
 
 
 def fixes(rows: DataFrame, reading: Reading) -> DataFrame:
-    """What rows of texts say."""
+    """Parse rows of texts into fixes."""
     time_us = F.try_add(_time_us(F.trim("time"), reading), F.lit(reading.time_origin_us))
     speed = _number("speed") * F.lit(MPS_PER_UNIT.get(reading.speed_unit, 1.0))
     heading = _number("heading")
@@ -57,7 +57,7 @@ def fixes(rows: DataFrame, reading: Reading) -> DataFrame:
 
 
 def check_reading(spark: SparkSession | None, reading: Reading) -> None:
-    """Refuse a zone or a pattern that there is not; Spark, once it runs, knows every pattern."""
+    """Raise for an unknown zone or pattern; Spark checks patterns fully when it runs."""
     try:
         ZoneInfo(reading.time_zone)
     except (ValueError, OSError, KeyError):

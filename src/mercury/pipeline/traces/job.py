@@ -40,7 +40,7 @@ FORMATS = {
 }
 MAX_SPEED_MPS = 100.0
 
-# Shows a step while it runs; what it yields takes the number of reports appended so far.
+# Shows a step while it runs; yields a function that takes the reports appended so far.
 Stage = Callable[[str], AbstractContextManager[Callable[[int], None]]]
 
 
@@ -123,7 +123,7 @@ def run(spark: SparkSession, wanted: Import, stage: Stage = _silent) -> Summary:
     check_reading(spark, wanted.reading)
     begun = monotonic()
     frames = [read(spark, kind, paths, wanted.reading) for kind, paths in files.items()]
-    # The original of a row that is believed is not needed any more.
+    # The original of an accepted row is not needed any more.
     judged = checked(reduce(DataFrame.unionByName, frames), wanted.max_speed_mps).withColumn(
         "original", F.when(F.col("problem").isNotNull(), F.col("original"))
     )

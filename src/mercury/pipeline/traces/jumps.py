@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from mercury.geo.distance import haversine_m
 
-# This many fixes in a row that fit to each other are believed, however far away: a vehicle that was
+# This many consecutive fixes that fit each other are accepted, however far away: a vehicle that was
 # shipped, or whose earlier fix was the stray one.
 AGREEING = 3
 
@@ -30,13 +30,13 @@ class TimedPosition(NamedTuple):
 
 
 class JumpCheck:
-    """Judges the fixes of vehicles, each vehicle's in the order of time and in one go."""
+    """Checks the fixes of vehicles: vehicle by vehicle, each in the order of time."""
 
     def __init__(self, max_speed_mps: float) -> None:
         self._max_speed_mps = max_speed_mps
         self._vehicle: str | None = None
         self._believed: TimedPosition | None = None
-        self._doubted: TimedPosition | None = None  # the last one, unless a later one was believed
+        self._doubted: TimedPosition | None = None  # the last one, unless a later one was accepted
         self._agreeing = 0  # doubted ones in a row that fit to each other
 
     def jumped(self, vehicle: str, fix: TimedPosition) -> bool:
@@ -51,7 +51,7 @@ class JumpCheck:
         return self._believe(fix) if self._agreeing == AGREEING else True
 
     def all_reach(self, vehicles: pa.Array, fixes: tuple[np.ndarray, ...]) -> bool:
-        """Whether none of many fixes jumps; if so they count as judged."""
+        """Whether none of many fixes jumps; if so they are accepted."""
         if not len(vehicles):
             return True
         times_us, lats, lons = fixes

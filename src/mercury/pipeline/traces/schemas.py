@@ -11,7 +11,7 @@ READ_ORDER = ["source", "block", "row"]
 _PROBLEM = schema("problem string")
 
 TEXTS = ["vehicle", "time", "lat", "lon", "speed", "heading"]
-# What every format is read into: texts, not yet believed. `problem` is why a row cannot be read.
+# What every format is read into: texts, not yet checked. `problem` is why a row cannot be read.
 TEXT_ROW = joined(schema(", ".join(f"{name} string" for name in TEXTS)), _ORIGIN, _PROBLEM)
 
 # A row that is understood, or has a problem; `late` is one that came after a newer of its vehicle.

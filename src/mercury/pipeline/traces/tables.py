@@ -12,12 +12,12 @@ REJECT_COLUMNS = ["reason", "source", "vehicle", "time_us", "lat", "lon", "origi
 
 
 def positions(checked: DataFrame) -> DataFrame:
-    """The fixes that were believed."""
+    """The accepted fixes."""
     return checked.where(F.col("problem").isNull()).select(POSITION_COLUMNS)
 
 
 def rejects(checked: DataFrame) -> DataFrame:
-    """The rows that were not, why, and as they stood in their file."""
+    """The rejected rows, with the reason and the original text."""
     return (
         checked.where(F.col("problem").isNotNull())
         .withColumnRenamed("problem", "reason")
@@ -39,7 +39,7 @@ def write_by_day(rows: DataFrame, folder: Path, time_us: str, *order: str) -> No
 
 
 def write_rejects(rejected: DataFrame, folder: Path, table_format: str) -> None:
-    """A table that is there also when it is empty."""
+    """Write the rejects; the table exists also when it is empty."""
     writer = rejected.write.mode("overwrite").format(table_format)
     if table_format == "csv":
         writer = writer.option("header", "true").option("escape", '"')

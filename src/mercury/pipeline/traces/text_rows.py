@@ -18,7 +18,7 @@ _BATCH_ROWS = 4096
 
 
 class TextRow(NamedTuple):
-    """What a row says, as text; None where it does not."""
+    """A row's values, as text; None where missing."""
 
     vehicle: str | None = None
     time: str | None = None
@@ -31,7 +31,7 @@ class TextRow(NamedTuple):
 
 
 class UnreadableFileError(Exception):
-    """A file is not what it should be; the rows before stand."""
+    """A file is damaged; the rows before the damage are valid."""
 
 
 Reader = Callable[[str], Iterator[TextRow]]  # a path in, its rows out

@@ -27,11 +27,11 @@ log = logging.getLogger(__name__)
 
 _PREFIX, _SUFFIX = "spark-classes-", ".jsa"
 _KEPT = 3  # of 170 MB each: other versions, other virtual environments
-_NICE = ("nice", "-n", "10")  # whatever else runs here comes first
+_NICE = ("nice", "-n", "10")  # lowest priority on this machine
 
 
 def options(java: str, class_path: str, class_list: Path | None = None) -> str:
-    """Java's options to use the archive; if there is none, to list its classes."""
+    """Java's options to use the archive; without one, to list its classes."""
     ready = path(java, class_path)
     if ready.exists():
         # What Java has to say of archives goes to stdout, which is for results.
@@ -40,7 +40,7 @@ def options(java: str, class_path: str, class_list: Path | None = None) -> str:
 
 
 def path(java: str, class_path: str) -> Path:
-    """Where the archive is, or would be: by all that makes Java refuse one."""
+    """The archive's path, from everything that makes Java refuse one."""
     runs = Path(java).resolve()
     jars = Path(pyspark.__file__).parent / "jars"
     home = os.environ.get("SPARK_HOME")
@@ -52,7 +52,7 @@ def path(java: str, class_path: str) -> Path:
 
 
 def keep(made: Path, ready: Path) -> None:
-    """Give a whole archive its name, and drop those that are old."""
+    """Give a finished archive its name, and delete old ones."""
     made.replace(ready)
     others = ready.parent.glob(f"{_PREFIX}*{_SUFFIX}")
     for one in sorted(others, key=lambda other: other.stat().st_mtime_ns)[:-_KEPT]:
@@ -60,7 +60,7 @@ def keep(made: Path, ready: Path) -> None:
 
 
 async def make_later(spark: SparkSession, class_list: Path, delay_s: float) -> None:
-    """Have the next start be quicker: after a while, by a process that ends with us."""
+    """Make the archive for the next start: later, in a process that ends with this one."""
     await asyncio.sleep(delay_s)
     try:
         needed = await asyncio.to_thread(_needed, spark, class_list)
@@ -83,7 +83,7 @@ def _needed(spark: SparkSession, class_list: Path) -> tuple[str, str, Path] | No
 
 
 async def make(java: Sequence[str], class_list: Path, class_path: str, ready: Path) -> None:
-    """Have Java make an archive of the listed classes, which is there whole or not at all."""
+    """Make an archive of the listed classes with Java, atomically."""
     ready.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=ready.parent) as folder:
         made = Path(folder) / ready.name

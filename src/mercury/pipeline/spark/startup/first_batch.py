@@ -9,6 +9,6 @@ from mercury.pipeline.schemas import RECORD
 
 
 def first_batch(spark: SparkSession) -> None:
-    """Do once what a batch does: workers start, libraries load, code is compiled."""
+    """Run one batch: workers start, libraries load, code is compiled."""
     row = ("events.none", 0, 1, 0, b"", None, b"")
     events(spark.createDataFrame([row, row], RECORD)).toArrow()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC
 from uuid import UUID
 
 from mercury.bus import Bus
 from mercury.model.errors import MercuryError, RequestError
 from mercury.model.message import Address, AddressKind, Value
-from mercury.service.clock import seconds_of
+from mercury.service.clock import clock_time
 from mercury.service.message_trail import TrailReader
 from mercury.wire import mercury_pb2
 from mercury.wire.fields import values_from_pb
@@ -67,4 +67,4 @@ class Explanations:
 
 def _utc(time_us: int) -> str:
     """A time of day in UTC."""
-    return datetime.fromtimestamp(seconds_of(time_us), UTC).strftime("%H:%M:%S.%f")[:-3] + " UTC"
+    return f"{clock_time(time_us, UTC)} UTC"

@@ -31,3 +31,12 @@ def find_java() -> str:
         version = found[1] if found else "?"
         raise JavaError(f"Spark and Kafka do not run on Java {version}: {ADVICE}")
     return java
+
+
+def java_problem() -> str:
+    """Why Spark and Kafka cannot run here for want of Java; empty if they can."""
+    try:
+        find_java()
+    except JavaError as error:
+        return str(error)
+    return ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime
+from datetime import datetime, tzinfo
 
 from mercury.model.instant import Instant
 
@@ -17,9 +17,9 @@ def now_us() -> int:
     return time.time_ns() // 1000
 
 
-def clock_time(time_us: int) -> str:
-    """A time of day for people, in local time."""
-    return datetime.fromtimestamp(seconds_of(time_us)).strftime("%H:%M:%S.%f")[:-3]
+def clock_time(time_us: int, zone: tzinfo | None = None) -> str:
+    """A time of day for people; no zone is the local one."""
+    return datetime.fromtimestamp(seconds_of(time_us), zone).strftime("%H:%M:%S.%f")[:-3]
 
 
 def seconds_of(time_us: int) -> float:

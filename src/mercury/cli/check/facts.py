@@ -23,9 +23,9 @@ from mercury.cli.check.diagnosis import BusFacts, Facts, PartFacts, RoundTrip, T
 from mercury.cli.common import command
 from mercury.client import Client
 from mercury.config import Settings
-from mercury.java.runtime import find_java
+from mercury.java.runtime import java_problem
 from mercury.model import topics
-from mercury.model.errors import BusCorruptError, BusError, BusFullError, JavaError, MercuryError
+from mercury.model.errors import BusCorruptError, BusError, BusFullError, MercuryError
 from mercury.net.ports import command_of, port_owner
 from mercury.service import now_us
 from mercury.service.claim import Holder, holder_of
@@ -40,7 +40,7 @@ _TIMEX_BYTES = 208
 
 
 async def gather(settings: Settings, options: str) -> Facts:
-    java = asyncio.create_task(asyncio.to_thread(_java))
+    java = asyncio.create_task(asyncio.to_thread(java_problem))
     bus, records = await asyncio.to_thread(_bus, settings)
     reports = latest(records)
     parts = asyncio.gather(*(asyncio.to_thread(_part, report) for report in reports))
@@ -198,14 +198,6 @@ async def _round_trip(uri: str) -> RoundTrip:
 
 
 # The machine
-
-
-def _java() -> str:
-    try:
-        find_java()
-    except JavaError as error:
-        return str(error)
-    return ""
 
 
 def _synchronised() -> bool | None:

@@ -19,13 +19,12 @@ from mercury.bus.embedded.inspection import inspect_bus
 from mercury.cli.common import command
 from mercury.config import Settings
 from mercury.config.section import ServiceSection
-from mercury.java.runtime import find_java
+from mercury.java.runtime import java_problem
 from mercury.model import topics
 from mercury.model.errors import (
     AddressInUseError,
     BusError,
     ConfigurationError,
-    JavaError,
     MercuryError,
     PipelineError,
 )
@@ -163,11 +162,7 @@ def _missing_for_pipeline(settings: Settings) -> str | None:
     for package in ("pandas", "pyarrow", "pyspark"):
         if find_spec(package) is None:
             return f"it needs {package}: pip install 'mercury-messaging[pipeline]'"
-    try:
-        find_java()
-    except JavaError as error:
-        return str(error)
-    return None
+    return java_problem() or None
 
 
 class Machine:

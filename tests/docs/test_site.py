@@ -141,6 +141,8 @@ def test_the_reference_has_everything(site: Path) -> None:
     for name in mercury.__all__:
         assert re.search(rf'id="mercury[\w.]*\.{name}"', api), name
     assert "ServiceEndpoint.alert" in api
+    for name in (*mercury.Kind.__members__, *mercury.EventKind.__members__, *mercury.Match._fields):
+        assert f"<code>{name}</code>" in api, name
     wire = page("wire")
     for name in ("Envelope", "Telemetry", "Deliveries"):
         assert f'id="{name.lower()}"' in wire

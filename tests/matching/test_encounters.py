@@ -20,7 +20,7 @@ from mercury.matching.encounters import (
     NEVER_US,
     Contacts,
     EncounterRule,
-    Stands,
+    Segments,
     contacts,
     encounters,
     merged,
@@ -32,19 +32,19 @@ RULE = EncounterRule(radius_m=50.0, hysteresis_m=20.0, gap_s=30.0)
 PLACES = [(45.0, 9.0), (-16.8, 180.0), (0.0, 0.0), (89.9995, 30.0)]
 
 
-def stands(reports: list[Report], rule: EncounterRule, names: list[str]) -> Stands:
+def segments(reports: list[Report], rule: EncounterRule, names: list[str]) -> Segments:
     rows = [
         (names.index(one.client), one.time_us, until_us, one.lat, one.lon)
         for one, until_us in stands_of(reports, rule)
     ]
     who, from_us, until, lat, lon = (np.array(column) for column in zip(*rows, strict=True))
-    return Stands(who, from_us, until, lat, lon, np.ones(len(who), bool), np.ones(len(who), bool))
+    return Segments(who, from_us, until, lat, lon, np.ones(len(who), bool), np.ones(len(who), bool))
 
 
 def found(reports: list[Report], rule: EncounterRule, chunk_rows: int = 1000) -> list[Met]:
     names = sorted({one.client for one in reports})
     met = encounters(
-        contacts(stands(reports, rule, names), rule, len(names), chunk_rows=chunk_rows), rule
+        contacts(segments(reports, rule, names), rule, len(names), chunk_rows=chunk_rows), rule
     )
     return sorted(
         Met(names[pair // len(names)], names[pair % len(names)], *rest)
@@ -139,7 +139,7 @@ def test_nobody_meets_where_another_has_just_been() -> None:
 
 def test_only_those_who_ask() -> None:
     names = [f"car-{number}" for number in range(12)]
-    everyone = stands(random_tracks(5), RULE, names)
+    everyone = segments(random_tracks(5), RULE, names)
     asks = names.index("car-7")
     some = everyone._replace(sees=everyone.who == asks, seen=everyone.who != asks)
     one = merged(contacts(some, RULE, 12, mutual=False))
@@ -152,7 +152,7 @@ def test_only_those_who_ask() -> None:
 
 
 def test_nobody_there() -> None:
-    nobody = Stands(*(np.zeros(0, kind) for kind in (int, int, int, float, float, bool, bool)))
+    nobody = Segments(*(np.zeros(0, kind) for kind in (int, int, int, float, float, bool, bool)))
     assert len(contacts(nobody, RULE, 0)) == 0
     assert len(encounters(Contacts.none(), RULE)) == 0
 

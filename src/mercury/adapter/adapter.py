@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 _HOUSEKEEPING_S = 0.1  # prune and heartbeats
 _RECEIPTS_S = 0.1  # to write the outcomes of messages
 _INTEREST_REFRESH_S = 10.0
-_COMPLAINT_S = 5.0
+_REPORT_S = 5.0
 _MOVING_S = 0.05  # to answer declarations and queries
 _READ_BATCH = 512
 _LONGEST_TICK_S = 0.005
@@ -101,12 +101,12 @@ class Adapter(Service):
         )
         self._match_events = MatchEvents(self.moving)
         self._to_confirm = asyncio.Event()
-        self._is_gathering = False  # what is due, so that it goes out in order of urgency
+        self._is_collecting = False  # what is due, so that it goes out in order of urgency
         self._outbound: Outbound | None = None
         self._consumers: list[Consumer] = []
         self._changes: Iterator[BusRecord] = iter(())  # what became of messages, for the bus
         self._unwritten: list[BusRecord] = []  # of that, the next
-        self._complain_at = 0.0  # rate limit of the log on a failing bus
+        self._report_at = 0.0  # rate limit of the log on a failing bus
 
     @property
     def port(self) -> int:
@@ -166,10 +166,10 @@ class Adapter(Service):
             self._on_records(records)
         for consumer in self._consumers:
             self.spawn(self._consume(consumer))
-        self.spawn(self._every(_MOVING_S, self._tend_moving))
+        self.spawn(self._every(_MOVING_S, self._update_moving))
         self.spawn(self._every(_HOUSEKEEPING_S, self._keep_house))
         self.spawn(self._every(_INTEREST_REFRESH_S, self._refresh_interests))
-        self.spawn(self._every(settings.standing_tick_s, self._tend_standing))
+        self.spawn(self._every(settings.standing_tick_s, self._update_standing))
         self.spawn(self._publish_receipts())
         self.spawn(self._confirm())
 
@@ -221,7 +221,7 @@ class Adapter(Service):
                 if isinstance(event, Received) and event.wants_receipt:
                     self.mediator.refuse(event.session, event.envelope.id, error.reason, time)
             except BusError as error:  # the bus is full or unreachable: log it and continue
-                self._complain(error)
+                self._report_bus_error(error)
         self._flush_moving()
         if sessions.answers:
             self.counters["receipts"] += len(sessions.answers)
@@ -231,14 +231,14 @@ class Adapter(Service):
             self._to_confirm.set()
         self._send_queued()
 
-    def _complain(self, error: BusError) -> None:
+    def _report_bus_error(self, error: BusError) -> None:
         self.dropped["bus-unavailable"] += 1
         self._log_failure("messages are lost, the bus does not take them", error)
 
     def _log_failure(self, sentence: str, error: BusError) -> None:
         self.bus_failed(error)
-        if now() >= self._complain_at:
-            self._complain_at = now() + _COMPLAINT_S
+        if now() >= self._report_at:
+            self._report_at = now() + _REPORT_S
             log.error("%s: %s", sentence, error)
 
     def _flush_moving(self) -> None:
@@ -248,7 +248,7 @@ class Adapter(Service):
                 self.bus.append(*record)
         except BusError as error:
             self.moving.rejected(declared, error, instant())
-            self._complain(error)
+            self._report_bus_error(error)
 
     def _send_queued(self) -> None:
         """Send the single packets that are queued."""
@@ -264,7 +264,7 @@ class Adapter(Service):
     def _send_due(self) -> None:
         """Start the fan-outs that are due."""
         assert self._outbound is not None
-        if not self._is_gathering:
+        if not self._is_collecting:
             for job in self.mediator.due(now()):
                 self._outbound.put_fan_out(job)
         self._send_queued()
@@ -418,21 +418,21 @@ class Adapter(Service):
             try:
                 await work()
             except BusError as error:
-                self._complain(error)
+                self._report_bus_error(error)
 
-    async def _tend_standing(self) -> None:
+    async def _update_standing(self) -> None:
         begun = now()
-        self._is_gathering = True
+        self._is_collecting = True
         try:
             for id, slots, counter in self.addressing.due(now_us()):
                 if len(slots):
                     self.counters[counter] += self.mediator.address(id, slots, now())
-                begun = await self._alternate(begun)
+                begun = await self._yield_loop(begun)
         finally:
-            self._is_gathering = False
+            self._is_collecting = False
         self._send_due()
 
-    async def _tend_moving(self) -> None:
+    async def _update_moving(self) -> None:
         self.moving.handle_timer(instant())
         self._flush_moving()
         self._send_due()
@@ -449,7 +449,7 @@ class Adapter(Service):
                 while self._unwritten:
                     self.bus.append(*self._unwritten[0])
                     self._unwritten = list(islice(self._changes, 1))
-                    begun = await self._alternate(begun)
+                    begun = await self._yield_loop(begun)
             except BusError as error:
                 self._log_failure("what became of messages is not written down yet", error)
 
@@ -470,7 +470,7 @@ class Adapter(Service):
                 self.mediator.confirmed(unconfirmed, now())
                 self._send_queued()
 
-    async def _alternate(self, begun: float) -> float:
+    async def _yield_loop(self, begun: float) -> float:
         """Yield to the event loop after some time of work; returns when this turn began."""
         if now() - begun <= _LONGEST_TICK_S:
             return begun
@@ -505,4 +505,4 @@ class Adapter(Service):
             )
             headers = (message_route(message),)
             self.bus.append(topics.SUBSCRIPTIONS, encode(message), interest, headers)
-            begun = await self._alternate(begun)
+            begun = await self._yield_loop(begun)

@@ -168,7 +168,7 @@ class EchoLoad:
         for session in self._clients.sessions:
             if session.token in self._heard:
                 session.receive(self._heard[session.token], time.monotonic())
-        self._clients.tend()
+        self._clients.keep_alive()
         packets = [self._packet(number) for number in range(max(1, round(rate * seconds)))]
         return open_loop(rate, packets, self._socket, self._number_of)
 

@@ -122,7 +122,7 @@ def _options(
 def main() -> None:
     """Run a command; an error is one sentence and a non-zero exit code."""
     if "MERCURY_SUPERVISOR_FD" in os.environ:
-        import_module("mercury.service.tie").hold()
+        import_module("mercury.service.supervisor_link").hold()
     try:
         try:
             app()

@@ -85,9 +85,9 @@ class LoadClients:
                 if self.sessions[number].state is not SessionState.ESTABLISHED
             ]
             if waiting:
-                self.tend()  # open sessions must not time out meanwhile
+                self.keep_alive()  # open sessions must not time out meanwhile
 
-    def tend(self) -> None:
+    def keep_alive(self) -> None:
         """Send the reports that keep the sessions alive."""
         now = time.monotonic()
         timers = ((number, one.next_timer()) for number, one in enumerate(self.sessions))

@@ -200,8 +200,7 @@ class Hub:
             return
         slots = events.subscription & SLOT_MASK
         owners = np.take(self._owners, slots, mode="clip")
-        strangers = np.flatnonzero(np.take(self._refs, slots, mode="clip") != events.subscription)
-        for row in strangers:
+        for row in np.flatnonzero(np.take(self._refs, slots, mode="clip") != events.subscription):
             owners[row] = self._former.get(int(events.subscription[row]), NOBODY)
         self._former.clear()
         first = int(owners[0])

@@ -39,7 +39,7 @@ class OneShotQuery(Participant):
         self._due = loop.call_later(ANSWER_AFTER_S, self.finish)
         self._quiet: asyncio.TimerHandle | None = None
         # The caller may have been cancelled.
-        self.answer.add_done_callback(lambda _: self._let_go())
+        self.answer.add_done_callback(lambda _: self._release())
 
     def notify(self, events: Events) -> None:
         """Add matches, or remove those that have left."""
@@ -73,7 +73,7 @@ class OneShotQuery(Participant):
             nearest = sorted(self._found.values(), key=lambda one: one.distance_m)
             self.answer.set_result(nearest[: self._limit])
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         self._due.cancel()
         if self._quiet is not None:
             self._quiet.cancel()

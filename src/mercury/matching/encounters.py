@@ -70,7 +70,7 @@ class EncounterRule:
         return self.radius_m + self.hysteresis_m
 
 
-class Stands(NamedTuple):
+class Segments(NamedTuple):
     """Where each client was, and for how long: one row for each report."""
 
     who: Ints  # a number for each client
@@ -135,7 +135,7 @@ def encounters(contacts: Contacts, rule: EncounterRule) -> Contacts:
 
 
 def contacts(
-    stands: Stands,
+    segments: Segments,
     rule: EncounterRule,
     clients: int,
     *,
@@ -147,18 +147,17 @@ def contacts(
     With `mutual`, each pair is reported once, the lower number first.
     """
     found = []
-    crowd = _Crowd(stands, rule, clients, mutual)
-    for until_us, events in crowd.run(chunk_rows):
-        found.append(merged(crowd.read(events, until_us)))
+    finder = _ContactFinder(segments, rule, clients, mutual)
+    for until_us, events in finder.run(chunk_rows):
+        found.append(merged(finder.read(events, until_us)))
     return merged(Contacts.joined([Contacts.none(), *found]))
 
 
-class _Crowd:
+class _ContactFinder:
     """All clients of some tracks in an engine: publications, each with two circles if it sees."""
 
-    def __init__(self, stands: Stands, rule: EncounterRule, clients: int, mutual: bool) -> None:
-        self._stands = stands
-        self._rule = rule
+    def __init__(self, segments: Segments, rule: EncounterRule, clients: int, mutual: bool) -> None:
+        self._segments = segments
         self._clients = clients
         self._mutual = mutual
         self._open = np.zeros(0, np.int64)  # pairs that are within reach
@@ -167,7 +166,7 @@ class _Crowd:
         self._engine = Engine(MatchingRules(ttl_s=MAX_TTL_S, max_radius_m=rule.reach_m))
         # References, by client; −1 for who has none.
         self._seen, self._wide, self._near = np.full((3, clients), -1)
-        self._enter()
+        self._enter(rule)
         every = np.concatenate([self._seen, self._wide, self._near])
         count = int((every[every >= 0] & SLOT_MASK).max(initial=-1)) + 1
         # The client, and whether it is the wide circle, by slot.
@@ -177,26 +176,24 @@ class _Crowd:
             self._who[refs[known] & SLOT_MASK] = known
             self._is_wide[refs[known] & SLOT_MASK] = refs is self._wide
 
-    def _enter(self) -> None:
-        stands, rule = self._stands, self._rule
-        begin_us = int(stands.from_us.min(initial=NEVER_US))
-        for who in np.unique(stands.who[stands.seen]).tolist():
+    def _enter(self, rule: EncounterRule) -> None:
+        segments = self._segments
+        begin_us = int(segments.from_us.min(initial=NEVER_US))
+        circles = ("wide", self._wide, rule.reach_m), ("near", self._near, rule.radius_m)
+        for who in np.unique(segments.who[segments.seen]).tolist():
             self._seen[who] = self._engine.publish(Publication(f"{who}", _TOPIC), begin_us)
-        for who in np.unique(stands.who[stands.sees]).tolist():
-            for name, circle, radius_m in (
-                ("wide", self._wide, rule.reach_m),
-                ("near", self._near, rule.radius_m),
-            ):
+        for who in np.unique(segments.who[segments.sees]).tolist():
+            for name, circle, radius_m in circles:
                 subscription = NearSubscription(f"{name}-{who}", _TOPIC, radius_m, hysteresis_m=0.0)
                 circle[who] = self._engine.subscribe(subscription, begin_us)
 
     def run(self, chunk_rows: int) -> Iterator[tuple[int, Events]]:
         """Move everyone; the events until each of some instants."""
-        stands = self._stands
-        if not (stands.seen.any() and stands.sees.any()):
+        segments = self._segments
+        if not (segments.seen.any() and segments.sees.any()):
             return
-        coming, going = np.argsort(stands.from_us), np.argsort(stands.until_us)
-        from_us, until_us = stands.from_us[coming], stands.until_us[going]
+        coming, going = np.argsort(segments.from_us), np.argsort(segments.until_us)
+        from_us, until_us = segments.from_us[coming], segments.until_us[going]
         # An instant is not divided.
         edges = np.unique(from_us[::chunk_rows])
         come = [*np.searchsorted(from_us, edges).tolist(), len(coming)]
@@ -214,22 +211,22 @@ class _Crowd:
         Updates of one instant are simultaneous: all that move are first moved far away, and then to
         their new positions. So none is near a position that another has just left.
         """
-        stands = self._stands
-        lat, lon = float(stands.lat[0]), float(stands.lon[0])
+        segments = self._segments
+        lat, lon = float(segments.lat[0]), float(segments.lon[0])
         # Far from here, and from each other: the antipode, and a quarter of the Earth aside.
         nowhere = (-lat, _turned(lon + 180.0)), (0.0, _turned(lon + 90.0))
         parts = []
         for entities, here, away in (
-            (self._seen, stands.seen, nowhere[0]),
-            (self._wide, stands.sees, nowhere[1]),
-            (self._near, stands.sees, nowhere[1]),
+            (self._seen, segments.seen, nowhere[0]),
+            (self._wide, segments.sees, nowhere[1]),
+            (self._near, segments.sees, nowhere[1]),
         ):
             left, came = going[here[going]], coming[here[coming]]
             gone, put = np.zeros(len(left)), np.ones(len(came))
-            refs = entities[stands.who[left]]
-            parts.append((refs, gone + away[0], gone + away[1], stands.until_us[left], gone))
-            refs = entities[stands.who[came]]
-            parts.append((refs, stands.lat[came], stands.lon[came], stands.from_us[came], put))
+            refs = entities[segments.who[left]]
+            parts.append((refs, gone + away[0], gone + away[1], segments.until_us[left], gone))
+            at = segments.lat[came], segments.lon[came], segments.from_us[came]
+            parts.append((entities[segments.who[came]], *at, put))
         refs, lats, lons, times_us, turn = (np.concatenate(one) for one in zip(*parts, strict=True))
         order = np.lexsort((turn, times_us))
         return refs[order], lats[order], lons[order], times_us[order]

@@ -118,7 +118,7 @@ def unlink(pair: int, side: int, a: Arrays) -> None:
 
 
 @inlined
-def part(pair: int, a: Arrays) -> None:
+def remove_pair(pair: int, a: Arrays) -> None:
     """Remove a pair that does not match."""
     unlink(pair, 0, a)
     unlink(pair, 1, a)
@@ -194,7 +194,7 @@ def judge_pairs(slot: int, operation: int, reason: int, time_us: int, stamp: int
             if a.counters[at.LOOKS_AROUND]:
                 goes_on = goes_on and not out_of_reach(slot, other, a)
             if not goes_on:
-                part(pair, a)
+                remove_pair(pair, a)
         if a.counters[at.LOOKS_AROUND]:
             a.clocks[other * 8 + at.SEEN] = stamp  # a removed pair need not be found again
         pair = following

@@ -140,7 +140,7 @@ class Outgoing:
         return peers
 
     def due(self, now: float) -> list[tuple[Dispatch, Numbers]]:
-        """The shipments to send now, the most urgent first; not due again until `sent`."""
+        """The copies to send now, the most urgent first; not due again until `sent`."""
         ready: list[tuple[Dispatch, Rows]] = []
         while self._heap and self._heap[0][0] <= now:
             at, _, dispatch = heapq.heappop(self._heap)
@@ -156,18 +156,18 @@ class Outgoing:
             else:
                 self._schedule(dispatch)
         ready.sort(key=lambda one: (-one[0].priority, one[0].posted))
-        shipments = []
+        to_send = []
         for dispatch, rows in ready:
             rows = self._within_repeat_rate(dispatch, rows, now)
             if len(rows):
                 dispatch.due[rows] = math.inf  # being sent
-                shipments.append((dispatch, dispatch.peers[rows]))
+                to_send.append((dispatch, dispatch.peers[rows]))
             # What the rate limiter held back is due again a little later, not in a busy loop.
             self._schedule(dispatch, not_before=now + max(self.repeat_rate.next_s(), 0.01))
-        return shipments
+        return to_send
 
     def sent(self, dispatch: Dispatch, peers: Numbers, now: float) -> None:
-        """A shipment, or a part of it, was sent."""
+        """Copies that were due were sent."""
         rows = dispatch.rows(peers)
         rows = rows[dispatch.state[rows] == WAITING]
         if not len(rows):
@@ -192,7 +192,7 @@ class Outgoing:
             self._settle(dispatch, rows, DeliveryState.EXPIRED, Reason.NOT_ASKED, now)
 
     def unsent(self, dispatch: Dispatch, peers: Numbers, now: float) -> None:
-        """A shipment, or a part of it, could not be sent."""
+        """Copies that were due could not be sent."""
         rows = dispatch.rows(peers)
         rows = rows[dispatch.state[rows] == WAITING]
         # Disconnected peers get it when they reconnect.

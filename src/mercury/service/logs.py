@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, TextIO
 
-from mercury.service import tie
+from mercury.service import supervisor_link
 
 if TYPE_CHECKING:
     _Handler = logging.StreamHandler[TextIO]
@@ -43,7 +43,7 @@ class _Stderr(_Handler):
 def set_up_logs(level: str, *, json_lines: bool = False) -> None:
     """Send the package's logs to stderr."""
     handler = _Stderr(sys.stderr)
-    whose = tie.part or "%(name)s"
+    whose = supervisor_link.part or "%(name)s"
     text = logging.Formatter(f"%(asctime)s %(levelname)-7s {whose}: %(message)s", "%H:%M:%S")
     handler.setFormatter(JsonLines() if json_lines else text)
     root = logging.getLogger("mercury")

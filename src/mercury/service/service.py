@@ -14,7 +14,7 @@ from mercury.bus import Bus, Consumer, Record
 from mercury.model import topics
 from mercury.model.errors import BusError, MercuryError
 from mercury.model.message import Address
-from mercury.service import tie
+from mercury.service import supervisor_link
 from mercury.service.clock import now, now_us
 from mercury.service.health import Health
 from mercury.service.metrics import MetricsServer
@@ -153,7 +153,7 @@ class Service(ABC):
             return
         starting.result()
         self.has_started.set()
-        tie.say_ready()
+        supervisor_link.say_ready()
         # What was made at the start stays: not looking at it again and again keeps the pauses of
         # the garbage collector short.
         gc.collect()

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from mercury.service import tie
+from mercury.service import supervisor_link
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class Part:
 class Supervisor:
     """Starts parts, restarts those that end though nobody stopped them, stops all in good order.
 
-    Parts end with this process, also when it is killed (see `tie`).
+    Parts end with this process, also when it is killed (see `supervisor_link`).
 
     A part that ends with code 1 before it has served has said what is wrong (a used port, a bad
     setting): trying again would not help, so everything stops.
@@ -70,15 +70,16 @@ class Supervisor:
                 await task
 
     async def _launch(self, part: Part) -> socket.socket:
-        """Start a part's process; returns our end of the tie, to be kept while it runs."""
+        """Start a part's process; returns our end of the link, to be kept while it runs."""
         ours, theirs = socket.socketpair()
         with theirs:
+            link = f"{theirs.fileno()}:{part.name}"
             part.process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
                 "mercury.cli.main",
                 *part.arguments,
-                env={**self._environment, tie.VARIABLE: f"{theirs.fileno()}:{part.name}"},
+                env={**self._environment, supervisor_link.VARIABLE: link},
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE if part.keep_output else None,
                 pass_fds=(theirs.fileno(),),
@@ -122,7 +123,7 @@ class Supervisor:
 
 
 async def _await_ready(part: Part, ours: socket.socket) -> None:
-    if tie.READY in await asyncio.get_running_loop().sock_recv(ours, 64):
+    if supervisor_link.READY in await asyncio.get_running_loop().sock_recv(ours, 64):
         part.ready.set()
 
 

@@ -17,21 +17,21 @@ def test_nothing_is_asked_and_said_while_all_is_well() -> None:
     assert outage.probed(answered=True, now=1.0) is None
 
 
-def test_a_suspicion_that_does_not_hold_is_not_told() -> None:
+def test_an_error_without_an_outage_is_not_told() -> None:
     outage = Outage(NAME)
-    outage.suspect()
+    outage.note_error()
     assert outage.probe_due(10.0)
     assert outage.probed(answered=True, now=10.1) is None
     assert not outage.probe_due(20.0)
 
 
-def test_an_outage_is_told_once_however_many_complain() -> None:
+def test_an_outage_is_told_once_however_many_errors_come() -> None:
     outage = Outage(NAME)
     said = []
     asked = 0
-    for tick in range(1000):  # 100 s, a complaint every 0.1 s
+    for tick in range(1000):  # 100 s, an error every 0.1 s
         now = tick / 10
-        outage.suspect()
+        outage.note_error()
         if outage.probe_due(now):
             asked += 1
             said.append(outage.probed(answered=False, now=now))
@@ -44,20 +44,20 @@ def test_an_outage_is_told_once_however_many_complain() -> None:
 
 def test_the_end_of_an_outage_is_told_once_and_how_long_it_was() -> None:
     outage = Outage(NAME)
-    outage.suspect()
+    outage.note_error()
     outage.probed(answered=False, now=5.0)
     assert not outage.probe_due(5.1)
-    assert outage.probe_due(5.0 + PROBE_INTERVAL_S)  # also when nobody complains any more
+    assert outage.probe_due(5.0 + PROBE_INTERVAL_S)  # also when no error comes any more
     back = outage.probed(answered=True, now=17.2)
     assert back is not None
     level, text = back
     assert level == logging.WARNING  # shown wherever "cannot be reached" was
     assert f"{NAME} is back after 12 s" in text
-    # A complaint that comes late finds the cluster there.
-    outage.suspect()
+    # An error that comes late finds the cluster there.
+    outage.note_error()
     assert outage.probed(answered=True, now=18.0) is None
     # The next outage is told again.
-    outage.suspect()
+    outage.note_error()
     assert outage.probed(answered=False, now=30.0) is not None
 
 

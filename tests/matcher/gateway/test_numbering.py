@@ -47,13 +47,13 @@ def test_a_publication_keeps_its_number_and_nobody_gets_it_again() -> None:
     assert numbers.look_up(np.array([ref(3, 2)])).tolist() == [both[1]]
 
 
-def test_strangers_are_introduced_once_and_again_when_they_change() -> None:
+def test_unknown_publications_are_introduced_once_and_again_when_they_change() -> None:
     known = Introductions()
     refs = np.array([ref(1), ref(2), ref(1), ref(700)])
     revisions = np.array([10, 20, 10, 0])
-    assert known.strangers(refs, revisions).tolist() == [0, 1, 3]
-    assert known.strangers(refs, revisions).tolist() == []
-    assert known.strangers(refs, np.array([11, 20, 11, 0])).tolist() == [0]
+    assert known.unknown(refs, revisions).tolist() == [0, 1, 3]
+    assert known.unknown(refs, revisions).tolist() == []
+    assert known.unknown(refs, np.array([11, 20, 11, 0])).tolist() == [0]
     # Another generation of a slot is another publication, also beside the first one.
     generations = np.array([ref(1, 1), ref(1, 2)])
-    assert known.strangers(generations, np.array([12, 12])).tolist() == [0, 1]
+    assert known.unknown(generations, np.array([12, 12])).tolist() == [0, 1]

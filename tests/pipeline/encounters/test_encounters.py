@@ -26,7 +26,7 @@ from mercury.model.area import Area, Circle, Position
 from mercury.pipeline.encounters.job import EncounterQuery, encounters_in
 from mercury.pipeline.encounters.schemas import ENCOUNTER
 from mercury.pipeline.encounters.tiles import tiles_within
-from mercury.pipeline.encounters.transforms import Cut
+from mercury.pipeline.encounters.transforms import Tiling
 from mercury.pipeline.history.files import HistoryFolder
 from mercury.pipeline.history.tables import TABLES
 from mercury.pipeline.history.tiles import tile_numbers, tile_of
@@ -81,7 +81,9 @@ def test_the_cut_does_not_matter(
     kept = spark.conf.get("spark.sql.shuffle.partitions")
     spark.conf.set("spark.sql.shuffle.partitions", partitions)
     try:
-        same(found(encounters_in(reports, EncounterQuery(RULE), Cut(tile_m, window_us))), expected)
+        same(
+            found(encounters_in(reports, EncounterQuery(RULE), Tiling(tile_m, window_us))), expected
+        )
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", kept or "2")
 
@@ -91,7 +93,7 @@ def test_whom_one_met(spark: SparkSession) -> None:
     asked = EncounterQuery(RULE, of="car-3")
     expected = brute_force(TRACKS, RULE, of="car-3")
     assert {met.client for met in expected} == {"car-3"}
-    same(found(encounters_in(reports, asked, Cut(100.0, MINUTE_US))), expected)
+    same(found(encounters_in(reports, asked, Tiling(100.0, MINUTE_US))), expected)
     other = expected[0].other
     two = EncounterQuery(RULE, between=(other, "car-3"))
     expected = [met for met in brute_force(TRACKS, RULE, of=other) if met.other == "car-3"]
@@ -106,7 +108,7 @@ def test_a_span_of_time_and_a_least_duration(spark: SparkSession) -> None:
     expected = brute_force(TRACKS, rule, from_us=from_us, to_us=to_us)
     assert from_us in {met.from_us for met in expected}
     assert to_us in {met.until_us for met in expected}
-    same(found(encounters_in(frame(spark, TRACKS), asked, Cut(500.0, MINUTE_US))), expected)
+    same(found(encounters_in(frame(spark, TRACKS), asked, Tiling(500.0, MINUTE_US))), expected)
 
 
 def test_while_both_are_in_an_area(spark: SparkSession) -> None:
@@ -159,9 +161,9 @@ def test_tiles_within_reach(lat: float, tile_m: float) -> None:
 
 
 def test_windows_are_long_where_there_is_little() -> None:
-    assert Cut.suiting(RULE, 10.0) == Cut(5_000.0, 24 * 60 * MINUTE_US)
-    assert Cut.suiting(RULE, 4e6) == Cut(5_000.0, 30 * MINUTE_US)
-    assert Cut.suiting(EncounterRule(2_000.0, 0.0), 1e12) == Cut(16_000.0, 15 * MINUTE_US)
+    assert Tiling.suiting(RULE, 10.0) == Tiling(5_000.0, 24 * 60 * MINUTE_US)
+    assert Tiling.suiting(RULE, 4e6) == Tiling(5_000.0, 30 * MINUTE_US)
+    assert Tiling.suiting(EncounterRule(2_000.0, 0.0), 1e12) == Tiling(16_000.0, 15 * MINUTE_US)
 
 
 # The command

@@ -55,7 +55,7 @@ class TopicCursor:
             found = [one for one in found if one.partition in self.owned]
         return self.accept(found)
 
-    def distrust_arrived(self) -> None:
+    def invalidate_arrived(self) -> None:
         """Read instead what arrived: it may not be ours any more."""
         if self.arrived:
             self.arrived = []
@@ -127,7 +127,7 @@ class Assignment:
             for part in cursor.partitions
         }
 
-    def distrust(self) -> None:
+    def invalidate(self) -> None:
         """Look at the registry again: the last one seen may have been undone."""
         self._registry, self.version = None, -1
 
@@ -173,7 +173,7 @@ class Assignment:
         self.changed = True
         self._registry, self.version = registry, registry.version
         for known in self.cursors:
-            known.distrust_arrived()
+            known.invalidate_arrived()
         if self.orphaned and self._group is not None:
             self.pending_commits.clear()
             self.cursors, self.cursor_of = [], {}

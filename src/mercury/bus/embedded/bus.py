@@ -90,7 +90,7 @@ class EmbeddedBus(GroupCommit):
             self.write(write_each)
         except BaseException:
             for consumer in committing:
-                consumer.assignment.distrust()
+                consumer.assignment.invalidate()
             raise
         for consumer in committing:
             consumer.assignment.pending_commits.clear()

@@ -252,7 +252,7 @@ class EmbeddedConsumer(WaitingConsumer):
             handover_is_over(awaited, _now_us()) or self._released_by_others(awaited.version)
         ):
             assignment.awaited = None
-            assignment.distrust()  # the others have committed what they held: look how far
+            assignment.invalidate()  # the others have committed what they held: look how far
             self._follow_now()
         return True
 
@@ -285,7 +285,7 @@ class EmbeddedConsumer(WaitingConsumer):
                     records = []  # somebody else's by now; what becomes ours again is read again
                 self._bus.write(self._join)
                 self._wake_up_members()
-                self.assignment.distrust()
+                self.assignment.invalidate()
                 records += self._fetch(max_records - len(records))
             return records
         except FILE_ERRORS as error:

@@ -126,10 +126,10 @@ class Cluster:
         self._partitions = partitions
         self._lock = threading.Lock()  # held while topics are looked up or made
         self._known: dict[str, int] = {}  # topic -> partitions
-        self._seen_at = 0.0
+        self._refreshed_at = 0.0
         self._outage = Outage(self.name)
         self._admin = AdminClient(self.config())
-        self.look(OPEN_S)
+        self.refresh_topics(OPEN_S)
 
     def config(self, **own: Any) -> dict[str, Any]:
         """Settings of every client of this cluster."""
@@ -147,12 +147,12 @@ class Cluster:
     # Reachability
 
     def _on_error(self, error: KafkaError) -> None:
-        self.complain(trouble(error, self.name))
+        self.report_error(trouble(error, self.name))
 
-    def complain(self, error: BusError) -> None:
+    def report_error(self, error: BusError) -> None:
         """Log an error that is not raised; an outage is logged once, not for each error."""
         if isinstance(error, BusUnavailableError):
-            self._outage.suspect()
+            self._outage.note_error()
             log.debug("%s", error)
         else:
             log.warning("%s", error)
@@ -161,7 +161,7 @@ class Cluster:
         """Probe the cluster during a suspected outage, at intervals; called all the time."""
         if self._outage.probe_due(time.monotonic()):
             try:
-                self.look(METADATA_S)
+                self.refresh_topics(METADATA_S)
                 answered = True
             except BusUnavailableError:
                 answered = False
@@ -185,17 +185,17 @@ class Cluster:
     # Topics
 
     def topics(self) -> list[str]:
-        self.look()
+        self.refresh_topics()
         return sorted(set(self._known) - {_GROUPS_TOPIC})
 
     def partitions_of(self, topic: str) -> int | None:
         """How many partitions a topic has; None while it is not known to exist."""
         return self._known.get(topic)
 
-    def look_if_due(self) -> None:
+    def refresh_topics_if_due(self) -> None:
         """Look for new topics, at intervals."""
-        if time.monotonic() - self._seen_at > METADATA_S:
-            self.look(METADATA_S)
+        if time.monotonic() - self._refreshed_at > METADATA_S:
+            self.refresh_topics(METADATA_S)
 
     def matching(self, patterns: tuple[str, ...]) -> dict[str, int]:
         """Known topics of a subscription, and their partitions."""
@@ -210,7 +210,7 @@ class Cluster:
         missing = {name for name in names if name not in self._known}
         if not missing:
             return
-        self.look()
+        self.refresh_topics()
         missing -= set(self._known)
         if not missing:
             return
@@ -226,7 +226,7 @@ class Cluster:
             if time.monotonic() > deadline:
                 raise BusUnavailableError(f"{self.name} does not show the topics just made")
             time.sleep(_RETRY_S)
-            self.look()
+            self.refresh_topics()
         # Known is not yet usable: each partition has to find its leader.
         self.offsets(self.partition_ids({name: self._known[name] for name in missing}), LATEST)
 
@@ -236,11 +236,11 @@ class Cluster:
         config = topic_config(self._retention, self._partitions)
         return NewTopic(self.prefix + name, self._partitions, replication_factor=-1, config=config)
 
-    def look(self, timeout_s: float = ANSWER_S) -> None:
+    def refresh_topics(self, timeout_s: float = ANSWER_S) -> None:
         """Read the cluster's list of topics."""
         timeout_s = max(METADATA_S, self.remaining_timeout_s(timeout_s))
         with self._lock:
-            self._seen_at = time.monotonic()
+            self._refreshed_at = time.monotonic()
             try:
                 found = self._admin.list_topics(timeout=timeout_s).topics
             except KafkaException as error:
@@ -298,7 +298,7 @@ class Cluster:
 
     # Groups
 
-    def birth_partition(self) -> PartitionId:
+    def group_partition(self) -> PartitionId:
         """The partition in which a group commits that it exists."""
         self.ensure([_GROUPS_TOPIC])
         return _GROUPS_TOPIC, 0
@@ -322,4 +322,4 @@ class Cluster:
                 if cause.code() not in _NOT_YET or time.monotonic() > deadline:
                     raise trouble(cause, self.name) from error
             time.sleep(_RETRY_S)
-            self.look()  # the client's metadata is out of date
+            self.refresh_topics()  # the client's metadata is out of date

@@ -80,7 +80,7 @@ class KafkaConsumer(WaitingConsumer):
             if self.group is not None:  # commits may also be in flight
                 self._outbox.flush_now(self._cluster.remaining_timeout_s(CLOSE_S))
         except BusError as error:
-            self._cluster.complain(error)  # closing the bus reports what is lost
+            self._cluster.report_error(error)  # closing the bus reports what is lost
         finally:
             self.end()
             if self.group is not None:
@@ -135,7 +135,7 @@ class KafkaConsumer(WaitingConsumer):
         try:
             spans = self._spans(POLL_S)
         except BusError as error:
-            self._cluster.complain(error)
+            self._cluster.report_error(error)
             return  # fetched records can still be returned
         with self._changed:
             self._changed.wait_for(
@@ -144,7 +144,7 @@ class KafkaConsumer(WaitingConsumer):
 
     def _spans(self, timeout_s: float) -> dict[PartitionId, tuple[int, int]]:
         """Where our partitions begin and end now."""
-        self.fetcher.look_if_due()
+        self.fetcher.refresh_topics_if_due()
         with self._changed:
             self._changed.wait_for(lambda: self.closed or self.fetcher.follows(), POLL_S)
             partition_ids = list(self._fetch_buffer.assignments())

@@ -135,10 +135,10 @@ class Fetcher:
         """Whether all topics known now are subscribed to."""
         return self._followed_version >= self._cluster.version
 
-    def look_if_due(self) -> None:
+    def refresh_topics_if_due(self) -> None:
         """Look for topics that others create, if the subscription has a pattern."""
         if self._follows_patterns:
-            self._cluster.look_if_due()
+            self._cluster.refresh_topics_if_due()
 
     def await_assignment(self, timeout_s: float) -> None:
         """Wait until the group has assigned its partitions and ours are known."""
@@ -187,7 +187,7 @@ class Fetcher:
 
     def _begin(self, start: Start) -> None:
         cluster = self._cluster
-        cluster.look()  # topics that exist before the start are not new
+        cluster.refresh_topics()  # topics that exist before the start are not new
         topics = cluster.matching(self._patterns)
         partition_ids = cluster.partition_ids(topics)
         if self._group is None:
@@ -195,11 +195,11 @@ class Fetcher:
             self._assign(self._positions(partition_ids, start))
             self._following = topics
             return
-        birth = cluster.birth_partition()
-        if self._is_new([birth, *partition_ids]):
+        group_partition = cluster.group_partition()
+        if self._is_new([group_partition, *partition_ids]):
             # Without a committed offset a topic is read from its beginning.
             starts = {} if start == "earliest" else self._positions(partition_ids, start)
-            self._give_birth({**starts, birth: 0})
+            self._commit_starts({**starts, group_partition: 0})
 
     def _is_new(self, partition_ids: Sequence[PartitionId]) -> bool:
         """Whether our group has committed nothing.
@@ -211,7 +211,7 @@ class Fetcher:
         found = self._cluster.with_retry(lambda: self._client.committed(ask, timeout=ANSWER_S))
         return not any(one.offset >= 0 for one in found)
 
-    def _give_birth(self, commits: Commits) -> None:
+    def _commit_starts(self, commits: Commits) -> None:
         """Commit where a new group starts, unless another member was faster."""
 
         def commit() -> None:
@@ -278,7 +278,7 @@ class Fetcher:
     def _follow(self) -> None:
         """Subscribe to topics created since."""
         try:
-            self.look_if_due()
+            self.refresh_topics_if_due()
             version = self._cluster.version
             if version != self._followed_version:
                 topics = self._cluster.matching(self._patterns)
@@ -289,14 +289,14 @@ class Fetcher:
                     self._followed_version = version
                     self.changed.notify_all()
         except BusUnavailableError as error:
-            self._cluster.complain(error)  # retried at the next call
+            self._cluster.report_error(error)  # retried at the next call
 
     def _check_lost(self, topics: Mapping[str, int]) -> None:
         """Fail when the cluster has come back without its data; a restart begins anew."""
         if self._following.keys() <= topics.keys():
             return
         time.sleep(METADATA_S)  # a broker that just started may not know all of them yet
-        self._cluster.look()
+        self._cluster.refresh_topics()
         if lost := sorted(self._following.keys() - self._cluster.matching(self._patterns).keys()):
             raise BusError(
                 f"{self._cluster.name} has lost topics that were read here ({', '.join(lost)}); "
@@ -327,7 +327,7 @@ class Fetcher:
             elif error.fatal():
                 raise KafkaException(error)
             else:
-                self._cluster.complain(trouble(error, self._cluster.name))
+                self._cluster.report_error(trouble(error, self._cluster.name))
         with self.changed:
             self.fetch_buffer.put(records)
             self.changed.notify_all()

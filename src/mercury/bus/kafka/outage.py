@@ -1,7 +1,7 @@
 """Decides what to log of an unreachable cluster: one line when it goes, one when it is back.
 
-Kafka clients report errors many times a second, late and all at once. An error here only makes the
-cluster suspect; a request to the cluster then shows whether it is reachable.
+Kafka clients report errors many times a second, late and all at once. An error here only makes an
+outage possible; a request to the cluster then shows whether it is reachable.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class Outage:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._suspected = False
+        self._has_errors = False
         self._away_since: float | None = None
         self._probe_at = 0.0
 
-    def suspect(self) -> None:
+    def note_error(self) -> None:
         """A client lost its connection or got no answer."""
-        self._suspected = True
+        self._has_errors = True
 
     def away_s(self, now: float) -> float:
         """How long the cluster has been unreachable."""
@@ -34,11 +34,11 @@ class Outage:
 
     def probe_due(self, now: float) -> bool:
         """Whether to probe the cluster now."""
-        return (self._suspected or self._away_since is not None) and now >= self._probe_at
+        return (self._has_errors or self._away_since is not None) and now >= self._probe_at
 
     def probed(self, answered: bool, now: float) -> tuple[int, str] | None:
         """The cluster was probed: return what to log, if anything, and at which level."""
-        self._suspected = False
+        self._has_errors = False
         self._probe_at = now + PROBE_INTERVAL_S
         since = self._away_since
         if answered and since is not None:

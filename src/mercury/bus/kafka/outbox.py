@@ -290,7 +290,7 @@ class Outbox(RecordBuffer):
                 consumer.fetcher.commit(commits)
             except BusError as error:
                 # No record is lost: the error is raised to waiting callers, and the commit retried.
-                self._cluster.complain(error)
+                self._cluster.report_error(error)
                 consumer.enqueue_commit_again(commits)
                 failure = error
         return failure

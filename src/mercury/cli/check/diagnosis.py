@@ -84,7 +84,7 @@ class Facts:
     options: str = ""  # for commands that are to work with the same bus and settings
 
     @property
-    def look(self) -> str:
+    def tail(self) -> str:
         """The command that shows details."""
         return f"mercury tail status --since 1m{self.options}"
 
@@ -205,26 +205,26 @@ def _judge(part: PartFacts, facts: Facts, now_us: int) -> PartState:
         meaning = f"died: process {report.pid} is gone, {last}"
         if facts.up is not None and restarted:
             meaning += f"; `mercury up`, process {facts.up.process}, starts it again"
-        return state("died", meaning, facts.look if restarted else start)
+        return state("died", meaning, facts.tail if restarted else start)
     if part.process == "stopped":
         meaning = f"hangs: process {report.pid} was stopped by a signal, {last}"
         return state("hung", meaning, f"kill -CONT {report.pid}")
     if part.health:
         hangs = part.health.startswith("hangs")
-        return state("hung" if hangs else "failing", part.health, kill if hangs else facts.look)
+        return state("hung" if hangs else "failing", part.health, kill if hangs else facts.tail)
     if age_s > SILENT_INTERVALS * report.interval_s:
         if facts.bus.trouble:
-            return state("silent", f"{silent}: the bus is in trouble", facts.look)
+            return state("silent", f"{silent}: the bus is in trouble", facts.tail)
         if part.process == "there":
             meaning = f"hangs: process {report.pid} runs, but {silent}"
             return state("hung", meaning, kill)
         meaning = f"{silent}: it died, hangs or does not reach the bus, on {report.host}"
         return state("silent" if age_s < GIVEN_UP_S else "died", meaning, start)
     if report.problem:
-        return state("failing", f"fails: {report.problem}", facts.look)
+        return state("failing", f"fails: {report.problem}", facts.tail)
     if report.state == "starting":
         meaning = f"has been starting for {age_text(up_s)}"
-        return state("failing" if up_s > STARTING_S else "starting", meaning, facts.look)
+        return state("failing" if up_s > STARTING_S else "starting", meaning, facts.tail)
     return state("running", f"runs for {age_text(up_s)}, {last}")
 
 
@@ -392,7 +392,7 @@ def _round_trip(facts: Facts, states: Sequence[PartState]) -> Finding:
     kind = "broker" if trip.connected else "adapter"
     doing = [one for one in states if one.report.part == kind]
     listens = sorted(one.report.listens for one in doing if one.is_running and one.report.listens)
-    why, hint = trip.error, facts.look
+    why, hint = trip.error, facts.tail
     if facts.bus_fails:
         why, hint = facts.bus.found, _bus(facts.bus, facts.options, runs=True).hint
     elif all(one.state in ("died", "stopped") for one in states):

@@ -20,7 +20,7 @@ from mercury.bus import Bus, Retention, open_bus
 from mercury.cli.common.reading import numbers
 from mercury.config import Settings, load_settings
 from mercury.model.errors import ConfigurationError
-from mercury.service import Service, tie
+from mercury.service import Service, supervisor_link
 from mercury.service.logs import set_up_logs
 from mercury.service.stop_signals import on_stop_signal
 from mercury.session import SessionSettings
@@ -161,5 +161,6 @@ def print_json(result: object) -> None:
 
 def fail(sentence: str, code: int = 1) -> NoReturn:
     """Print the error and exit."""
-    progress.print(f"mercury{tie.part and ' '}{tie.part}: {sentence}", style="bold red")
+    whose = f"mercury {supervisor_link.part}".rstrip()
+    progress.print(f"{whose}: {sentence}", style="bold red")
     sys.exit(code)

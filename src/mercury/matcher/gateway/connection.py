@@ -258,7 +258,7 @@ class Connection(Participant):
         else:
             self._hub.withdraw(declared.ref)
             self._hub.flush()  # its last events, while its name is known
-        self._declared.let_go(side, name)
+        self._declared.remove(side, name)
 
     # What the client is notified of
 
@@ -286,7 +286,7 @@ class Connection(Participant):
         if named is None:
             return
         side, name = named
-        self._declared.let_go(side, name)
+        self._declared.remove(side, name)
         if side == "publication":
             self._register.withdraw_publication(ref, self)
         self._register.dropped[f"refused-{refusal.reason}"] += 1
@@ -309,14 +309,14 @@ class Connection(Participant):
 
     def _introduce(self, refs: NDArray[np.int64], numbers: NDArray[np.uint32]) -> None:
         """Send what numbers refer to, before they are used."""
-        rows = self._introduced.strangers(refs, self._hub.revisions(refs))
-        strangers = []
+        rows = self._introduced.unknown(refs, self._hub.revisions(refs))
+        introductions = []
         for number, ref in zip(numbers[rows].tolist(), refs[rows].tolist(), strict=True):
             publication = self._hub.publication(ref)
             if publication is not None:
-                strangers.append(introduction(number, publication))
-        for start in range(0, len(strangers), NAMES_A_FRAME):
-            some = strangers[start : start + NAMES_A_FRAME]
+                introductions.append(introduction(number, publication))
+        for start in range(0, len(introductions), NAMES_A_FRAME):
+            some = introductions[start : start + NAMES_A_FRAME]
             self._wire.send_text(to_text({"publications": some}))
 
     def _send_text(self, value: Any) -> None:

@@ -57,7 +57,7 @@ class Declarations:
             if self._is_current(*holder):
                 taken = " ".join(holder)
                 raise MatchingError(f"handle {handle} is used for the {taken} already", "handle")
-            self.let_go(*holder)
+            self.remove(*holder)
         if len(self) >= self._limit and name not in self._entities[side]:
             self._purge()
             if len(self) >= self._limit:
@@ -67,13 +67,13 @@ class Declarations:
     def put(self, side: Side, name: str, declared: GatewayEntity) -> None:
         """Add or replace a declaration."""
         if name in self._entities[side]:
-            self.let_go(side, name)
+            self.remove(side, name)
         self._entities[side][name] = declared
         self.named[declared.ref] = (side, name)
         if declared.handle is not None:
             self.handles.put(declared.handle, declared.ref)
 
-    def let_go(self, side: Side, name: str) -> None:
+    def remove(self, side: Side, name: str) -> None:
         """Remove it from the client."""
         declared = self._entities[side].pop(name)
         self.named.pop(declared.ref, None)
@@ -91,7 +91,7 @@ class Declarations:
             raise MatchingError(f"handle {handle} is not in use", "handle")
         declared = self._entities[side][name]
         if not self._is_current(side, name):
-            self.let_go(side, name)
+            self.remove(side, name)
             raise MatchingError(f"the {side} {name!r} has expired: declare it again", "expired")
         return side, name, declared
 
@@ -120,4 +120,4 @@ class Declarations:
         self._purged_us = now
         for side, entities in self._entities.items():
             for name in [name for name in entities if not self._is_current(side, name)]:
-                self.let_go(side, name)
+                self.remove(side, name)

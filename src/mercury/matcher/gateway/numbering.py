@@ -64,7 +64,7 @@ class Introductions:
     def __init__(self) -> None:
         self._revisions = Table(_NEVER, np.int64)
 
-    def strangers(self, refs: NDArray[np.int64], revisions: NDArray[np.int64]) -> NDArray[np.intp]:
+    def unknown(self, refs: NDArray[np.int64], revisions: NDArray[np.int64]) -> NDArray[np.intp]:
         """Rows of publications whose revision was not described yet, once each; marks them."""
         slots = refs & SLOT_MASK
         new = np.flatnonzero(self._revisions.look_up(slots) != revisions)

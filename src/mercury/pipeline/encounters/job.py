@@ -15,7 +15,7 @@ from mercury.matching.encounters import EncounterRule
 from mercury.model.area import Area
 from mercury.model.errors import ConfigurationError
 from mercury.pipeline.encounters import transforms
-from mercury.pipeline.encounters.transforms import Cut
+from mercury.pipeline.encounters.transforms import Tiling
 from mercury.pipeline.folders import check_output
 from mercury.pipeline.history.days import days_of
 from mercury.pipeline.history.files import HistoryFolder
@@ -44,7 +44,7 @@ class EncounterQuery:
             raise ConfigurationError(f"{self.between[0]} cannot meet itself")
 
     @property
-    def look_from_us(self) -> int | None:
+    def read_from_us(self) -> int | None:
         """Reports from before the beginning say where a client is then."""
         return None if self.from_us is None else self.from_us - round(self.rule.gap_s * 1e6)
 
@@ -58,15 +58,17 @@ class EncounterResult(NamedTuple):
     listed: list[Row]
 
 
-def encounters_in(reports: DataFrame, asked: EncounterQuery, cut: Cut | None = None) -> DataFrame:
+def encounters_in(
+    reports: DataFrame, asked: EncounterQuery, tiling: Tiling | None = None
+) -> DataFrame:
     """The encounters in reports; the client asked for comes first (`ENCOUNTER`)."""
     rule = asked.rule
-    cut = cut or Cut.suiting(rule)
-    reports = within(reports, asked.look_from_us, asked.to_us)
+    tiling = tiling or Tiling.suiting(rule)
+    reports = within(reports, asked.read_from_us, asked.to_us)
 
     def pieces(some: DataFrame, *, seen: bool = True, sees: bool = True) -> DataFrame:
-        stands = transforms.stands(some, rule, asked.from_us, asked.to_us)
-        return transforms.pieces(stands, rule, cut, seen=seen, sees=sees, area=asked.area)
+        segments = transforms.segments(some, rule, asked.from_us, asked.to_us)
+        return transforms.pieces(segments, rule, tiling, seen=seen, sees=sees, area=asked.area)
 
     if asked.between is not None:
         who, whom = (F.col("client") == one for one in asked.between)
@@ -83,7 +85,7 @@ def encounters_in(reports: DataFrame, asked: EncounterQuery, cut: Cut | None = N
 
 def stored_reports(spark: SparkSession, folder: HistoryFolder, asked: EncounterQuery) -> DataFrame:
     """The stored reports of this query's time and area."""
-    days = days_of(asked.look_from_us, asked.to_us)
+    days = days_of(asked.read_from_us, asked.to_us)
     return folder.read(spark, "reports", *days).select(*_NEEDED)
 
 
@@ -117,9 +119,9 @@ def find(
 ) -> EncounterResult:
     """Find encounters, write all to a folder, if one is given, and list the first."""
 
-    def look() -> EncounterResult:
+    def query() -> EncounterResult:
         rows = reports()
-        met = encounters_in(rows, asked, suiting_cut(rows, asked))
+        met = encounters_in(rows, asked, suiting_tiling(rows, asked))
         met.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             if out is not None:
@@ -128,15 +130,15 @@ def find(
         finally:
             met.unpersist()
 
-    return with_retry(look)
+    return with_retry(query)
 
 
-def suiting_cut(reports: DataFrame, asked: EncounterQuery) -> Cut:
+def suiting_tiling(reports: DataFrame, asked: EncounterQuery) -> Tiling:
     """A cut by the number of reports in an hour that has any."""
     hour = F.floor(F.col("time_us") / transforms.HOUR_US)
-    rows = within(reports, asked.look_from_us, asked.to_us)
+    rows = within(reports, asked.read_from_us, asked.to_us)
     [sums] = rows.agg(F.count("*").alias("reports"), F.countDistinct(hour).alias("hours")).collect()
-    return Cut.suiting(asked.rule, sums.reports / max(sums.hours, 1))
+    return Tiling.suiting(asked.rule, sums.reports / max(sums.hours, 1))
 
 
 def _found(encounters: DataFrame, limit: int) -> EncounterResult:

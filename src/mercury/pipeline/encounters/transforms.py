@@ -20,11 +20,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from mercury.geo.grid import Grid
-from mercury.matching.encounters import NEVER_US, Contacts, EncounterRule, Stands, merged
+from mercury.matching.encounters import NEVER_US, Contacts, EncounterRule, Segments, merged
 from mercury.matching.encounters import contacts as find_contacts
 from mercury.matching.encounters import encounters as find_encounters
 from mercury.model.area import Area
-from mercury.pipeline.encounters.schemas import CONTACT, ENCOUNTER, PIECE, STAND
+from mercury.pipeline.encounters.schemas import CONTACT, ENCOUNTER, PIECE, SEGMENT
 from mercury.pipeline.encounters.tiles import counted, tiles_within
 from mercury.pipeline.history.queries import keep_inside
 
@@ -41,14 +41,14 @@ _UNKNOWN = {
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class Tiling:
     """How space and time are divided; results do not depend on it."""
 
     tile_m: float = 5_000.0
     window_us: int = HOUR_US
 
     @classmethod
-    def suiting(cls, rule: EncounterRule, reports_per_hour: float = 2e6) -> Cut:
+    def suiting(cls, rule: EncounterRule, reports_per_hour: float = 2e6) -> Tiling:
         """Tiles that are large against the reach, so that few are seen from two.
 
         Windows hold no more than a worker's memory, if all were in one tile; with few reports they
@@ -61,10 +61,10 @@ class Cut:
         )
 
 
-def stands(
+def segments(
     reports: DataFrame, rule: EncounterRule, from_us: int | None = None, to_us: int | None = None
 ) -> DataFrame:
-    """Where everyone was from each report to the next, within a span of time (`STAND`)."""
+    """Where everyone was from each report to the next, within a span of time (`SEGMENT`)."""
     on_earth = (F.abs("lat") <= 90.0) & (F.abs("lon") <= 180.0)
     # Of two reports of one time the later counts, as in live matching.
     track = Window.partitionBy("client").orderBy("time_us", "offset", "lat", "lon")
@@ -76,21 +76,21 @@ def stands(
         rows = rows.withColumn("from_us", F.greatest("from_us", F.lit(from_us)))
     if to_us is not None:
         rows = rows.withColumn("until_us", F.least("until_us", F.lit(to_us)))
-    return rows.where("from_us < until_us").to(STAND)
+    return rows.where("from_us < until_us").to(SEGMENT)
 
 
 def pieces(
-    stands: DataFrame,
+    segments: DataFrame,
     rule: EncounterRule,
-    cut: Cut,
+    tiling: Tiling,
     *,
     seen: bool = True,
     sees: bool = True,
     area: Area | None = None,
 ) -> DataFrame:
-    """Stands by window and tile, only from inside an area, if one is given (`PIECE`)."""
+    """Segments by window and tile, only from inside an area, if one is given (`PIECE`)."""
     reach_m = rule.reach_m if sees else None
-    return stands.mapInArrow(partial(_cut, cut, reach_m, seen, area), PIECE)
+    return segments.mapInArrow(partial(_tiled, tiling, reach_m, seen, area), PIECE)
 
 
 def where_one_sees(pieces: DataFrame, seeing: DataFrame) -> DataFrame:
@@ -120,14 +120,14 @@ def encounters(contacts: DataFrame, rule: EncounterRule) -> DataFrame:
 # In the workers: cutting
 
 
-def _cut(
-    cut: Cut,
+def _tiled(
+    tiling: Tiling,
     reach_m: float | None,
     seen: bool,
     area: Area | None,
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    grid = Grid(cut.tile_m)
+    grid = Grid(tiling.tile_m)
     for batch in batches if area is None else keep_inside(area, batches):
         if not batch.num_rows:
             continue
@@ -138,16 +138,16 @@ def _cut(
         rows, tile = np.arange(len(own)), own
         if reach_m is not None:
             rows, tile = tiles_within(grid, lat, lon, reach_m)
-        first = from_us[rows] // cut.window_us
-        copy, window = counted(first, (until_us[rows] - 1) // cut.window_us - first + 1)
+        first = from_us[rows] // tiling.window_us
+        copy, window = counted(first, (until_us[rows] - 1) // tiling.window_us - first + 1)
         at = rows[copy]
         yield pa.RecordBatch.from_arrays(
             [
                 pa.array(tile[copy]),
                 pa.array(window),
                 batch.column("client").take(pa.array(at)),
-                pa.array(np.maximum(from_us[at], window * cut.window_us)),
-                pa.array(np.minimum(until_us[at], (window + 1) * cut.window_us)),
+                pa.array(np.maximum(from_us[at], window * tiling.window_us)),
+                pa.array(np.minimum(until_us[at], (window + 1) * tiling.window_us)),
                 pa.array(lat[at]),
                 pa.array(lon[at]),
                 pa.array((tile[copy] == own[at]) & seen),
@@ -162,8 +162,8 @@ def _cut(
 
 def _find(rule: EncounterRule, mutual: bool, pieces: pa.Table) -> pa.Table:
     names, who = _numbered(pieces.column("client"))
-    tracks = (np.asarray(pieces.column(name)) for name in Stands._fields[1:])
-    found = find_contacts(Stands(who, *tracks), rule, len(names), mutual=mutual)
+    tracks = (np.asarray(pieces.column(name)) for name in Segments._fields[1:])
+    found = find_contacts(Segments(who, *tracks), rule, len(names), mutual=mutual)
     never = found.near_us == NEVER_US
     return pa.table(
         [

@@ -32,7 +32,7 @@ class _Head(NamedTuple):
     compressed: bool
 
 
-def look(paths: Sequence[str], reading: Reading) -> tuple[list[Alike], list[str]]:
+def inspect(paths: Sequence[str], reading: Reading) -> tuple[list[Alike], list[str]]:
     """Files by their header, and those that may be damaged."""
     found, unreadable = alike(paths, _head, lambda head: _header(head, reading), reading)
     return found, sorted({*unreadable, *(path for path in paths if path.endswith(".gz"))})

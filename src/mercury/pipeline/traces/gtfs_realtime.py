@@ -20,7 +20,7 @@ from mercury.pipeline.traces.text_rows import TextRow, UnreadableFileError, read
 _COLUMNS = ColumnNames("vehicle.id", ("timestamp",), "latitude", "longitude", "speed", "bearing")
 
 
-def look(paths: Sequence[str], reading: Reading) -> tuple[list[Alike], list[str]]:
+def inspect(paths: Sequence[str], reading: Reading) -> tuple[list[Alike], list[str]]:
     """All files have the same fields."""
     import_module("google.transit")  # of another extra, and better missed before Spark starts
     known = replace(

@@ -103,14 +103,14 @@ def columns_taken(wanted: Import) -> list[Alike]:
     return [
         one
         for kind, paths in find_files(wanted).items()
-        for one in FORMATS[kind].look(paths, wanted.reading)[0]
+        for one in FORMATS[kind].inspect(paths, wanted.reading)[0]
     ]
 
 
 def read(spark: SparkSession, kind: str, paths: Sequence[str], reading: Reading) -> DataFrame:
     """The fixes of files of one format."""
     files = FORMATS[kind]
-    found, doubtful = files.look(paths, reading)
+    found, doubtful = files.inspect(paths, reading)
     frames: list[DataFrame] = [files.read(spark, one) for one in found]
     if doubtful:
         frames.append(fixes(read_with(spark, doubtful, files.damage), reading))

@@ -17,7 +17,7 @@ from mercury.pipeline.traces.schemas import TEXT_ROW, TEXTS
 from mercury.pipeline.traces.text_rows import TextRow, UnreadableFileError
 
 
-def look(paths: Sequence[str], reading: Reading) -> tuple[list[Alike], list[str]]:
+def inspect(paths: Sequence[str], reading: Reading) -> tuple[list[Alike], list[str]]:
     """Files by their schema, and those that are damaged."""
     return alike(paths, _schema, lambda schema: schema.names, reading)
 

@@ -19,7 +19,7 @@ _MOVING = ("vehicle", "person")
 _COLUMNS = ColumnNames("id", ("time",), "y", "x", "speed", "angle")
 
 
-def look(paths: Sequence[str], reading: Reading) -> tuple[list[Alike], list[str]]:
+def inspect(paths: Sequence[str], reading: Reading) -> tuple[list[Alike], list[str]]:
     """All files have the same attributes."""
     known = replace(reading, columns=_COLUMNS, time_format="epoch-s", speed_unit="m/s")
     return [Alike(list(paths), known)], []

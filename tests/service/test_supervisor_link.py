@@ -14,19 +14,19 @@ from contextlib import contextmanager
 import pytest
 
 from mercury.cli.common.command import fail
-from mercury.service import tie
+from mercury.service import supervisor_link
 from mercury.service.logs import set_up_logs
 
 PART = """
 import os, signal, sys, time
-from mercury.service import tie
-tie._STOP_S = 0.3
+from mercury.service import supervisor_link
+supervisor_link._STOP_S = 0.3
 if "stubborn" in sys.argv:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-tie.hold()
-assert tie.VARIABLE not in os.environ
-assert tie.part == "broker-1"
-tie.say_ready()
+supervisor_link.hold()
+assert supervisor_link.VARIABLE not in os.environ
+assert supervisor_link.part == "broker-1"
+supervisor_link.say_ready()
 time.sleep(60)
 """
 
@@ -39,13 +39,13 @@ def part(*arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], socket.sock
         with theirs:
             process = subprocess.Popen(
                 [sys.executable, "-c", PART, *arguments],
-                env={**os.environ, tie.VARIABLE: f"{theirs.fileno()}:broker-1"},
+                env={**os.environ, supervisor_link.VARIABLE: f"{theirs.fileno()}:broker-1"},
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
         with process:
             try:
-                assert ours.recv(64) == tie.READY
+                assert ours.recv(64) == supervisor_link.READY
                 yield process, ours
             finally:
                 process.kill()
@@ -65,17 +65,17 @@ def test_one_that_does_not_stop_is_killed() -> None:
         assert process.wait(10) == -signal.SIGKILL
 
 
-def test_a_process_that_a_person_started_has_no_tie(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(tie.VARIABLE, raising=False)
-    tie.hold()
-    tie.say_ready()
-    assert tie._tie is None
+def test_a_process_that_a_person_started_has_no_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(supervisor_link.VARIABLE, raising=False)
+    supervisor_link.hold()
+    supervisor_link.say_ready()
+    assert supervisor_link._link is None
 
 
 def test_its_lines_say_whose_they_are(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(tie, "part", "broker-1")
+    monkeypatch.setattr(supervisor_link, "part", "broker-1")
     package = logging.getLogger("mercury")
     before = package.handlers[:], package.level, package.propagate
     try:

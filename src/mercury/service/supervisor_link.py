@@ -22,37 +22,37 @@ _STOP_S = 15.0
 _PR_SET_PDEATHSIG = 1
 
 part = ""  # what the supervisor calls this process
-_tie: socket.socket | None = None
+_link: socket.socket | None = None
 
 
 def hold() -> None:
     """Stop when the supervisor has gone; nothing, if a person started this process."""
-    global _tie, part
+    global _link, part
     # Taken away: what this process starts has no end of its own.
     number = os.environ.pop(VARIABLE, None)
     if number is None:
         return
     number, _, part = number.partition(":")
     try:
-        _tie = socket.socket(fileno=int(number))
+        _link = socket.socket(fileno=int(number))
     except (OSError, ValueError):
         return  # a process between us and the supervisor closed it
-    _tie.set_inheritable(False)
+    _link.set_inheritable(False)
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    threading.Thread(target=_stop_at_end, args=(_tie,), name="tie", daemon=True).start()
+    threading.Thread(target=_stop_at_end, args=(_link,), name="supervisor", daemon=True).start()
 
 
 def say_ready() -> None:
     """Tell the supervisor that this part serves now."""
-    if _tie is not None:
+    if _link is not None:
         with contextlib.suppress(OSError):
-            _tie.send(READY)
+            _link.send(READY)
 
 
-def _stop_at_end(tie: socket.socket) -> None:
+def _stop_at_end(link: socket.socket) -> None:
     with contextlib.suppress(OSError):
-        while tie.recv(64):
+        while link.recv(64):
             pass
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(_STOP_S)

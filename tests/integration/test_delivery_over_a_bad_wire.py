@@ -23,7 +23,7 @@ from net.namespaces import NamespacesUnavailableError, joined_namespaces
 import mercury
 from mercury.bus import open_bus
 from mercury.client import ServiceEndpoint
-from mercury.mediator.ledger import Summary
+from mercury.mediator.ledger import LedgerSummary
 from mercury.model.delivery import DeliveryState
 from mercury.model.message import Address, Kind
 from mercury.service.message_trail import LedgerReader
@@ -114,7 +114,7 @@ async def tell_and_check(bus_uri: str, heard: object) -> None:
     bus = open_bus(bus_uri)
     reader = LedgerReader(bus, 0)
 
-    def summary() -> Summary:
+    def summary() -> LedgerSummary:
         return reader.catch_up().summary()
 
     wanted = len(NAMES) * ALERTS

@@ -40,7 +40,7 @@ class BusSettings(Section):
     )
 
 
-class SessionSettings(Section):
+class SessionSection(Section):
     report_interval_s: float = setting(1.0, "Interval of a client's position reports", gt=0)
     heartbeat_interval_s: float = setting(
         5.0, "Interval of an adapter's heartbeats to its clients", gt=0
@@ -325,7 +325,7 @@ class Settings(Section):
     """All settings; made by `load_settings`, or from explicit values alone, as in tests."""
 
     bus: BusSettings = setting(BusSettings(), "Durable topics")
-    session: SessionSettings = setting(SessionSettings(), "Between client and adapter")
+    session: SessionSection = setting(SessionSection(), "Between client and adapter")
     adapter: AdapterSettings = setting(AdapterSettings(), "Accepts client sessions over UDP")
     mediator: MediatorSettings = setting(MediatorSettings(), "Delivery over links that lose")
     broker: BrokerSettings = setting(BrokerSettings(), "Emergencies, content and requests")

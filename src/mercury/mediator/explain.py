@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from mercury.geo import contains_point
-from mercury.mediator.ledger import Entry, Summary, never_addressed
+from mercury.mediator.ledger import Entry, LedgerSummary, never_addressed
 from mercury.model.delivery import Delivery, DeliveryState, Reason
 from mercury.model.message import Address, AddressKind, Kind, Message
 
@@ -153,7 +153,7 @@ def _waiting(row: Delivery, ends_us: int, now_us: int, clock: Clock, asked: bool
     return f"{name} has not been sent it yet: it has no session, or the link is full{goes_on}."
 
 
-def about_all(entry: Entry, summary: Summary, ends_us: int, now_us: int, clock: Clock) -> str:
+def about_all(entry: Entry, summary: LedgerSummary, ends_us: int, now_us: int, clock: Clock) -> str:
     """What became of a message, for all recipients together."""
     if not entry.rows:
         if not ends_us:

@@ -102,8 +102,8 @@ class Ledger:
             known = entry.rows.get(row.client)
             entry.rows[row.client] = row if known is None else merged(known, row)
 
-    def summary(self, entries: Iterable[Entry] | None = None) -> Summary:
-        total = Summary()
+    def summary(self, entries: Iterable[Entry] | None = None) -> LedgerSummary:
+        total = LedgerSummary()
         for entry in self if entries is None else entries:
             total.messages += 1
             total.recipients += len(entry.rows)
@@ -119,7 +119,7 @@ class Ledger:
 
 
 @dataclass(slots=True)
-class Summary:
+class LedgerSummary:
     """Sums over messages."""
 
     messages: int = 0

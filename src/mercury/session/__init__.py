@@ -9,8 +9,8 @@ from mercury.session.adapter_side import (
     Reported,
 )
 from mercury.session.both_sides import SessionSettings
-from mercury.session.client_side import Answered as AdapterAnswered
 from mercury.session.client_side import (
+    AdapterAnswered,
     ClientEvent,
     ClientSession,
     Delivered,

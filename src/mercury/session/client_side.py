@@ -79,14 +79,14 @@ class Delivered:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class AdapterAnswered:
     """The adapter says what it has of what was sent to it."""
 
     received: tuple[bytes, ...]
     refused: tuple[tuple[bytes, str], ...]  # ids and reasons
 
 
-ClientEvent = Established | Lost | Refused | Delivered | Answered
+ClientEvent = Established | Lost | Refused | Delivered | AdapterAnswered
 
 
 class ClientSession:
@@ -157,7 +157,7 @@ class ClientSession:
                 envelope = parse(body, kind)
                 if not envelope.HasField("deliveries"):  # about our messages, not what others heard
                     refused = tuple((one.id, one.reason) for one in envelope.refused)
-                    self.events.append(Answered(tuple(envelope.received), refused))
+                    self.events.append(AdapterAnswered(tuple(envelope.received), refused))
                     return
             if kind not in _FROM_ADAPTER:
                 raise PacketError("not-allowed")

@@ -13,11 +13,11 @@ import pytest
 from mercury.bus import Record, Retention
 from mercury.bus.embedded.bus import EmbeddedBus
 from mercury.bus.embedded.consumer import EmbeddedConsumer
-from mercury.bus.embedded.wake_up import Datagram, Waker, WakeUpSocket
+from mercury.bus.embedded.wake_up import Waker, WakeUp, WakeUpSocket
 from mercury.bus.grouping import RegisteredConsumer
 
 WAIT_S = 10.0
-DATAGRAM = Datagram(5, 2, b"a frame")
+DATAGRAM = WakeUp(5, 2, b"a frame")
 
 
 @pytest.fixture
@@ -37,16 +37,16 @@ Ends = tuple[WakeUpSocket, Waker, RegisteredConsumer]
 def test_a_frame_is_handed_over(ends: Ends) -> None:
     wake_up_socket, waker, listener = ends
     assert waker.wake_up(listener, DATAGRAM)
-    assert waker.wake_up(listener, Datagram(6))
+    assert waker.wake_up(listener, WakeUp(6))
     assert waker.alive(listener)
-    assert wake_up_socket.drain() == [DATAGRAM, Datagram(6, 0, b"")]
+    assert wake_up_socket.drain() == [DATAGRAM, WakeUp(6, 0, b"")]
     assert wake_up_socket.drain() == []
 
 
 def test_a_full_queue_of_wake_ups_is_noticed(ends: Ends) -> None:
     wake_up_socket, waker, listener = ends
     for topic in range(1, 2000):
-        assert waker.wake_up(listener, Datagram(1, topic, b""))
+        assert waker.wake_up(listener, WakeUp(1, topic, b""))
     assert wake_up_socket.drain() is None
     assert wake_up_socket.drain() == []
 
@@ -78,8 +78,8 @@ def test_noise_at_the_socket_is_ignored(ends: Ends) -> None:
 
 def test_large_frames_are_read_instead(ends: Ends) -> None:
     wake_up_socket, waker, listener = ends
-    assert waker.wake_up(listener, Datagram(5, 2, bytes(100_000)))
-    assert wake_up_socket.drain() == [Datagram(5, 2, b"")]
+    assert waker.wake_up(listener, WakeUp(5, 2, bytes(100_000)))
+    assert wake_up_socket.drain() == [WakeUp(5, 2, b"")]
 
 
 @pytest.fixture

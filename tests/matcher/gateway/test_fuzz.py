@@ -12,7 +12,7 @@ from live import iterate
 from matcher.gateway_client import Paper
 
 from mercury.config import GatewaySettings
-from mercury.matcher.gateway.connection import Connection
+from mercury.matcher.gateway.connection import GatewaySession
 from mercury.matcher.gateway.register import Register
 from mercury.matcher.hub import Hub
 from mercury.matching import MatchingRules
@@ -46,7 +46,7 @@ OP = some.builds(
 async def _talk(frames: list[str | bytes]) -> list[Any]:
     hub = Hub(MatchingRules())
     register, paper = Register(hub, GatewaySettings()), Paper()
-    connection = Connection(register, paper, binary=True)
+    connection = GatewaySession(register, paper, binary=True)
     for frame in frames:
         connection.receive(frame)
         await iterate()

@@ -9,7 +9,7 @@ from live import in_loop, until
 from matcher.gateway_client import JSON, LAT, LON, METRE, Paper, move, near, publish, world
 
 from mercury.config import GatewaySettings
-from mercury.matcher.gateway.connection import OPS_AT_ONCE, Connection
+from mercury.matcher.gateway.connection import OPS_AT_ONCE, GatewaySession
 from mercury.matcher.gateway.register import Register
 from mercury.matcher.hub import Hub
 from mercury.matching import MatchingRules
@@ -187,8 +187,8 @@ async def test_nobody_waits_for_the_long_list_of_another() -> None:
     hub = Hub(MatchingRules())
     register = Register(hub, GatewaySettings())
     long, short = Paper(), Paper()
-    first = Connection(register, long, binary=False)
-    second = Connection(register, short, binary=False)
+    first = GatewaySession(register, long, binary=False)
+    second = GatewaySession(register, short, binary=False)
     first.receive(json.dumps([publish(f"taxi-{i}") for i in range(3 * OPS_AT_ONCE)]))
     first.receive('{"op":"hello","n":"after"}')
     second.receive('{"op":"hello"}')

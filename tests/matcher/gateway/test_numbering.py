@@ -7,8 +7,8 @@ import numpy as np
 from mercury.matcher.gateway.numbering import (
     NO_REFERENCE,
     Introductions,
+    LookupTable,
     PublicationNumbers,
-    Table,
 )
 from mercury.wire.gateway_frames import NO_HANDLE
 
@@ -18,7 +18,7 @@ def ref(slot: int, generation: int = 1) -> int:
 
 
 def test_handles_stand_for_references_and_nothing_else_does() -> None:
-    table = Table(NO_REFERENCE, np.int64)
+    table = LookupTable(NO_REFERENCE, np.int64)
     for handle in (0, 63, 64, 1_048_575):
         assert table.look_up(handle) == NO_REFERENCE
         table.put(handle, ref(handle))
@@ -30,7 +30,7 @@ def test_handles_stand_for_references_and_nothing_else_does() -> None:
 
 
 def test_handles_of_subscriptions() -> None:
-    handles = Table(NO_HANDLE, np.uint32)
+    handles = LookupTable(NO_HANDLE, np.uint32)
     handles.put(5, 7)
     handles.put(np.array([5000, 6]), np.array([8, NO_HANDLE]))
     assert handles.look_up(np.array([5, 5000, 6, 4])).tolist() == [7, 8, NO_HANDLE, NO_HANDLE]

@@ -17,7 +17,7 @@ from mercury.model.errors import ConfigurationError
 from mercury.model.message import Address, Kind, Telemetry
 from mercury.pipeline.detection.transforms import positions
 from mercury.pipeline.traces import reports, tables
-from mercury.pipeline.traces.job import Import, Summary, run
+from mercury.pipeline.traces.job import Import, ImportSummary, run
 from mercury.wire import decode
 from mercury.wire.records import POSITION, telemetry_fix
 
@@ -54,7 +54,7 @@ def test_an_import(spark: SparkSession, trace: Path, tmp_path: Path, bus: Bus) -
     wanted = Import([trace], rejects, parquet=table, bus=bus)
     summary = run(spark, wanted)
 
-    assert summary == Summary(
+    assert summary == ImportSummary(
         files=1,
         rows=9,
         kept=4,

@@ -19,7 +19,7 @@ from mercury.bus.embedded.consumer import EmbeddedConsumer
 from mercury.bus.embedded.group_commit import GroupCommit
 from mercury.bus.embedded.record_frame import Entry
 from mercury.bus.embedded.upkeep import Upkeep
-from mercury.bus.embedded.wake_up import Datagram, Waker
+from mercury.bus.embedded.wake_up import Waker, WakeUp
 from mercury.bus.grouping import RegisteredConsumer, Registry, check_patterns, named_topics
 from mercury.bus.headers import encode_headers
 from mercury.model.errors import BusError
@@ -76,7 +76,7 @@ class EmbeddedBus(GroupCommit):
             # Who subscribed meanwhile has announced it before looking for records, and was not
             # in the audience when we began.
             registry = self.refreshed()
-            self._wake_up(registry.audience(name), Datagram(registry.version, topic.id, frame))
+            self._wake_up(registry.audience(name), WakeUp(registry.version, topic.id, frame))
         if committing:
             self._write_all_commits(committing)
 
@@ -111,14 +111,14 @@ class EmbeddedBus(GroupCommit):
 
     # Waking others.
 
-    def _wake_up(self, listeners: Sequence[RegisteredConsumer], datagram: Datagram) -> None:
+    def _wake_up(self, listeners: Sequence[RegisteredConsumer], datagram: WakeUp) -> None:
         wake_up = self._waker.wake_up
         self._remove_listeners([one for one in listeners if not wake_up(one, datagram)])
 
     def wake_up_group(self, group: str) -> None:
         """Tell the members of a group that their assignment has changed."""
         with self.mutex:
-            self._wake_up(self._registry.members(group), Datagram(self._registry.version))
+            self._wake_up(self._registry.members(group), WakeUp(self._registry.version))
 
     def _remove_listeners(self, gone: Sequence[RegisteredConsumer]) -> None:
         """Unregister listeners whose process died; their partitions go to the others at once."""

@@ -26,7 +26,7 @@ _HEADER = struct.Struct(f"<{_KEY_BYTES}sQI")  # key, version, topic; then the fr
 _FRAME_BYTES = 60_000
 
 
-class Datagram(NamedTuple):
+class WakeUp(NamedTuple):
     """What was appended: the frame itself, or without one only where to look."""
 
     version: int  # of the registry the writer saw
@@ -75,9 +75,9 @@ class WakeUpSocket:
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def drain(self) -> list[Datagram] | None:
+    def drain(self) -> list[WakeUp] | None:
         """What came since the last call; None if there may have been more than was heard."""
-        datagrams: list[Datagram] = []
+        datagrams: list[WakeUp] = []
         count = 0
         buffer, receive = self._buffer, self._socket.recv_into
         while True:
@@ -89,7 +89,7 @@ class WakeUpSocket:
             if size < _HEADER.size or not hmac.compare_digest(buffer[:_KEY_BYTES], self._key):
                 continue  # a stranger, or somebody who only tries whether we are there
             _, version, topic_id = _HEADER.unpack_from(buffer)
-            datagrams.append(Datagram(version, topic_id, bytes(buffer[_HEADER.size : size])))
+            datagrams.append(WakeUp(version, topic_id, bytes(buffer[_HEADER.size : size])))
         # A sender that finds the queue full drops its wake-up: the queue was full if we took out
         # as many as it holds.
         return None if count >= self._queue_length else datagrams
@@ -108,7 +108,7 @@ class Waker:
         self._socket.setblocking(False)
         self._here = here()
 
-    def wake_up(self, listener: RegisteredConsumer, datagram: Datagram) -> bool:
+    def wake_up(self, listener: RegisteredConsumer, datagram: WakeUp) -> bool:
         """Wake a listener, with the records themselves if few and small; False if it is gone."""
         version, topic_id, frame = datagram
         header = _HEADER.pack(bytes.fromhex(listener.id), version, topic_id)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mercury.pipeline.traces.inputs import Alike
-    from mercury.pipeline.traces.job import Import, Summary
+    from mercury.pipeline.traces.job import Import, ImportSummary
 
 
 def import_(
@@ -131,7 +131,7 @@ def import_(
         command.fail(f"nothing was written to {places}, as no row could be kept{why}")
 
 
-def _run(spark: SparkSession, wanted: Import, steps: dict[str, int]) -> Summary:
+def _run(spark: SparkSession, wanted: Import, steps: dict[str, int]) -> ImportSummary:
     from mercury.pipeline.traces import job
 
     tracker = spark.sparkContext.statusTracker()
@@ -173,7 +173,7 @@ def _columns(taken: list[Alike]) -> str:
     return "\n".join(lines)
 
 
-def _sentences(summary: Summary, wanted: Import) -> str:
+def _sentences(summary: ImportSummary, wanted: Import) -> str:
     rejected = sum(summary.rejected.values())
     lines = [
         f"{counted(summary.rows, 'row')} of {counted(summary.files, 'file')}"

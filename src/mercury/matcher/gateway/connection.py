@@ -65,7 +65,7 @@ class Wire(Protocol):
     def close(self, code: int, reason: str) -> None: ...
 
 
-class Connection(Participant):
+class GatewaySession(Participant):
     """A client's session, from its first frame to its last."""
 
     def __init__(self, register: Register, wire: Wire, *, binary: bool) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from mercury.matcher.backend import MatchingBackend
 from mercury.matcher.gateway import requests
-from mercury.matcher.gateway.numbering import NO_REFERENCE, Table
+from mercury.matcher.gateway.numbering import NO_REFERENCE, LookupTable
 from mercury.model.errors import MatchingError
 from mercury.model.matching import Side
 
@@ -30,7 +30,7 @@ class Declarations:
     """A client's declarations; those that expired in the engine are removed at their next use."""
 
     def __init__(self, hub: MatchingBackend, limit: int) -> None:
-        self.handles = Table(NO_REFERENCE, np.int64)  # references by handle
+        self.handles = LookupTable(NO_REFERENCE, np.int64)  # references by handle
         self.named: dict[int, tuple[Side, str]] = {}  # the client's name for it, by reference
         self._hub = hub
         self._limit = limit

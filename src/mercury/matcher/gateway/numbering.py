@@ -16,7 +16,7 @@ _NEVER = -1
 Item = TypeVar("Item", bound=np.generic)
 
 
-class Table(Generic[Item]):
+class LookupTable(Generic[Item]):
     """Numbers by slot or by handle; `nothing` where none was put."""
 
     def __init__(self, nothing: int, kind: type[Item]) -> None:
@@ -39,8 +39,8 @@ class PublicationNumbers:
     """A 32-bit number for each publication that was described to a client; never reused."""
 
     def __init__(self) -> None:
-        self._refs = Table(NO_REFERENCE, np.int64)  # by slot
-        self._numbers = Table(0, np.uint32)
+        self._refs = LookupTable(NO_REFERENCE, np.int64)  # by slot
+        self._numbers = LookupTable(0, np.uint32)
         self._next = 1
 
     def look_up(self, refs: NDArray[np.int64]) -> NDArray[np.uint32]:
@@ -62,7 +62,7 @@ class Introductions:
     """The revision of each publication that was described to a client, by slot."""
 
     def __init__(self) -> None:
-        self._revisions = Table(_NEVER, np.int64)
+        self._revisions = LookupTable(_NEVER, np.int64)
 
     def unknown(self, refs: NDArray[np.int64], revisions: NDArray[np.int64]) -> NDArray[np.intp]:
         """Rows of publications whose revision was not described yet, once each; marks them."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from mercury.config import GatewaySettings
 from mercury.matcher.backend import MatchingBackend, Participant
-from mercury.matcher.gateway.numbering import PublicationNumbers, Table
+from mercury.matcher.gateway.numbering import LookupTable, PublicationNumbers
 from mercury.matcher.gateway.requests import NearRequest, PositionUpdate
 from mercury.matching import Events, NearbyPublication
 from mercury.model.errors import FilterError, MatchingError
@@ -26,7 +26,7 @@ class Register:
     def __init__(self, hub: MatchingBackend, settings: GatewaySettings) -> None:
         self.hub = hub
         self.settings = settings
-        self.handles = Table(NO_HANDLE, np.uint32)  # of subscriptions, by slot
+        self.handles = LookupTable(NO_HANDLE, np.uint32)  # of subscriptions, by slot
         self.numbers = PublicationNumbers()
         self.counts: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()  # rows, questions and frames, by reason

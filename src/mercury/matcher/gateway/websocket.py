@@ -20,7 +20,7 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
-from mercury.matcher.gateway.connection import Connection
+from mercury.matcher.gateway.connection import GatewaySession
 from mercury.matcher.gateway.register import Register
 from mercury.wire.gateway_frames import HEADER_BYTES, MAX_ROWS, MOVE_ROW
 
@@ -36,7 +36,7 @@ class MatchProtocol(asyncio.Protocol):
     """One websocket, from its handshake to its end."""
 
     def __init__(self, register: Register, open_ones: set[MatchProtocol]) -> None:
-        self.connection: Connection | None = None  # once the handshake is done
+        self.connection: GatewaySession | None = None  # once the handshake is done
         self._register = register
         self._settings = register.settings
         self._open_ones = open_ones
@@ -131,7 +131,7 @@ class MatchProtocol(asyncio.Protocol):
         self._flush()
         if self._framing.state is State.OPEN:
             binary = self._framing.subprotocol == BINARY
-            self.connection = Connection(self._register, self, binary=binary)
+            self.connection = GatewaySession(self._register, self, binary=binary)
             self._set_timer(self._settings.ping_interval_s, self._ping)
 
     def _take(self, frame: Frame) -> None:

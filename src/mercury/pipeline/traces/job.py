@@ -61,7 +61,7 @@ class Import:
 
 
 @dataclass(slots=True)
-class Summary:
+class ImportSummary:
     """What an import did."""
 
     files: int
@@ -117,7 +117,7 @@ def read(spark: SparkSession, kind: str, paths: Sequence[str], reading: Reading)
     return reduce(DataFrame.unionByName, frames)
 
 
-def run(spark: SparkSession, wanted: Import, stage: Stage = _silent) -> Summary:
+def run(spark: SparkSession, wanted: Import, stage: Stage = _silent) -> ImportSummary:
     """Read, check and write; a bad row or file is rejected, only a wrong request stops it."""
     files = find_files(wanted)
     check_reading(spark, wanted.reading)
@@ -148,7 +148,7 @@ def run(spark: SparkSession, wanted: Import, stage: Stage = _silent) -> Summary:
     return summary
 
 
-def _summary(judged: DataFrame, files: int) -> Summary:
+def _summary(judged: DataFrame, files: int) -> ImportSummary:
     by_problem = judged.groupBy("problem").agg(
         F.count("*").alias("rows"),
         F.count_if("late").alias("late"),
@@ -157,7 +157,7 @@ def _summary(judged: DataFrame, files: int) -> Summary:
     )
     found = {row.problem: row for row in by_problem.collect()}
     good = found.pop(None, None)
-    summary = Summary(files)
+    summary = ImportSummary(files)
     summary.rejected = {
         problem: row.rows for problem, row in sorted(found.items(), key=lambda one: -one[1].rows)
     }

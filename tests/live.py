@@ -63,7 +63,7 @@ async def until(condition: Callable[[], Any], timeout_s: float = WAIT_S) -> Any:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
     while not (found := condition()):
-        assert loop.time() < deadline, "waited in vain"
+        assert loop.time() < deadline, f"not within {timeout_s:g} s"
         await asyncio.sleep(0.002)
     return found
 

@@ -67,7 +67,9 @@ def test_headers_survive_the_blob(headers: tuple[tuple[str, bytes], ...]) -> Non
         (("a",), "a.b", None),
     ],
 )
-def test_patterns(patterns: tuple[str, ...], topic: str, rank: int | None) -> None:
+def test_the_first_matching_pattern_ranks_a_topic(
+    patterns: tuple[str, ...], topic: str, rank: int | None
+) -> None:
     assert rank_of(patterns, topic) == rank
 
 

@@ -67,7 +67,9 @@ from mercury import ServiceEndpoint
         (["bench", "echo", "--rates", "fast"], "expected positive numbers"),
     ],
 )
-def test_one_sentence(arguments: list[str], sentence: str, tmp_path: Path) -> None:
+def test_wrong_arguments_end_in_one_sentence(
+    arguments: list[str], sentence: str, tmp_path: Path
+) -> None:
     (tmp_path / "noise.db").write_bytes(os.urandom(4096))
     (tmp_path / "empty.csv").touch()
     (tmp_path / "a.csv").write_text("id,time,lat,lon\n1,1,45,9\n")

@@ -33,7 +33,7 @@ def refusal(path: Path | None = None, overrides: dict[str, object] | None = None
     return sentence
 
 
-def test_defaults() -> None:
+def test_defaults_without_a_file() -> None:
     settings = load_settings()
     assert settings == Settings()
     assert settings.bus.uri == "embedded:mercury.db"

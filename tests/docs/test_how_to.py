@@ -26,7 +26,7 @@ RUN_WITH_SPARK = ["import"]
 
 
 @pytest.mark.parametrize("name", RUN)
-def test_a_guide(name: str, tmp_path: Path) -> None:
+def test_each_guide_runs_as_written(name: str, tmp_path: Path) -> None:
     with walking(tmp_path) as walk:
         walk.run(f"docs/how-to/{name}.md")
 

@@ -184,7 +184,7 @@ class Terminal:
     def _wait_until(self, condition: object, what: str) -> None:
         deadline = time.monotonic() + WAIT_S
         while not condition():  # type: ignore[operator]
-            assert time.monotonic() < deadline, f"waited in vain for {what} in:\n{self.text}"
+            assert time.monotonic() < deadline, f"{what} did not come in time in:\n{self.text}"
             self.read(0.05)
 
     def read(self, timeout_s: float = 0.0) -> None:

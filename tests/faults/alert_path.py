@@ -123,7 +123,7 @@ class AlertPath:
             place = (40.759 + number % 20 * _STEP_DEG, -111.891 + number // 20 * _STEP_DEG)
             sent = await client.sense(EventKind.EMERGENCY, position=place)
             self.sensed.add(sent.id)
-            await asyncio.sleep(_PAUSE_S * self._rng.uniform(0.5, 1.5))
+            await asyncio.sleep(_PAUSE_S * self._rng.uniform(0.5, 1.5))  # the rate of events
 
     def _due(self) -> set[UUID]:
         return {UUID(bytes=derived_id(id.bytes, "alert")) for id in self.on_bus}

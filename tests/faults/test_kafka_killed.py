@@ -55,7 +55,7 @@ def test_an_outage_is_two_sentences(
     caplog.clear()
     mortal.kill()
     eventually(lambda: said_at_work(1), 20.0)
-    # Longer than librdkafka and its consumers need to complain again and again.
+    # This time must pass: librdkafka and its consumers repeat their complaints within it.
     alone.poll()
     time.sleep(5.0)
     assert alone.poll() == []
@@ -98,7 +98,7 @@ def test_a_cluster_that_comes_back_without_its_data(
     again = "; start this again to have them made anew, empty"
     assert eventually(lambda: told(alone), 30.0) == f"{lost}(t, u){again}"
     assert eventually(lambda: told(member), 30.0) == f"{lost}(t){again}"
-    time.sleep(3.0)
+    time.sleep(3.0)  # must pass: further complaints would come within it
     said = [one.getMessage() for one in caplog.records]
     assert len(said) <= 2, said  # that it was away and is back
     with contextlib.closing(open_bus(mortal.uri)) as anew:

@@ -144,7 +144,7 @@ async def all_notified(world: World) -> None:
     before = -1
     while len(front.told) != before:
         before = len(front.told)
-        await asyncio.sleep(SILENCE_S)
+        await asyncio.sleep(SILENCE_S)  # must pass: a repeated notification would come late
 
 
 async def scenario(starter: Starter, seed: int) -> None:
@@ -166,7 +166,7 @@ async def scenario(starter: Starter, seed: int) -> None:
                     workers.append(starter("matcher", "--id", "matcher-4"))
                 world.drive()
                 world.place()
-                await asyncio.sleep(TICK_S)
+                await asyncio.sleep(TICK_S)  # the rate of moves
             await all_notified(world)
             truth = world.inside()
             assert len(truth) > PUBLICATIONS
@@ -189,7 +189,7 @@ async def test_on_the_embedded_bus(tmp_path: Path) -> None:
 
 
 @functools.partial(in_loop, timeout_s=120.0)
-async def test_on_kafka(kafka_broker: KafkaBroker, tmp_path: Path) -> None:
+async def test_killed_at_random_moments_on_kafka(kafka_broker: KafkaBroker, tmp_path: Path) -> None:
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     (tmp_path / "mercury.toml").write_text(SETTINGS)

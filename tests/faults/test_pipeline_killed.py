@@ -179,7 +179,7 @@ def test_killed_at_random_moments(
 
     with world.going_on():
         run = runs.begin()
-        time.sleep(rng.uniform(0.5, 6.0))  # while it still starts
+        time.sleep(rng.uniform(0.5, 6.0))  # killed at random moments, here while it still starts
         run.kill()
 
         run = runs.begin()

@@ -19,7 +19,9 @@ def test_distances_agree_with_karney(lat1: float, lon1: float, lat2: float, lon2
 
 
 @given(lats, lons, st.floats(0, 360), st.floats(1.0, 1.9e7))
-def test_there_and_back(lat: float, lon: float, azimuth_deg: float, length_m: float) -> None:
+def test_destination_and_inverse_agree_with_geographiclib(
+    lat: float, lon: float, azimuth_deg: float, length_m: float
+) -> None:
     exact = Geodesic.WGS84.Direct(lat, lon, azimuth_deg, length_m)
     there_lat, there_lon = destination(lat, lon, azimuth_deg, length_m)
     assert float(geodesic_m(exact["lat2"], exact["lon2"], there_lat, there_lon)) < 1e-5

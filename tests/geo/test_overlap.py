@@ -231,7 +231,7 @@ RING = Polygon(SQUARE.exterior, (HOLE,))
         (Rectangle(85, -60, 86, 60), Corridor((Position(84, -50), Position(84, 50)), 10.0), True),
     ],
 )
-def test_cases(a: Shape, b: Shape, expected: bool) -> None:
+def test_known_pairs_of_shapes_overlap_or_not(a: Shape, b: Shape, expected: bool) -> None:
     assert overlaps(a, b) is expected
     assert overlaps(b, a) is expected
 

@@ -13,7 +13,7 @@ from mercury.geo.space import from_space, to_space
 
 
 @given(lats, lons)
-def test_there_and_back(lat: float, lon: float) -> None:
+def test_a_position_to_space_and_back_is_the_same(lat: float, lon: float) -> None:
     assert float(geodesic_m(lat, lon, *from_space(to_space(lat, lon)))) < 1e-6
 
 

@@ -52,7 +52,7 @@ class Flow:
             )
             self.asked.append(request.id)
             self._bus.append(topics.REQUESTS, encode(request), car.encode())
-            await asyncio.sleep(INTERVAL_S)
+            await asyncio.sleep(INTERVAL_S)  # the rate of requests
 
     async def listen(self) -> None:
         while True:

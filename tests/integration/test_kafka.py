@@ -70,7 +70,7 @@ def test_nothing_is_lost_or_doubled_when_the_broker_is_killed(mortal: KafkaBroke
         if number % 50 == 0 and mortal.running():
             with_broker += 1
             threading.Thread(target=_flush_quietly, args=(bus,), daemon=True).start()
-        time.sleep(0.0005)
+        time.sleep(0.0005)  # the rate of appends, so that the kill falls among them
     killer.join()
     assert with_broker
     assert not mortal.running()
@@ -243,7 +243,7 @@ def test_members_come_and_go_under_load(uri: str) -> None:
                 tasks.append(asyncio.create_task(member(stops[len(tasks)])))
             elif number in (1800, 2400):
                 stops[number // 600 - 3].set()
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0.001)  # the rate of appends, while members come and go
         await writer.flush()
         await until(lambda: len(set(handled)) == 3000, WAIT_S)
         for stop in stops:

@@ -103,7 +103,9 @@ def close_pipe(running: Up) -> None:
 @pytest.mark.parametrize(
     ("end", "code"), [(kill, -signal.SIGKILL), (close_terminal, 0), (close_pipe, 141)]
 )
-def test_nothing_remains(end: Callable[[Up], None], code: int, tmp_path: Path) -> None:
+def test_however_up_ends_no_process_remains(
+    end: Callable[[Up], None], code: int, tmp_path: Path
+) -> None:
     with up(tmp_path, "--no-pipeline", "--vehicles", "3") as running:
         running.says("the gateway is open")
         assert len(running.processes()) == 5  # itself, adapter, broker, matcher, sim

@@ -194,7 +194,7 @@ def test_a_broken_listener_harms_nobody(caplog: pytest.LogCaptureFixture) -> Non
     assert "this listener is broken" in caplog.text
 
 
-def test_time_passes() -> None:
+def test_dwell_and_expiry_come_with_time() -> None:
     async def work(hub: Hub, now: Now) -> None:
         ann = Heard(hub)
         hub.move_one(hub.subscribe(near("a", dwell_s=2.0, ttl_s=60.0), ann), LAT, LON)
@@ -243,7 +243,7 @@ def test_asking_sees_what_was_said_before() -> None:
     with_hub(work)
 
 
-def test_the_rules_hold() -> None:
+def test_what_the_rules_forbid_is_refused() -> None:
     async def work(hub: Hub, now: Now) -> None:
         with pytest.raises(MatchingError, match="no topic 'taxi' here"):
             hub.subscribe(near("a"), Heard(hub))

@@ -74,7 +74,9 @@ def test_as_by_brute_force(middle: tuple[float, float], together: bool) -> None:
 
 @pytest.mark.parametrize("hysteresis_m", [0.0, 40.0])
 @pytest.mark.parametrize("min_duration_s", [0.0, 8.0])
-def test_other_rules(hysteresis_m: float, min_duration_s: float) -> None:
+def test_other_hysteresis_and_durations_agree_with_brute_force(
+    hysteresis_m: float, min_duration_s: float
+) -> None:
     rule = EncounterRule(35.0, hysteresis_m, min_duration_s, 10.0)
     tracks = random_tracks(7, together=True)
     expected = brute_force(tracks, rule)
@@ -151,7 +153,7 @@ def test_only_those_who_ask() -> None:
     )
 
 
-def test_nobody_there() -> None:
+def test_no_tracks_have_no_encounters() -> None:
     nobody = Segments(*(np.zeros(0, kind) for kind in (int, int, int, float, float, bool, bool)))
     assert len(contacts(nobody, RULE, 0)) == 0
     assert len(encounters(Contacts.none(), RULE)) == 0

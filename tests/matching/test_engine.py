@@ -193,7 +193,9 @@ def test_engine_and_twin_agree(story: tuple[MatchingRules, list[tuple[Any, ...]]
 @pytest.mark.parametrize("middle", MIDDLES)
 @pytest.mark.parametrize("overlap", [False, True])
 @pytest.mark.parametrize("drives", [False, True])
-def test_a_busy_world(middle: tuple[float, float], overlap: bool, drives: bool) -> None:
+def test_many_moving_entities_agree_with_brute_force(
+    middle: tuple[float, float], overlap: bool, drives: bool
+) -> None:
     """Many, for long: borders are crossed, and crossed back, all the time.
 
     They jump a hundred metres in any direction, or drive fifteen metres straight on and come back

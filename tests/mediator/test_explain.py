@@ -320,7 +320,7 @@ def test_who_sent_it_is_not_addressed() -> None:
     assert unaddressed(own) == "was not addressed: it sent the message itself."
 
 
-def test_all_together() -> None:
+def test_the_sentence_about_all_recipients() -> None:
     message = addressed(Address.group("blue"))
     entry = Entry(Deliveries(message.id, "service:office", ()))
 

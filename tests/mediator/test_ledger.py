@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 from mercury.mediator.ledger import Ledger, final, merged, never_addressed
 from mercury.model.delivery import Deliveries, Delivery, DeliveryState, Reason
 
-RECEIVED = (DeliveryState.ACKNOWLEDGED, DeliveryState.REFUSED)
-
 rows = st.builds(
     Delivery,
     client=st.sampled_from("abc"),
@@ -71,7 +69,7 @@ def test_it_adds_up_whatever_comes_in_whatever_order(some: list[Deliveries], rng
 
 
 @given(rows, st.integers(1, 100))
-def test_everything_ends(row: Delivery, end_us: int) -> None:
+def test_no_delivery_waits_after_its_message_has_ended(row: Delivery, end_us: int) -> None:
     ended = final(row, end_us)
     assert ended.state is not DeliveryState.WAITING
     assert (ended == row) == (row.state is not DeliveryState.WAITING)

@@ -188,7 +188,7 @@ def test_any_text_compiles_or_is_refused(text: str) -> None:
         " \t\n",
     ],
 )
-def test_matches(text: str) -> None:
+def test_filters_that_match_the_station(text: str) -> None:
     assert compile_filter(text).matches(STATION) is True
 
 
@@ -209,7 +209,7 @@ def test_matches(text: str) -> None:
         "not open exists",
     ],
 )
-def test_does_not_match(text: str) -> None:
+def test_filters_that_do_not_match_the_station(text: str) -> None:
     assert compile_filter(text).matches(STATION) is False
 
 

@@ -56,7 +56,7 @@ DOUBLE_BY_MOOS = bytes.fromhex(
 )
 
 
-def test_the_layout() -> None:
+def test_a_packet_is_laid_out_as_documented() -> None:
     assert read_packet(BY_HAND) == AS_PACKET
     assert write_packet(AS_PACKET) == BY_HAND
 
@@ -66,7 +66,7 @@ def test_moos_writes_the_same_bytes() -> None:
     assert write_packet(MoosPacket("DIST", double_val=1984.5, time_s=1.0)) == DOUBLE_BY_MOOS
 
 
-def test_a_double() -> None:
+def test_a_double_is_written_and_read() -> None:
     data = write_packet(MoosPacket("DIST", double_val=1984.5, time_s=1.0))
     assert (data[8:9], data[9:10]) == (b"N", b"D")
     assert len(data) == 54 + len("DIST")
@@ -129,7 +129,7 @@ def _with(at: int, value: bytes) -> bytes:
         (struct.pack("<ii", 26, 0) + b"NS" + bytes(16), "cut-off"),
     ],
 )
-def test_refuses(data: bytes, reason: str) -> None:
+def test_malformed_packets_are_refused_by_reason(data: bytes, reason: str) -> None:
     with pytest.raises(MoosError) as caught:
         read_packet(data)
     assert caught.value.reason == reason

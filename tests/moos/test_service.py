@@ -190,7 +190,7 @@ REPORT = "NAME={},X=1,Y=2,SPD=1.5,HDG=90,LAT={},LON={},TIME=1"
 
 
 @in_loop
-async def test_into_mercury() -> None:
+async def test_positions_go_up_and_alerts_and_messages_come_down() -> None:
     """Places go up, alerts come down, and vehicles without a common route hear each other."""
     communities = {name: Community(name) for name in ("abe", "ben")}
     async with live() as world:

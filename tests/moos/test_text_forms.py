@@ -176,7 +176,7 @@ def test_no_text_takes_long(text: str) -> None:
         ),
     ],
 )
-def test_reads(text: str, message: NodeMessage) -> None:
+def test_node_messages_are_read(text: str, message: NodeMessage) -> None:
     assert read_node_message(text) == message
 
 
@@ -238,7 +238,7 @@ def test_an_acknowledgement_as_in_the_paper() -> None:
         ("", "no-src_node"),
     ],
 )
-def test_refuses(text: str, reason: str) -> None:
+def test_malformed_node_messages_are_refused_by_reason(text: str, reason: str) -> None:
     with pytest.raises(MoosError) as caught:
         read_node_message(text)
     assert caught.value.reason == reason

@@ -92,7 +92,7 @@ def test_a_link_without_settings_carries_everything_at_once() -> None:
 
 
 @pytest.mark.parametrize("loss", [0.0, 0.01, 0.3, 0.9, 1.0])
-def test_loss_comes_out(loss: float) -> None:
+def test_the_share_of_lost_packets_is_the_loss(loss: float) -> None:
     way = one_way(loss=loss)
     took = run(way)
     assert_share(lost(took), loss)

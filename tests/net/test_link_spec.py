@@ -68,7 +68,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "reference" / "links.md"
         ("outage=60s+3s:80%", {"outages": Outages(60, 3, 0.8)}),
     ],
 )  # fmt: skip
-def test_every_form(text: str, settings: dict[str, Any]) -> None:
+def test_every_form_of_a_setting_is_read(text: str, settings: dict[str, Any]) -> None:
     expected = LinkSettings(**settings)
     assert parse_link(text) == LinkPair(expected, expected)
 

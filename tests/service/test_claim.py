@@ -64,8 +64,12 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None
 
 
 def test_another_bus_is_another_claim(tmp_path: Path) -> None:
-    with claimed(f"embedded:{tmp_path}/one.db"), claimed(f"embedded:{tmp_path}/two.db"):
-        pass
+    one, two = (f"embedded:{tmp_path}/{name}.db" for name in ("one", "two"))
+    with claimed(one) as write, claimed(two):
+        write(["adapter"])
+        assert holder_of(one) == Holder(os.getpid(), ["adapter"])
+        assert holder_of(two) == Holder(os.getpid(), [])
+    assert holder_of(one) is holder_of(two) is None
 
 
 def test_a_number_left_by_a_killed_one_is_nobody(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from live import connect, http_get, in_loop, live, until
+from live import connect, http_get, in_loop, iterate, live, until
 
 from mercury.adapter import Adapter
 from mercury.bus import Bus, catch_up, open_bus
@@ -129,9 +129,9 @@ async def test_a_loop_that_stood_still_is_told() -> None:
     bus = open_bus("memory:")
     service = Part(bus)
     await service.start()
-    await asyncio.sleep(0.15)  # the meter must have begun
-    time.sleep(1.2)  # noqa: ASYNC251
-    await asyncio.sleep(0.01)
+    await iterate(2)  # the meter has begun
+    time.sleep(1.2)  # noqa: ASYNC251 - really blocks the loop, which is what is measured
+    await until(lambda: service.stalls.longest_s > 1.0)
     code, said = await health(service)
     assert code == 503
     assert said["reason"].startswith("the event loop stood still for 1.")

@@ -49,7 +49,7 @@ def test_where_it_cannot_be_written(result: ExperimentResult, tmp_path: Path) ->
         draw(result, tmp_path / "figure.xyz")
 
 
-def test_without_matplotlib(
+def test_without_matplotlib_one_sentence_says_what_to_install(
     result: ExperimentResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:

@@ -11,7 +11,7 @@ def test_stands_still_until_told() -> None:
     assert SteppableClock()() == 0.0
 
 
-def test_advances() -> None:
+def test_a_steppable_clock_moves_only_when_advanced() -> None:
     clock = SteppableClock(100.0)
     assert clock.advance(2.5) == 102.5
     assert clock() == 102.5

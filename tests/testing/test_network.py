@@ -37,7 +37,7 @@ def assert_share(count: int, of: int, share: float) -> None:
     assert abs(count - of * share) < 4 * deviation, (count, of, share, SEED)
 
 
-def test_shares_come_out() -> None:
+def test_shares_of_lost_and_duplicated_packets_are_as_set() -> None:
     network: HostileNetwork[str] = HostileNetwork(SEED)
     copies = Counter(data for _, data in run(network))
     seen = network.statistics

@@ -44,7 +44,7 @@ payloads = st.one_of(
 
 
 @given(payloads)
-def test_nothing_is_lost(payload: object) -> None:
+def test_payloads_are_the_same_after_encoding(payload: object) -> None:
     client = Address.client("car")
     message = Message(kind=Kind.REQUEST, source=client, destination=client, payload=payload)
     assert decode(encode(message)) == message

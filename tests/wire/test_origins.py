@@ -71,7 +71,7 @@ def test_steps_that_do_not_fit_together_are_refused() -> None:
             read_steps(split_frame(frame))
 
 
-def test_time_comes_back() -> None:
+def test_a_time_frame_is_read_back() -> None:
     assert [kind for kind, _ in split_frame(time_frame(5))] == [b"T"]
     assert read_time(split_frame(time_frame(-5))[0][1]) == -5
     with pytest.raises(PacketError):

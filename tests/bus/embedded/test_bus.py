@@ -194,7 +194,7 @@ def test_nothing_acknowledged_is_lost_by_kill_9(path: Path) -> None:
             acknowledged = begin - 1
             if dice.random() < 0.8:  # else it may die while it opens the file
                 acknowledged = int(line(process))
-            time.sleep(dice.uniform(0, 0.02))
+            time.sleep(dice.uniform(0, 0.02))  # killed at random moments
             os.kill(pid, signal.SIGKILL)
             while (said := line(process)) != "dead":
                 acknowledged = int(said)
@@ -247,7 +247,7 @@ async def main():
     while True:
         for record in await consumer.read(20):
             bus.append("done", record.value, record.key)
-            await asyncio.sleep(0.0005)
+            await asyncio.sleep(0.0005)  # the work on a record
         consumer.commit()
 
 asyncio.run(main())
@@ -455,26 +455,26 @@ def refused(path: Path, error: type[BusError], match: str) -> None:
     assert str(path.name) in str(caught.value) or str(path.parent) in str(caught.value)
 
 
-def test_a_missing_folder(tmp_path: Path) -> None:
+def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
     refused(tmp_path / "no" / "bus.db", BusUnavailableError, "folder .* does not exist")
 
 
-def test_a_directory(tmp_path: Path) -> None:
+def test_a_directory_is_refused(tmp_path: Path) -> None:
     refused(tmp_path, BusUnavailableError, "is a directory")
 
 
-def test_not_a_database(path: Path) -> None:
+def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
     path.write_bytes(b"To whom it may concern: " * 1000)
     refused(path, BusCorruptError, "not a bus file")
 
 
-def test_somebody_elses_database(path: Path) -> None:
+def test_a_database_of_another_program_is_refused(path: Path) -> None:
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE recipes (name)")
     refused(path, BusCorruptError, "not a Mercury bus")
 
 
-def test_another_version(path: Path) -> None:
+def test_another_schema_version_is_refused(path: Path) -> None:
     with opened(path):
         pass
     with contextlib.closing(sqlite3.connect(path)) as connection:
@@ -483,7 +483,7 @@ def test_another_version(path: Path) -> None:
     refused(path, BusCorruptError, "version 99")
 
 
-def test_a_damaged_file(path: Path) -> None:
+def test_a_damaged_file_is_refused(path: Path) -> None:
     with opened(path) as bus:
         for number in range(2000):
             bus.append("t", b"%d" % number)
@@ -541,7 +541,9 @@ def test_what_the_disk_refuses_is_said_and_kept(
         assert values(bus, "t") == [0, 1]
 
 
-def test_a_locked_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_file_is_refused_after_a_timeout(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("mercury.bus.embedded.lock.LOCK_TIMEOUT_S", 0.05)
     with opened(path):
         pass

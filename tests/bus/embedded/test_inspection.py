@@ -32,7 +32,7 @@ def filled(path: Path) -> Path:
     return path
 
 
-def test_a_whole_bus(path: Path) -> None:
+def test_an_undamaged_bus_has_no_problem(path: Path) -> None:
     before = sorted(file.stat().st_mtime_ns for file in path.parent.rglob("*.log"))
     found = inspect_bus(path, "status")
     assert found.problem is None
@@ -44,7 +44,7 @@ def test_a_whole_bus(path: Path) -> None:
 
 
 @pytest.mark.parametrize("topic", ["1", "2"])
-def test_a_flipped_byte(path: Path, topic: str) -> None:
+def test_a_flipped_byte_is_found(path: Path, topic: str) -> None:
     (segment,) = (Path(f"{path}-records") / topic).glob("*.log")
     with segment.open("rb+") as file:
         file.seek(segment.stat().st_size // 2)

@@ -312,7 +312,7 @@ def test_a_short_file_is_damage_too(log: TopicLog) -> None:
         log.read(0, 10)
 
 
-def test_no_page(tmp_path: Path) -> None:
+def test_a_missing_or_damaged_head_is_a_corrupt_bus(tmp_path: Path) -> None:
     with pytest.raises(BusCorruptError, match="head is missing"):
         TopicLog(tmp_path, "t")
     (tmp_path / "head").write_bytes(os.urandom(4096))

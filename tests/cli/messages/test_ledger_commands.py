@@ -111,7 +111,7 @@ def test_what_became_of_the_last_message(told: tuple[Path, dict[str, str]]) -> N
     assert "say which message: either its id or --last" in both.stderr
 
 
-def test_nothing_was_sent(tmp_path: Path) -> None:
+def test_why_without_a_message_is_one_sentence(tmp_path: Path) -> None:
     for asked in (["--last"], ["0123abcd"], ["01a1f296-b8df-7f67-90b2-4e1659f907c9"]):
         missing = mercury("why", *asked, folder=tmp_path)
         assert missing.stderr.startswith("mercury: there is no bus at mercury.db: "), asked

@@ -55,7 +55,7 @@ async def command(*arguments: str) -> asyncio.subprocess.Process:
 
 
 @in_loop
-async def test_two_commands_meet() -> None:
+async def test_two_clients_are_notified_of_each_other() -> None:
     async with live() as world, bus_twin(world.bus):
         adapter = await world.adapter()
         to = ("--adapter", f"udp://127.0.0.1:{adapter.port}", f"--position={HERE.lat},{HERE.lon}")

@@ -44,7 +44,7 @@ def stop(process: subprocess.Popen[str]) -> tuple[str, str]:
     return out, err
 
 
-def test_two_vehicles(tmp_path: Path) -> None:
+def test_two_vehicles_exchange_messages(tmp_path: Path) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as community:
         community.bind(("127.0.0.1", 0))
         community.settimeout(20.0)
@@ -104,7 +104,9 @@ def test_two_vehicles(tmp_path: Path) -> None:
         (["--name", "abe", "--to", "b=h:1", "--position", "91,0"], "latitude 91"),
     ],
 )
-def test_one_sentence(arguments: list[str], sentence: str, tmp_path: Path) -> None:
+def test_wrong_arguments_end_in_one_sentence(
+    arguments: list[str], sentence: str, tmp_path: Path
+) -> None:
     (tmp_path / "typo.toml").write_text("[moos]\nmax_trys = 7\n")
     (tmp_path / "typo.moos").write_text("ProcessConfig = pMediator\n{\n max_trys = 7\n}\n")
     result = mercury("moos", *arguments, folder=tmp_path)

@@ -50,7 +50,7 @@ async def output_of(here: World, code: str, *command: str, lines: int | None = N
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
 @in_loop
-async def test_the_curl() -> None:
+async def test_the_curl_example_runs() -> None:
     (code,) = shown("sh")
     async with world() as here:
         declared, near, area, gone = await output_of(here, code, "bash", "-ec")
@@ -61,7 +61,7 @@ async def test_the_curl() -> None:
 
 
 @in_loop
-async def test_the_python() -> None:
+async def test_the_python_example_runs() -> None:
     people, rows = shown("python")
     async with world() as here:
         output = await output_of(here, people, sys.executable, "-c")
@@ -74,7 +74,7 @@ async def test_the_python() -> None:
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node here")
 @in_loop
-async def test_the_javascript() -> None:
+async def test_the_javascript_example_runs() -> None:
     (code,) = shown("js")
     async with world() as here:
         # From version 22 on it needs no flag, and takes it.

@@ -58,7 +58,7 @@ async def test_workers_come_and_go_and_every_update_is_told_once() -> None:
             lats = [LAT + 0.003 * ((step + number) % 60) for number in range(TAXIS)]
             lons = [LON + 0.001 * number for number in range(TAXIS)]
             front.move(taxis, lats, lons, said[-1])
-            await asyncio.sleep(0.03)
+            await asyncio.sleep(0.03)  # the rate of moves, while workers come and go
         await until(lambda: front.heard[watch] >= TAXIS * len(said), timeout_s=20.0)
         for taxi in taxis:
             told = [one.time_us for one in front.told if one.publication == taxi]

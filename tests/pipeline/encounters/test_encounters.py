@@ -88,7 +88,7 @@ def test_the_cut_does_not_matter(
         spark.conf.set("spark.sql.shuffle.partitions", kept or "2")
 
 
-def test_whom_one_met(spark: SparkSession) -> None:
+def test_encounters_of_one_client_or_of_two(spark: SparkSession) -> None:
     reports = frame(spark, TRACKS)
     asked = EncounterQuery(RULE, of="car-3")
     expected = brute_force(TRACKS, RULE, of="car-3")
@@ -216,7 +216,9 @@ def answer(result: Result) -> dict[str, Any]:
 RULED = ("--hysteresis", "20", "--gap", "30s", "--min-duration", "0s")
 
 
-def test_the_command(run: Run, folder: Path, expected: list[Met]) -> None:
+def test_the_command_prints_and_writes_encounters(
+    run: Run, folder: Path, expected: list[Met]
+) -> None:
     written = answer(run(*RULED, "--json", "--limit", "3", "--out", "met"))
     assert written["encounters"] == len(expected)
     assert written["pairs"] == len({met[:2] for met in expected})
@@ -237,7 +239,7 @@ def test_the_command(run: Run, folder: Path, expected: list[Met]) -> None:
     assert nobody.stdout == "no encounter\n"
 
 
-def test_an_imported_table(
+def test_encounters_are_found_in_an_imported_table(
     run: Run, spark: SparkSession, tmp_path: Path, expected: list[Met]
 ) -> None:
     rows = [(*one, None, None, "x", day(one.time_us)) for one in TRACKS]
@@ -266,6 +268,6 @@ def test_an_imported_table(
         (["--positions", "x", "--folder", "y"], "from --folder or from --positions"),
     ],
 )
-def test_one_sentence(run: Run, arguments: list[str], sentence: str) -> None:
+def test_wrong_arguments_end_in_one_sentence(run: Run, arguments: list[str], sentence: str) -> None:
     with pytest.raises(Exception, match=sentence):
         run(*arguments)

@@ -135,7 +135,7 @@ def run_fails(run: Run, *arguments: str) -> Exception:
         (["area", "--area", "none.json"], "cannot read --area none.json: No such file"),
     ],
 )
-def test_one_sentence(run: Run, arguments: list[str], sentence: str) -> None:
+def test_wrong_arguments_end_in_one_sentence(run: Run, arguments: list[str], sentence: str) -> None:
     assert sentence in str(run_fails(run, "history", *arguments))
 
 

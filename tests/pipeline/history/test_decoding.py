@@ -71,7 +71,7 @@ def test_an_alert_tells_of_an_event() -> None:
     assert (row["text"], row["values"], row["lat"]) == ("Stay away", None, None)
 
 
-def test_receipts() -> None:
+def test_receipts_become_columns() -> None:
     rows = [Delivery("a", DeliveryState.WAITING), Delivery("b", DeliveryState.REFUSED, "full")]
     _, value, *_ = recording.receipts(uuid.UUID(bytes=b"x" * 16), *rows)
     row = read_receipts("deliveries", None, value)

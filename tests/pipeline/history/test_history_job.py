@@ -258,7 +258,7 @@ def kill_a_job(rng: random.Random, bus: Path, folder: Path, checkpoint: Path) ->
         eventually(
             lambda: HistoryFolder(folder).offsets() != before or process.poll() is not None, 120.0
         )
-        time.sleep(rng.uniform(0.0, 2.0))
+        time.sleep(rng.uniform(0.0, 2.0))  # killed at a random moment of a batch
         assert process.poll() is None
     finally:
         os.killpg(process.pid, signal.SIGKILL)

@@ -105,7 +105,7 @@ def written(bus: Bus, kind: str) -> list[tuple[Any, ...]]:
     )
 
 
-def test_congestion(
+def test_a_recorded_jam_is_found(
     spark: SparkSession, hour: tuple[Bus, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bus, uri = hour
@@ -134,7 +134,9 @@ def test_congestion(
     assert written(bus, "congestion") == expected
 
 
-def test_events(spark: SparkSession, hour: tuple[Bus, str], tmp_path: Path) -> None:
+def test_recorded_events_become_alerts(
+    spark: SparkSession, hour: tuple[Bus, str], tmp_path: Path
+) -> None:
     bus, uri = hour
     job = EventJob(RULES, AlertsSink(bus, BEGIN_US), tmp_path)
     query = job.start(spark, uri)

@@ -142,7 +142,7 @@ def test_a_message_enters_once(spark: SparkSession, kept: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("step", [1, 3])
-def test_whenever_it_dies(
+def test_a_crash_at_any_step_counts_nothing_twice(
     spark: SparkSession,
     history: Path,
     kept: Path,

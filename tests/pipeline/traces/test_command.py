@@ -18,7 +18,7 @@ from mercury.model.errors import JavaError
 
 
 @pytest.mark.jvm
-def test_import(tmp_path: Path) -> None:
+def test_import_prints_what_it_accepted_and_rejected(tmp_path: Path) -> None:
     try:
         find_java()
     except JavaError as error:

@@ -44,7 +44,7 @@ def read_csv(spark: SparkSession, *paths: Path, **reading: Any) -> list[Any]:
     return frame.orderBy("source", "block", "row").collect()
 
 
-def test_csv(spark: SparkSession, tmp_path: Path) -> None:
+def test_csv_with_quotes_and_odd_names_is_read(spark: SparkSession, tmp_path: Path) -> None:
     # A name that Spark would take for a pattern, a byte order mark, Windows' line ends.
     path = tmp_path / "a [1] {b}+%20é.csv"
     lines = [
@@ -110,7 +110,7 @@ def test_wrong_separators(spark: SparkSession, tmp_path: Path) -> None:
         read_csv(spark, path, separator="::")
 
 
-def test_parquet(spark: SparkSession, tmp_path: Path) -> None:
+def test_parquet_is_read(spark: SparkSession, tmp_path: Path) -> None:
     moment_us = 1_458_692_761_123_456
     place = {"lat": [30.1], "lon": [-97.7], "vehicle": [7]}
     pq.write_table(
@@ -147,7 +147,7 @@ def test_parquet(spark: SparkSession, tmp_path: Path) -> None:
     assert row.speed_mps == pytest.approx(10.0)
 
 
-def test_sumo_fcd(spark: SparkSession, tmp_path: Path) -> None:
+def test_sumo_fcd_is_read(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a.xml").write_text(FCD)
     (tmp_path / "b.xml.gz").write_bytes(gzip.compress(FCD.encode()))
     paths = [str(path) for path in sorted(tmp_path.iterdir())]
@@ -182,7 +182,7 @@ def test_xml_that_is_refused(tmp_path: Path, text: str, rows: int, sentence: str
     assert len(found) == rows
 
 
-def test_gtfs_realtime(spark: SparkSession, tmp_path: Path) -> None:
+def test_gtfs_realtime_is_read(spark: SparkSession, tmp_path: Path) -> None:
     feed = gtfs.FeedMessage()
     feed.header.gtfs_realtime_version = "2.0"
     feed.header.timestamp = 1_505_314_375

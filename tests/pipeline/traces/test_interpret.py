@@ -14,8 +14,6 @@ from mercury.pipeline.traces.columns import Reading
 from mercury.pipeline.traces.interpret import check_reading, fixes
 from mercury.pipeline.traces.schemas import TEXT_ROW
 
-CHICAGO = ZoneInfo("America/Chicago")
-
 
 def us(text: str, zone: str = "UTC") -> int:
     moment = datetime.fromisoformat(text)
@@ -105,7 +103,7 @@ def test_a_simulations_clock(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("unit", "mps"), [("m/s", 36.0), ("km/h", 10.0), ("mph", 16.09344), ("kn", 18.52)]
 )
-def test_speeds(spark: SparkSession, unit: str, mps: float) -> None:
+def test_speeds_are_converted_from_their_unit(spark: SparkSession, unit: str, mps: float) -> None:
     (row,) = read(spark, [{"speed": "36"}], Reading(speed_unit=unit))
     assert row.speed_mps == pytest.approx(mps)
 

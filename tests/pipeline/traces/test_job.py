@@ -49,7 +49,9 @@ def bus(tmp_path: Path) -> Iterator[Bus]:
     bus.close()
 
 
-def test_an_import(spark: SparkSession, trace: Path, tmp_path: Path, bus: Bus) -> None:
+def test_an_import_writes_table_bus_and_rejects(
+    spark: SparkSession, trace: Path, tmp_path: Path, bus: Bus
+) -> None:
     table, rejects = tmp_path / "table", tmp_path / "rejects"
     wanted = Import([trace], rejects, parquet=table, bus=bus)
     summary = run(spark, wanted)
@@ -162,7 +164,9 @@ class Report:
 @pytest.mark.parametrize(
     ("speed", "expected"), [(math.inf, [0, 0, 0, 0]), (1.0, [0, 10, 10, 30]), (10.0, [0, 1, 1, 3])]
 )
-def test_pace(bus: Bus, speed: float, expected: list[float]) -> None:
+def test_reports_are_appended_at_the_given_speed(
+    bus: Bus, speed: float, expected: list[float]
+) -> None:
     now = 100.0
     at: list[float] = []
 

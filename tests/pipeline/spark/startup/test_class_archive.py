@@ -69,7 +69,7 @@ def test_java_passes_over_a_broken_one_in_silence(java: str) -> None:
     assert "archive" not in done.stderr
 
 
-def test_old_ones_go(cache: Path, java: str) -> None:
+def test_old_archives_are_deleted(cache: Path, java: str) -> None:
     ready = class_archive.path(java, "")
     for age in range(4):
         other = cache / f"spark-classes-{age}.jsa"

@@ -107,7 +107,7 @@ def _read_file(path: Path | None) -> _Layer:
 
 
 def _leaves(tables: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """What stands in tables, however deep, by dotted name; an empty table stands for itself."""
+    """The values of nested tables, by dotted name; an empty table is a value."""
     for key, value in tables.items():
         if isinstance(value, dict) and value:
             yield from _leaves(value, f"{prefix}{key}.")
@@ -168,7 +168,7 @@ def _check_known(layer: _Layer, name: str) -> None:
 
 
 def _is_in_free_table(name: str, fields: Mapping[str, FieldInfo]) -> bool:
-    """Whether it stands in a table whose keys are the user's own, with dots or without."""
+    """Whether it is in a table whose keys are the user's own, with dots or without."""
     tables = (known for known in fields if name.startswith(f"{known}."))
     return any(get_origin(fields[known].annotation) is dict for known in tables)
 
@@ -212,7 +212,7 @@ def _sentence(error: ErrorDetails, layers: list[_Layer]) -> str:
         missing = path.pop()
         return f"{_label([path], layers)} needs a {missing}"
     if "keys" in context:
-        # A contradiction is blamed on the setting that somebody gave, not on a default.
+        # A contradiction is reported for a setting that was given, not for a default.
         label = _label([[*path, key] for key in context["keys"]], layers)
         return f"{label}: {error['msg']}"
     label = _label([path], layers)
@@ -227,7 +227,7 @@ def _sentence(error: ErrorDetails, layers: list[_Layer]) -> str:
 
 
 def _label(paths: list[list[str]], layers: list[_Layer]) -> str:
-    """How a user finds the first of these that somebody gave, or the table around it."""
+    """The place of the first of these that was given, or of the table around it."""
     for length in range(len(paths[0]), 0, -1):
         for layer in reversed(layers):
             for path in paths:

@@ -26,7 +26,7 @@ SPHERE_ERROR = 0.006
 
 @cache
 def _wgs84() -> Geod:
-    # Not before it is needed: a device that hears of circles alone need not load it.
+    # Imported when needed: a device that only gets circles need not load it.
     from pyproj import Geod
 
     return Geod(ellps="WGS84")

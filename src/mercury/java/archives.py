@@ -57,7 +57,7 @@ def fetch(
 ) -> list[Path]:
     """Return the archives as files of a folder, fetching those that are not there yet."""
     base = (url or os.environ.get(MAVEN_VARIABLE) or MAVEN_URL).rstrip("/")
-    # A file gets its name only when it was whole and right, so its size tells enough.
+    # A file gets its name only when it is complete and verified, so its size is enough.
     missing = [jar for jar in jars if not _is_there(folder / jar.name, jar.size)]
     if missing:
         try:

@@ -1,7 +1,7 @@
 """Who met whom: tracks go through an engine, and its events become encounters.
 
 An encounter begins when two come within the radius of one another, and ends when they are farther
-apart than radius and hysteresis. Between two reports everyone stands where it reported last.
+apart than radius and hysteresis. Between two reports a client is where it reported last.
 
 What is known of one place and hour need not hold the begin of an encounter: it cannot say whether
 two between radius and reach (radius and hysteresis) are in one. Hence the engine is asked of both

@@ -1,4 +1,4 @@
-"""The content filter: which messages somebody wants, by the key/value pairs they carry.
+"""The content filter: which messages a subscriber wants, by their key/value pairs.
 
     fuel_price < 1.6 and brand == "X"
     station.brand in ("X", "Y") or not closed exists or `opening hours` == "always"

@@ -1,7 +1,7 @@
 """The settings of the bridge, checked: the table [moos], which flags and a .moos file override.
 
 Of a .moos file the pMediator block counts (pMediator Listing 5.1). There `//` begins a comment,
-names stand in any case, and each application has a block:
+names are case-insensitive, and each application has a block:
 
     ProcessConfig = pMediator
     {
@@ -183,7 +183,7 @@ def read_mediator_block(text: str, file: str = "") -> dict[str, str | int | floa
 def _lines(text: str, in_file: str) -> Iterator[tuple[int, str | None, str, str]]:
     """Settings of a .moos file: line, process whose block it is, name in small letters, value.
 
-    A line without a name stands where a block begins.
+    A line without a name is the beginning of a block.
     """
     process: str | None = None
     is_open = False

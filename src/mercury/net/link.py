@@ -27,7 +27,7 @@ _FORGOTTEN = 64  # mean cycles without a packet after which the earlier state do
 
 @dataclass(slots=True)
 class LinkStatistics:
-    """What became of the packets of one direction; `arrived` counts copies, too."""
+    """Packet counts of one direction; `arrived` counts copies, too."""
 
     sent: int = 0
     arrived: int = 0
@@ -36,7 +36,7 @@ class LinkStatistics:
     lost: Counter[str] = field(default_factory=Counter)  # by reason
 
     def add(self, other: LinkStatistics) -> None:
-        """Count in what became of the packets of another link."""
+        """Add the counts of another link."""
         self.sent += other.sent
         self.arrived += other.arrived
         self.duplicated += other.duplicated
@@ -65,7 +65,7 @@ class ChannelState:
         self._changes: float | None = None  # when it will; None before it began
 
     def begin(self, now: float) -> None:
-        """From here on the state changes; it begins as good."""
+        """Start the state changes; the first state is good."""
         if self._changes is None:
             self._changes = now + self._lasts_s()
 
@@ -124,7 +124,7 @@ class OneWay:
         twice = bool(settings.duplicate) and rng.random() < settings.duplicate
         late_s = [settings.jitter_s and settings.jitter_s * rng.random() for _ in range(1 + twice)]
         wait_s = self._wait_s(size, now)
-        if wait_s is None:  # surplus is lost with the sender, whether it is dark outside or not
+        if wait_s is None:  # surplus is lost at the sender, also in a blackout
             return self._lose("rate")
         reason = self._lost_by(roll, size, now, range_m)
         if reason is not None:
@@ -168,7 +168,7 @@ class OneWay:
         return wait_s
 
     def _lost_by(self, roll: float, size: int, now: float, range_m: Range) -> Reason | None:
-        """Why it is lost: causes are independent, so the shares that pass multiply."""
+        """The cause of a loss: causes are independent, so the shares that pass multiply."""
         settings = self.settings
         if settings.blackouts and self.begun is not None:
             age_s = now - self.begun
@@ -198,8 +198,8 @@ class OneWay:
 class Link:
     """Both directions of a link: up from the vehicle to its adapter, down to the vehicle.
 
-    Their dice are rolled apart, so what goes up does not change what becomes of what comes down;
-    but bad times that are the same for both befall them at once.
+    Each has its own random numbers, so packets up do not change what happens to packets down; but
+    bad times that are common to both come at the same time.
     """
 
     def __init__(self, up: LinkSettings, down: LinkSettings, rng: random.Random) -> None:
@@ -234,5 +234,5 @@ class Link:
 
     @property
     def statistics(self) -> dict[Direction, LinkStatistics]:
-        """What became of the packets, by direction."""
+        """Packet counts, by direction."""
         return {"up": self.up.statistics, "down": self.down.statistics}

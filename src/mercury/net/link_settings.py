@@ -103,7 +103,7 @@ class LinkSettings:
         burst_s: after a pause, as much as it carries in this time passes at once.
         delay_s: what every packet takes.
         jitter_s: at most this much more, drawn for each packet, so that they overtake one another.
-        keep_order: nobody overtakes; who would must wait.
+        keep_order: no packet overtakes another; it is delayed instead.
         duplicate: share that arrives twice.
         reorder: share that is held up for `reorder_by_s`, so that others overtake it.
     """
@@ -215,7 +215,7 @@ class _Malformed(ValueError):
 
 
 def parse_link(text: str) -> LinkPair:
-    """Read a link, or say in one sentence what is wrong with it."""
+    """Parse a link; raises with one sentence on what is wrong."""
     settings = {"up": LinkSettings(), "down": LinkSettings()}
     for part in text.split(";"):
         head, colon, rest = part.partition(":")

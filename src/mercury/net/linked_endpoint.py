@@ -40,16 +40,16 @@ class LinkedEndpoint(UdpEndpoint):
             self._carry("up", packets)
 
     def stop_receiving(self) -> None:
-        """Hand over nothing more; sending goes on."""
+        """Deliver no more packets; sending continues."""
         super().stop_receiving()
         self._in_flight = [packet for packet in self._in_flight if packet[2] == "up"]
         heapq.heapify(self._in_flight)
 
     def close(self) -> None:
-        """Close the socket; nothing is handed over or sent any more.
+        """Close the socket; nothing is delivered or sent any more.
 
-        What the link has taken up is on the air: it goes out before, though too early, so that
-        a goodbye is not held back for ever.
+        Packets in the link are sent before, though too early, so that the last message of a session
+        is not lost.
         """
         if self._fd < 0:
             return
@@ -89,7 +89,7 @@ def link_from(link: Link | LinkPair | str, seed: object) -> Link:
     if isinstance(link, Link):
         return link
     pair = parse_link(link) if isinstance(link, str) else link
-    # Not the seed itself: whoever has it may roll the same dice for something else.
+    # Not the seed itself, which may be used elsewhere: its random numbers would be the same.
     rng = random.Random(os.urandom(16) if seed is None else f"link {seed}")
     return Link(pair.up, pair.down, rng)
 

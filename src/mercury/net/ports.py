@@ -48,7 +48,7 @@ def bound(
 def address_in_use(
     protocol: Protocol, host: str, port: int, purpose: str = ""
 ) -> AddressInUseError:
-    """The error of a taken port; names who has it, if that can be seen."""
+    """The error of a taken port; names its process, if that is visible."""
     owner = port_owner(protocol, port)
     by = "" if owner is None else f" by process {owner} ({command_of(owner)})"
     what = f", for {purpose}," if purpose else ""
@@ -65,7 +65,7 @@ def port_owner(protocol: Protocol, port: int) -> int | None:
             try:
                 if any(os.readlink(file) in links for file in (process / "fd").iterdir()):
                     return int(process.name)
-            except OSError:  # it has ended, or belongs to somebody else
+            except OSError:  # it has ended, or belongs to another user
                 continue
     return None
 

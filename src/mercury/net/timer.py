@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Timer:
-    """Calls back when something is due, or before: who is called sets it anew."""
+    """Calls back when something is due, or before; the callback sets it anew."""
 
     def __init__(self, callback: Callable[[], None], clock: Callable[[], float]) -> None:
         self._callback = callback

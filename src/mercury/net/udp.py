@@ -83,7 +83,7 @@ def _family(family: int, size: int) -> bytes:
 
 
 class UdpEndpoint:
-    """A socket that hands over what arrives in batches and sends without blocking."""
+    """A socket that delivers received packets in batches and sends without blocking."""
 
     def __init__(self, sock: socket.socket, on_packets: Callable[[Packets], None]) -> None:
         self.socket = sock
@@ -157,7 +157,7 @@ class UdpEndpoint:
             self.when_writable(self._send_backlog)
 
     def stop_receiving(self) -> None:
-        """Hand over nothing more; sending goes on."""
+        """Deliver no more packets; sending continues."""
         self._loop.remove_reader(self._fd)
 
     def close(self) -> None:

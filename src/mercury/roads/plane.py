@@ -94,7 +94,7 @@ class Plane:
         self.heading_deg = compass(turned)
 
     def jam(self, x_m: float, y_m: float, radius_m: float, crawl_mps: float) -> None:
-        """From now on nobody within a circle is faster than this."""
+        """Limit the speed within a circle from now on."""
         self.slowest_mps = min(self.slowest_mps, crawl_mps)
         self._jams.append((x_m, y_m, radius_m, crawl_mps))
 
@@ -148,7 +148,7 @@ class PlaneFrame:
 
 
 def _turned_back(at_m: FloatArray, length_m: float) -> tuple[FloatArray, BoolArray]:
-    """Fold what crossed a border back inside; also tells who now drives the other way."""
+    """Reflect positions at the border; returns also which directions were reversed."""
     laps = np.floor(at_m / length_m)
     odd = np.mod(laps, 2.0) == 1.0
     rest = at_m - laps * length_m

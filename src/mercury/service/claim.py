@@ -34,9 +34,9 @@ class Holder:
 
 @contextmanager
 def claimed(bus_uri: str) -> Iterator[Callable[[Sequence[str]], None]]:
-    """Be the only one on this machine who runs the parts of a bus, or raise AlreadyRunningError.
+    """Lock a bus for one `mercury up` on this machine, or raise AlreadyRunningError.
 
-    Yields what is to be told the names of the parts.
+    Yields a function that writes the names of the parts.
     """
     path = _path(bus_uri)
     with _locked(bus_uri, path) as file:
@@ -48,7 +48,7 @@ def claimed(bus_uri: str) -> Iterator[Callable[[Sequence[str]], None]]:
             write()
             yield write
         finally:
-            with suppress(OSError):  # what stays is nobody's when the lock is free
+            with suppress(OSError):  # a file without a lock has no holder
                 path.unlink()
 
 
@@ -68,7 +68,7 @@ def _locked(bus_uri: str, path: Path) -> IO[str]:
 
 
 def holder_of(bus_uri: str) -> Holder | None:
-    """Who runs the parts of a bus on this machine now."""
+    """The `mercury up` that runs on a bus on this machine now."""
     try:
         file = _path(bus_uri).open("r")
     except (FileNotFoundError, NotADirectoryError):
@@ -88,16 +88,16 @@ def _path(bus_uri: str) -> Path:
 
 
 def _other(file: IO[str], lock: int) -> Holder | None:
-    """Who has the file; None if we have locked it now."""
+    """The holder of the file; None if it is locked by this process now."""
     seen: Holder | None = None
     while True:
         try:
             fcntl.flock(file, lock | fcntl.LOCK_NB)
-            return None  # what stands there, if anything, is of one who was killed
+            return None  # any content is of a process that was killed
         except BlockingIOError:
             pass
-        # Twice the same: one who has just locked it may not have written yet, and who only looks
-        # does not write at all.
+        # Read until it is the same twice: a process that has just locked it may not have written
+        # yet, and one that only looks never writes.
         last, seen = seen, _read(file)
         if seen is not None and seen == last:
             return seen
@@ -113,7 +113,7 @@ def _read(file: IO[str]) -> Holder | None:
 
 
 def _write(path: Path, descriptor: int, text: str) -> None:
-    """Over what stood there, so that on a disk that has become full it still has its place."""
+    """Overwrite in place, which also works on a full disk."""
     try:
         os.truncate(descriptor, os.pwrite(descriptor, text.encode(), 0))
     except OSError as error:

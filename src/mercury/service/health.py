@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-BEHIND_S = 5.0  # a consumer that far behind is of no use to who waits for an alert
+BEHIND_S = 5.0  # a consumer that far behind is too late for alerts
 IDLE_S = 1.0  # a consumer that waited longer than this for records has read all there were
 STALL_S = 1.0
 UNACKNOWLEDGED_S = 5.0
-RECENT_S = 10.0  # a failure counts for this time: who looks now and then must see it, too
+RECENT_S = 10.0  # a failure counts for this time, so that probes at intervals see it
 BACKLOG_RECORDS = 10_000
 BACKLOG_S = 60.0
 
 
 @dataclass(slots=True)
 class _Reader:
-    """One consumer: it waits for records, or works on some of a certain age."""
+    """A consumer: waiting for records, or processing some of a certain age."""
 
     since: float  # when it began to wait or work
     waits: bool = True
@@ -28,7 +28,7 @@ class _Reader:
 
 
 class Health:
-    """What is known of a service that runs."""
+    """The health of a running service."""
 
     def __init__(self) -> None:
         self._readers: dict[object, _Reader] = {}
@@ -38,12 +38,12 @@ class Health:
         self._failure = ""
 
     def waits(self, consumer: object, now: float) -> None:
-        """A consumer asks for records."""
+        """A consumer starts to wait for records."""
         reader = self._readers.setdefault(consumer, _Reader(now))
         reader.since, reader.waits = now, True
 
     def took(self, consumer: object, now: float, age_s: float) -> None:
-        """It got some; the newest were on the bus for `age_s`."""
+        """It got records; the newest were on the bus for `age_s`."""
         reader = self._readers.setdefault(consumer, _Reader(now))
         reader.since, reader.waits, reader.age_s = now, False, max(0.0, age_s)
 
@@ -62,7 +62,7 @@ class Health:
         self._flushes_since = None
 
     def bus_failed(self, now: float, error: object) -> None:
-        """The bus did not take something."""
+        """An append failed."""
         self._flushes_since = None
         self._failed_at, self._failure = now, str(error)
 
@@ -74,7 +74,7 @@ class Health:
         return max((one.behind_s(now) for one in self._readers.values()), default=0.0)
 
     def problem(self, now: float, stall_s: float = 0.0) -> str:
-        """One sentence on what is wrong; empty if nothing is."""
+        """One sentence on the problem; empty if there is none."""
         if self.bus_fails(now):
             return f"the bus does not take what is appended: {self._failure}"
         if self._flushes_since is not None and now - self._flushes_since > UNACKNOWLEDGED_S:

@@ -33,7 +33,7 @@ class JsonLines(logging.Formatter):
 
 
 class _Stderr(_Handler):
-    """Writes to what stderr is now: a display in place redirects it while it is shown."""
+    """Writes to the current sys.stderr: a live display redirects it while shown."""
 
     def emit(self, record: logging.LogRecord) -> None:
         self.stream = sys.stderr

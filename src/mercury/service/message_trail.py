@@ -27,11 +27,11 @@ from mercury.service.clock import now_us
 from mercury.wire import decode
 from mercury.wire.records import read_fix
 
-LIVE_US = 3_600_000_000  # what is older is asked of the history
+LIVE_US = 3_600_000_000  # older messages are in the history
 
 _BATCH = 512
 _LEDGER_BATCH = 4096
-_SLACK_US = 60_000_000  # clocks of devices: what a message says of its time may be off by so much
+_SLACK_US = 60_000_000  # greatest error of a message's own time, by devices' clocks
 _BEFORE_US = 60_000_000  # where a client was before a message was sent
 _AFTER_US = 60_000_000
 _OTHERS = (topics.EVENTS_PREFIX + "*", topics.CONTENT_PREFIX + "*", topics.REQUESTS)
@@ -48,14 +48,14 @@ def id_digits(text: str) -> str:
 
 
 def time_of(id: UUID) -> int:
-    """When the message with this id was made, in microseconds; ids begin with their time."""
+    """When the message with this id was created, in microseconds; ids begin with their time."""
     return int.from_bytes(id.bytes[:6], "big") * 1000
 
 
 class TrailReader:
-    """Looks on a bus for what became of messages.
+    """Reads from a bus what became of messages.
 
-    It raises RequestError once it has read `most_records`: for who serves others meanwhile.
+    It raises RequestError once it has read `most_records`, so that a service can limit it.
     """
 
     def __init__(self, bus: Bus, most_records: int | None = None) -> None:
@@ -78,7 +78,7 @@ class TrailReader:
         return None
 
     async def last(self) -> Message | None:
-        """The last message of the last hour that was addressed to somebody."""
+        """The last message of the last hour that has recipients."""
         last: Message | None = None
         async with aclosing(self._read(topics.ALERTS, now_us() - LIVE_US)) as records:
             async for record in records:
@@ -89,11 +89,11 @@ class TrailReader:
 
     async def why(self, message: Message, client: str | None, clock: Clock) -> tuple[Entry, str]:
         """The receipts of a message, and what became of it: for one client, or for all."""
-        if message.destination.kind is AddressKind.BROKER:  # nobody is asked for a receipt
+        if message.destination.kind is AddressKind.BROKER:  # no receipt is asked for
             return _no_rows(message), about_unaddressable(message, await self._following(message))
         entry = await self._receipts(message)
         if message.destination.kind is AddressKind.CLIENT and not entry.rows:
-            client = client or message.destination.name  # the one that is waited for
+            client = client or message.destination.name  # the awaited recipient
         if client is None:
             summary = Ledger().summary([entry])
             return entry, about_all(entry, summary, end_of(message), now_us(), clock)
@@ -106,7 +106,7 @@ class TrailReader:
 
     async def _receipts(self, message: Message) -> Entry:
         ledger, id = Ledger(), message.id
-        until_us = (end_of(message) or now_us()) + _AFTER_US  # how it ended is written by then
+        until_us = (end_of(message) or now_us()) + _AFTER_US  # its receipts are written by then
         reads = self._read((topics.DELIVERIES,), _before(message), until_us)
         async with aclosing(reads) as records:
             async for record in records:
@@ -115,7 +115,7 @@ class TrailReader:
         return ledger.get(id) or _no_rows(message)
 
     async def _whereabouts(self, message: Message, client: str) -> Whereabouts:
-        """Where a client was while a message held, and shortly before and after."""
+        """Where a client was while a message was valid, and shortly before and after."""
         seen, key = Whereabouts(message), client.encode()
         ends_us = end_of(message) or now_us()
         reads = self._read((topics.REPORTS,), message.sent_us - _BEFORE_US, ends_us + _AFTER_US)
@@ -130,7 +130,7 @@ class TrailReader:
         self, names: tuple[str, ...], since_us: int, digits: str
     ) -> dict[UUID, Message]:
         found: dict[UUID, Message] = {}
-        # The id stands in the bytes as it is: most records need not be decoded.
+        # The id is in the bytes unencoded: most records need not be decoded.
         beginning = bytes.fromhex(digits[: len(digits) // 2 * 2])
         async with aclosing(self._read(names, since_us)) as records:
             async for record in records:
@@ -155,7 +155,7 @@ class TrailReader:
     ) -> AsyncGenerator[Record, None]:
         consumer = self._bus.subscribe(names, start=FromTime(from_us))
         try:
-            # That nothing comes proves nothing: a bus far away may be slower than its timeout.
+            # An empty read alone is no proof: a remote bus may be slower than its timeout.
             while (records := await consumer.read_now(_BATCH)) or consumer.lag():
                 times_us = [record.timestamp_us for record in records]
                 if to_us is not None and min(times_us, default=0) > to_us:
@@ -166,7 +166,7 @@ class TrailReader:
                         raise RequestError(
                             "too much went over the bus since: ask `mercury why` on the server"
                         )
-                    await asyncio.sleep(0)  # others are served meanwhile
+                    await asyncio.sleep(0)  # let other tasks run
                 for record in records:
                     yield record
         finally:
@@ -181,7 +181,7 @@ class LedgerReader:
         self._receipts = bus.subscribe((topics.DELIVERIES,), start=FromTime(since_us))
 
     def catch_up(self) -> Ledger:
-        """Take in what has come since the last call."""
+        """Read the receipts since the last call."""
         for records in catch_up(self._receipts, _LEDGER_BATCH):
             for record in records:
                 _enter(self.ledger, record)

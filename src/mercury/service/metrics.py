@@ -75,7 +75,7 @@ class MetricsServer(Collector):
                 )
                 await writer.drain()
         except (OSError, ValueError, TimeoutError):
-            pass  # a broken or slow reader is its own loss
+            pass  # ignore a broken or slow reader
         finally:
             writer.close()
 
@@ -85,7 +85,7 @@ class MetricsServer(Collector):
         match request[1].split("?")[0]:
             case "/metrics":
                 return "200 OK", "text/plain; version=0.0.4", generate_latest(self._registry)
-            case "/livez":  # that it answers says it all
+            case "/livez":  # any answer means alive
                 return "200 OK", "text/plain", b"alive\n"
             case "/healthz":
                 status, reason = self._health()

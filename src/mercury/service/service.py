@@ -28,9 +28,9 @@ from mercury.wire.records import message_route
 log = logging.getLogger(__name__)
 
 STATUS_INTERVAL_S = 5.0
-_RETRY_S = 1.0  # a bus that failed is tried again so soon
+_RETRY_S = 1.0  # until a failed bus is tried again
 _GOODBYE_S = 5.0
-_LAST_TRY_S = 0.5  # where the bus did not work before
+_LAST_TRY_S = 0.5  # if the bus failed before
 _GC_THRESHOLDS = (20_000, 20, 100)
 
 
@@ -73,15 +73,15 @@ class Service(ABC):
     async def _stop(self) -> None: ...
 
     def trouble(self) -> str:
-        """One sentence on what only this service knows to be wrong; empty if nothing is."""
+        """One sentence on a problem of this kind of service; empty if there is none."""
         return ""
 
     def about(self) -> dict[str, Any]:
-        """What else stands in its status: `listens`."""
+        """Further fields of its status: `listens`."""
         return {}
 
     def problem(self) -> str:
-        """One sentence on why the service does not do its work; empty if it does."""
+        """One sentence on the service's problem; empty if there is none."""
         if self._failure is not None:
             return str(self._failure).split("\n", 1)[0] or type(self._failure).__name__
         if self.state == "running" and self._stopping.is_set():
@@ -89,7 +89,7 @@ class Service(ABC):
         return self.health.problem(now(), self.stalls.longest_s) or self.trouble()
 
     def condition(self) -> tuple[str, str]:
-        """As `/healthz` says it: "ok", "starting", "failing" or "stopped", and why."""
+        """For `/healthz`: "ok", "starting", "failing" or "stopped", and why."""
         problem = self.problem()
         return ("failing" if problem else "ok") if self.state == "running" else self.state, problem
 
@@ -102,7 +102,7 @@ class Service(ABC):
         return records
 
     def bus_failed(self, error: BusError) -> None:
-        """The bus has not taken something: say so until it does again."""
+        """An append failed: report it until one succeeds."""
         if not self.health.bus_fails(now()):
             self._report_due.set()
         self.health.bus_failed(now(), error)
@@ -114,7 +114,7 @@ class Service(ABC):
         try:
             await self._start()
         except BaseException as error:
-            # Nothing may stay open: the loop of a process that fails to start must be able to end.
+            # Close everything: the loop of a process that fails to start must be able to end.
             await self._end_tasks()
             await self._stop()
             if isinstance(error, Exception):
@@ -124,11 +124,11 @@ class Service(ABC):
                 await self.metrics.stop()
             raise
         self.state = "running"
-        self.spawn(self.stalls.run())  # nobody waits for it while it starts
+        self.spawn(self.stalls.run())  # after the start, which may block the loop
         self._report_due.set()
 
     async def stop(self) -> None:
-        """Finish what was begun, flush, say goodbye."""
+        """Finish work, flush, report that it has stopped."""
         self._stopping.set()
         await self._end_tasks()
         try:
@@ -148,7 +148,7 @@ class Service(ABC):
         if not starting.done():  # asked to stop before it was up
             starting.cancel()
             await asyncio.gather(starting, return_exceptions=True)
-            if self._failure is not None:  # not asked: a task failed meanwhile
+            if self._failure is not None:  # not a stop: a task failed meanwhile
                 raise self._failure
             return
         starting.result()
@@ -189,7 +189,7 @@ class Service(ABC):
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _report_status(self) -> None:
-        """Say how it is, again and again; whether the bus takes that is part of it."""
+        """Report the status at intervals; a failed report is part of the health."""
         works = True
         while True:
             self._report_due.clear()
@@ -212,7 +212,7 @@ class Service(ABC):
             works = True
 
     async def _say_goodbye(self) -> None:
-        """Report that it has stopped; if the bus does not take that, closing it will tell."""
+        """Report that it has stopped; if that fails, closing the bus raises."""
         wait_s = _LAST_TRY_S if self.health.problem(now()) else _GOODBYE_S
         self.state = "stopped"
         with suppress(BusError, TimeoutError):

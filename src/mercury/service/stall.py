@@ -8,7 +8,7 @@ WINDOW_S = 2.0
 
 
 class StallMeter:
-    """Sleeps for a short time again and again, and notes by how much it wakes too late."""
+    """Sleeps for a short time again and again, and measures how late it wakes."""
 
     def __init__(self, probe_s: float) -> None:
         self._probe_s = probe_s

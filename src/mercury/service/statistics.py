@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-LOSSES = ("bus-full", "bus-unavailable")  # shown from 0 on: Prometheus sees the first of them
+LOSSES = ("bus-full", "bus-unavailable")  # exported from 0 on, so that rates see the first
 
 
 @dataclass(slots=True)
@@ -19,7 +19,7 @@ class Statistics:
     dropped: Mapping[str, int] = field(default_factory=dict)  # by reason
 
     def flat(self) -> dict[str, float]:
-        """All numbers under one name each, as they stand in status records."""
+        """All numbers under one name each, as in status records."""
         return {
             **self.gauges,
             **self.counters,

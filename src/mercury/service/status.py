@@ -26,7 +26,7 @@ class Status:
     part: str
     state: State
     pid: int
-    process: str  # tells the process from all others, on whatever machine
+    process: str  # a unique name of the process, over all machines
     host: str
     instance: str
     started_us: int
@@ -59,7 +59,7 @@ _SAID = [name for name in Status.__dataclass_fields__ if name not in _BESIDE]
 
 
 def read_status(record: Record) -> Status | None:
-    """The report in a record; None if it is none."""
+    """The report in a record; None if it cannot be read."""
     try:
         message = decode(record.value)
         values = dict(message.values)
@@ -77,7 +77,7 @@ def read_status(record: Record) -> Status | None:
 
 @cache
 def _here() -> str:
-    """Where process ids mean something: this machine since its start, this namespace."""
+    """The scope of process ids: this machine since its boot, this namespace."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}/{os.readlink('/proc/self/ns/pid')}"
@@ -86,7 +86,7 @@ def _here() -> str:
 
 
 def process_name(pid: int) -> tuple[str, str]:
-    """What tells a process from all others, and its state as the kernel says it ("T": stopped)."""
+    """A process's unique name, and its state from the kernel ("T": stopped)."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -95,7 +95,7 @@ def process_name(pid: int) -> tuple[str, str]:
 
 
 def process_state(status: Status) -> Literal["there", "stopped", "gone", "unknown"]:
-    """Whether the process that a report came from still runs, as far as can be told from here."""
+    """Whether the process of a report still runs, as far as it is visible from here."""
     here = _here()
     if not here or not status.process.startswith(f"{here}/"):
         restarted = status.host == socket.gethostname() and status.process[:36] != here[:36]
@@ -107,7 +107,7 @@ def process_state(status: Status) -> Literal["there", "stopped", "gone", "unknow
 
 
 def new_identity(now_us: int) -> dict[str, Any]:
-    """What the reports of one instance have in common."""
+    """The identity that all reports of one instance share."""
     pid = os.getpid()
     return {
         "pid": pid,

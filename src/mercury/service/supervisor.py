@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 _STOP_S = 15.0
 _FIRST_RESTART_S = 0.5
 _LONGEST_RESTART_S = 10.0
-_HEALTHY_S = 30.0  # a part that ran for longer starts anew with the shortest wait
+_HEALTHY_S = 30.0  # after running for longer, a part restarts with the shortest wait
 
 
 @dataclass(slots=True)
@@ -33,16 +33,16 @@ class Part:
     output: list[bytes] = field(default_factory=list)
     restarts: int = 0
     process: asyncio.subprocess.Process | None = None
-    ready: asyncio.Event = field(default_factory=asyncio.Event)  # it has said that it serves
+    ready: asyncio.Event = field(default_factory=asyncio.Event)  # it has reported that it serves
 
 
 class Supervisor:
-    """Starts parts, restarts those that end though nobody stopped them, stops all in good order.
+    """Starts parts, restarts those that end without being stopped, stops all in order.
 
     Parts end with this process, also when it is killed (see `supervisor_link`).
 
-    A part that ends with code 1 before it has served has said what is wrong (a used port, a bad
-    setting): trying again would not help, so everything stops.
+    A part that ends with code 1 before it has served has logged why (a used port, a bad setting):
+    a restart would not help, so everything stops.
     """
 
     def __init__(self, environment: dict[str, str] | None = None) -> None:
@@ -53,7 +53,7 @@ class Supervisor:
         self._stopping = False
 
     async def start(self, part: Part) -> None:
-        """Run a part from now on."""
+        """Start a part and keep it running."""
         self.parts.append(part)
         ours = await self._launch(part)
         self._tasks.append((part, asyncio.create_task(self._watch(part, ours))))

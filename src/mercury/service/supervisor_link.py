@@ -26,9 +26,9 @@ _link: socket.socket | None = None
 
 
 def hold() -> None:
-    """Stop when the supervisor has gone; nothing, if a person started this process."""
+    """Stop when the supervisor ends; does nothing without a supervisor."""
     global _link, part
-    # Taken away: what this process starts has no end of its own.
+    # Removed, as child processes have no end of their own.
     number = os.environ.pop(VARIABLE, None)
     if number is None:
         return
@@ -44,7 +44,7 @@ def hold() -> None:
 
 
 def say_ready() -> None:
-    """Tell the supervisor that this part serves now."""
+    """Report to the supervisor that this part serves now."""
     if _link is not None:
         with contextlib.suppress(OSError):
             _link.send(READY)
@@ -56,4 +56,4 @@ def _stop_at_end(link: socket.socket) -> None:
             pass
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(_STOP_S)
-    os.killpg(0, signal.SIGKILL)  # it does not stop: it goes, and with it what it started
+    os.killpg(0, signal.SIGKILL)  # it does not stop: kill it with its children

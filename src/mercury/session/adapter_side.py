@@ -28,9 +28,9 @@ from mercury.wire.packet import (
 from mercury.wire.records import MAX_HEADING_DEG, MAX_SPEED_MPS, fix_header, within
 
 MAX_IDENTITY_BYTES = 128
-MAX_PRUNED = 1000  # sessions in one call: each has much to be forgotten
+MAX_PRUNED = 1000  # sessions per call: each has much state to remove
 
-# What a client may send within a session; alerts and replies come from the other side only.
+# What a client may send within a session; only adapters send alerts and replies.
 _FROM_CLIENTS = frozenset(
     {Kind.EVENT, Kind.REQUEST, Kind.CONTENT, Kind.SUBSCRIBE, Kind.UNSUBSCRIBE, Kind.GROUPS}
 )
@@ -62,7 +62,7 @@ class Reported:
 
 @dataclass(slots=True)
 class Received:
-    """A client sent something that is not about the session."""
+    """A client sent a message for the system, not about the session."""
 
     session: Session
     envelope: pb.Envelope
@@ -80,7 +80,7 @@ class Closed:
 
 @dataclass(slots=True)
 class Answered:
-    """A client says what it has of what was sent to it."""
+    """A client acknowledged or refused messages."""
 
     session: Session
     received: tuple[bytes, ...]
@@ -93,10 +93,10 @@ SessionEvent = Opened | Reported | Received | Closed
 
 
 class AdapterSessions:
-    """Decides what the packets of clients mean.
+    """Processes the packets of all clients.
 
-    `outbox` collects packets to send as (packet, address), `answers` what clients say about
-    messages that they were sent; `dropped` counts what was not accepted, by reason.
+    `outbox` collects packets to send as (packet, address), `answers` the clients'
+    acknowledgements and refusals; `dropped` counts what was not accepted, by reason.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class AdapterSessions:
             return None
 
         if newest and address != session.address:
-            # Only the newest packet moves the mapping: a late one shows where the client was.
+            # Only the newest packet changes the address: a late one has an earlier one.
             self.table.set_address(session, address)
             self.address_changes += 1
         session.last_message = now
@@ -185,7 +185,7 @@ class AdapterSessions:
     def handle_timer(self, now: float) -> list[Closed]:
         """Prune silent sessions (Mercury §4.5: three report intervals without a report).
 
-        When a whole network falls silent, those beyond a number are left for the next call.
+        When a whole network falls silent, at most `MAX_PRUNED` are pruned per call.
         """
         settings = self.settings
         deadline = now - settings.missed_reports * settings.report_interval_s
@@ -199,7 +199,7 @@ class AdapterSessions:
         return closed
 
     def heartbeats_due(self, now: float) -> NDArray[np.intp]:
-        """Slots of the sessions that heard nothing for a heartbeat interval."""
+        """Slots of the sessions that were sent nothing for a heartbeat interval."""
         table = self.table
         quiet = table.last_sent <= now - self.settings.heartbeat_interval_s
         return np.flatnonzero(table.active & quiet)
@@ -252,7 +252,7 @@ class AdapterSessions:
         if has_telemetry and not _on_earth(envelope.telemetry.lat, envelope.telemetry.lon):
             raise self._refused(NO_TOKEN, incarnation, address, "bad-coordinates", now)
         if session is not None:
-            if address != session.address:  # who is there now may be another client
+            if address != session.address:  # there may be another client there now
                 body = self.refusal_body("displaced", now)
                 packet = self.packet(session, Kind.REFUSE, Priority.REPLY, body, now)
                 self.outbox.append((packet, session.address))
@@ -280,7 +280,7 @@ class AdapterSessions:
     def _refused(
         self, token: bytes, sequence: int, address: bytes, reason: str, now: float
     ) -> PacketError:
-        """Tell a client that it is refused, up to a rate; returns what to raise."""
+        """Refuse a client, up to a rate; returns what to raise."""
         elapsed = max(0.0, now - self._refusals_time)
         self._refusals_time = now
         self._refusals_left = min(
@@ -288,7 +288,7 @@ class AdapterSessions:
         )
         if self._refusals_left >= 1.0:
             self._refusals_left -= 1.0
-            # The token and sequence come back, so that only who saw the packet can forge this.
+            # With token and sequence of the packet, so that only someone who saw it can forge this.
             body = self.refusal_body(reason, now)
             self.outbox.append((pack(Kind.REFUSE, Priority.REPLY, token, sequence, body), address))
         return PacketError(reason)

@@ -37,7 +37,7 @@ class ReplayWindow:
     seen: int = 1  # bit i stands for `highest - i`
 
     def accept(self, sequence: int) -> bool:
-        """Take note of a sequence number; False if it was seen or is too old to tell."""
+        """Record a sequence number; False if it was seen before or is too old."""
         ahead = sequence - self.highest
         if ahead == 1:  # nearly always
             self.highest = sequence

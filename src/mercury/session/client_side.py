@@ -24,7 +24,7 @@ from mercury.wire.packet import (
     wants_receipt,
 )
 
-# A client that comes back says which alerts it saw last: the others are sent again.
+# A client that reconnects lists the alerts it saw last: the others are sent again.
 SEEN_ALERTS = 64
 
 _WHY_IN_WORDS = {
@@ -40,7 +40,7 @@ _ANY_ADAPTER = Address.adapter("any")
 
 
 class SessionState(StrEnum):
-    """Where a client's session stands."""
+    """The state of a client's session."""
 
     IDLE = "idle"
     CONNECTING = "connecting"
@@ -57,14 +57,14 @@ class Established:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The session is gone; a new one is being sought."""
+    """The session ended; a new one is being opened."""
 
     reason: str  # "silent", or what the adapter said
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The adapter will not grant a session now; the client goes on trying."""
+    """The adapter refused a session; the client retries."""
 
     reason: str
 
@@ -80,7 +80,7 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class AdapterAnswered:
-    """The adapter says what it has of what was sent to it."""
+    """The adapter acknowledged or refused messages."""
 
     received: tuple[bytes, ...]
     refused: tuple[tuple[bytes, str], ...]  # ids and reasons
@@ -107,7 +107,7 @@ class ClientSession:
     ) -> None:
         self.identity = identity
         self.settings = settings
-        self.telemetry = telemetry  # what the next report says
+        self.telemetry = telemetry  # of the next report
         self.state = SessionState.IDLE
         self.outbox: list[bytes] = []
         self.events: deque[ClientEvent] = deque()
@@ -125,7 +125,7 @@ class ClientSession:
         self._report_interval_s = settings.report_interval_s
         self._next_init: float | None = None
         self._next_report: float | None = None
-        self._silent_at: float | None = None  # when the adapter is given up
+        self._silent_at: float | None = None  # when the adapter counts as lost
         self._seen: deque[bytes] = deque(maxlen=SEEN_ALERTS)
         self.groups: set[str] = set()  # those the client is in
         # Returns the receipts that wait to be piggybacked, encoded.
@@ -155,7 +155,7 @@ class ClientSession:
             body = data[HEADER_BYTES:]
             if kind == Kind.RECEIPT:
                 envelope = parse(body, kind)
-                if not envelope.HasField("deliveries"):  # about our messages, not what others heard
+                if not envelope.HasField("deliveries"):  # not receipts of other clients
                     refused = tuple((one.id, one.reason) for one in envelope.refused)
                     self.events.append(AdapterAnswered(tuple(envelope.received), refused))
                     return
@@ -167,17 +167,17 @@ class ClientSession:
         except PacketError as error:
             self.dropped[error.reason] += 1
             return
-        is_match = isinstance(message.payload, Matches)  # sent anew in a new session
+        is_match = isinstance(message.payload, Matches)  # matches are sent anew in a new session
         if kind == Kind.ALERT or (wants_receipt(data) and not is_match):
             self.remember_seen(message.id.bytes)
         self.events.append(Delivered(message, body, wants_receipt(data)))
 
     def remember_seen(self, id: bytes) -> None:
-        """Say in the next session that this message has been here."""
+        """List this message as seen when the next session opens."""
         self._seen.append(id)
 
     def forget_seen(self, id: bytes) -> None:
-        """Say no such thing of a copy that came, and does not concern the client yet."""
+        """Do not list a copy that does not concern the client yet."""
         with suppress(ValueError):
             self._seen.remove(id)
 
@@ -213,16 +213,16 @@ class ClientSession:
         self._next_init = self._next_report = self._silent_at = None
 
     def in_words(self, reason: str) -> str:
-        """Say why the session was lost or refused."""
+        """The sentence on why the session was lost or refused."""
         return _WHY_IN_WORDS[reason].format(self._silence_s) if reason in _WHY_IN_WORDS else reason
 
     def next_timer(self) -> float | None:
-        """When `handle_timer` wants to be called."""
+        """When to call `handle_timer` next."""
         times = (self._next_init, self._next_report, self._silent_at)
         return min((at for at in times if at is not None), default=None)
 
     def handle_timer(self, now: float) -> None:
-        """Do what is due: retry INIT, report, give a silent adapter up."""
+        """Do what is due: retry INIT, report, end the session with a silent adapter."""
         if self._next_init is not None and now >= self._next_init:
             self._send_init(now)
         if self._silent_at is not None and now >= self._silent_at:

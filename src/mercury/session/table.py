@@ -37,7 +37,7 @@ class Session:
     address: bytes  # the raw sockaddr the client was last heard from
     last_message: float  # when that was
     fix: tuple[float, float, float, float] = NOWHERE  # lat, lon, heading, speed as last reported
-    fix_header: tuple[str, bytes] = fix_header(*NOWHERE)  # the same, as it stands beside messages
+    fix_header: tuple[str, bytes] = fix_header(*NOWHERE)  # the same, as a header
     replay: ReplayWindow = field(default_factory=ReplayWindow)
     flood_level: float = math.inf  # clipped to the burst at first use
     flood_time: float = field(init=False)
@@ -58,7 +58,7 @@ class SessionTable:
         self._free: list[int] = []
         capacity = _FIRST_CAPACITY
         self.active: NDArray[np.bool_] = np.zeros(capacity, bool)
-        # How often the slot was taken: distinguishes a client from who had the slot before.
+        # How often the slot was taken: distinguishes a client from earlier ones of the slot.
         self.generation: NDArray[np.uint32] = np.zeros(capacity, np.uint32)
         self.lat: NDArray[np.float64] = np.full(capacity, np.nan)
         self.lon: NDArray[np.float64] = np.full(capacity, np.nan)
@@ -71,7 +71,7 @@ class SessionTable:
         self.sequence: NDArray[np.uint64] = np.zeros(capacity, np.uint64)
         self.address: NDArray[np.uint8] = np.zeros((capacity, ADDRESS_BYTES), np.uint8)
         self.address_length: NDArray[np.uint32] = np.zeros(capacity, np.uint32)
-        # The client's number among those that messages are delivered to, for who numbers them.
+        # The client's number in the mediator.
         self.peer: NDArray[np.int32] = np.full(capacity, -1, np.int32)
 
     def __len__(self) -> int:

@@ -43,7 +43,7 @@ class HostileNetwork(Generic[Address]):
 
     A packet takes `latency_s`; a delayed one, and the second copy of a duplicate, up to
     `max_delay_s` more, so that later packets overtake it. Apart from that, the share `corrupt` of
-    all copies arrives damaged. The seed stands in the repr: have a failing test show it.
+    all copies arrives damaged. The seed is in the repr: print it in failing tests.
 
     With a `link`, that decides instead of shares and times: these settings for each pair of
     ends and each direction apart, or what a function says carries from a source to a destination,

@@ -55,7 +55,7 @@ def parse(data: bytes, kind: int | None = None) -> pb.Envelope:
         raise PacketError("malformed") from None
     if envelope.version != VERSION:
         raise PacketError("version")
-    # Whoever passes bytes on relies on these two: they pick queues and fit in one byte each.
+    # Code that passes bytes on relies on these two: they select queues and fit in one byte each.
     if envelope.kind != kind:
         if envelope.kind not in KNOWN_KINDS:
             raise PacketError("unknown-kind")

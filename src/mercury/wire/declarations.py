@@ -31,7 +31,7 @@ _COLUMNS = ("subscription", "publication", "number", "event_type", "reason", "ti
 
 
 class Refusal(NamedTuple):
-    """Why a declaration does not hold."""
+    """Why a declaration is refused."""
 
     key: int
     reason: str  # one word, as MatchingError has it
@@ -41,7 +41,7 @@ class Refusal(NamedTuple):
 class KeyedDeclaration(NamedTuple):
     """An entity that is new, or another than before.
 
-    What cannot be was refused by whoever read it; the declarations beside it are not lost.
+    An invalid one holds its refusal; the others in the message are valid.
     """
 
     side: Side
@@ -50,7 +50,7 @@ class KeyedDeclaration(NamedTuple):
     what: Publication | NearSubscription | Refusal
 
 
-# The readers raise MatchingError, FilterError or AreaError for what cannot be.
+# The readers raise MatchingError, FilterError or AreaError if invalid.
 publication_to_pb, publication_from_pb = mapped(Publication, pb.MovingPublication)
 subscription_to_pb, subscription_from_pb = mapped(NearSubscription, pb.NearSubscription)
 
@@ -65,7 +65,7 @@ def declaration_to_pb(
 
 
 def declaration_from_pb(source: pb.Declaration) -> KeyedDeclaration:
-    """Read a declaration; one that cannot be holds its refusal."""
+    """Read a declaration; an invalid one holds its refusal."""
     side: Side = "publication" if source.HasField("publication") else "subscription"
     what: Publication | NearSubscription | Refusal
     try:
@@ -78,7 +78,7 @@ def declaration_from_pb(source: pb.Declaration) -> KeyedDeclaration:
 
 
 def refusal(key: int, error: MatchingError | FilterError | AreaError) -> Refusal:
-    """An error as whoever declared is notified of it."""
+    """An error as a refusal to the client that declared."""
     if isinstance(error, MatchingError):
         return Refusal(key, error.reason, str(error))
     reason = "where" if isinstance(error, FilterError) else "scope"
@@ -125,7 +125,7 @@ def _entity_from_pb(source: pb.Declaration) -> Publication | NearSubscription:
 
 
 class MatchesWriter:
-    """Puts matches of one client into one payload, while there is room for more."""
+    """Packs matches of one client into one payload, up to the size of a packet."""
 
     def __init__(self, limit_bytes: float = math.inf, message: pb.Matches | None = None) -> None:
         self._message = pb.Matches() if message is None else message
@@ -167,7 +167,7 @@ class MatchesWriter:
         return True
 
     def finish(self) -> pb.Matches:
-        """The payload; asked for once."""
+        """The payload; call it once."""
         columns = zip(*self._rows, strict=True)
         for name, column in zip(_COLUMNS, columns, strict=False):  # of no rows, none
             getattr(self._message, name).extend(column)

@@ -40,7 +40,7 @@ HEADER_BYTES = _HEADER.size
 
 
 class FrameType(IntEnum):
-    """What the rows of a frame are."""
+    """The type of a frame's rows."""
 
     MOVES = 1
     EVENTS = 2
@@ -67,7 +67,7 @@ def read_moves(data: bytes, max_rows: int = MAX_ROWS) -> NDArray[np.void]:
 
 
 def rows_within(data: bytes) -> int:
-    """How many whole rows a frame holds, whatever its header says."""
+    """The number of whole rows in a frame, by its length."""
     return max(len(data) - HEADER_BYTES, 0) // MOVE_ROW.itemsize
 
 
@@ -88,7 +88,7 @@ def pack_progress(taken: int, dropped: int) -> bytes:
 
 
 def read_server_frame(data: bytes) -> tuple[FrameType, NDArray[np.void]]:
-    """What the rows of a server's frame are, and the rows; or PacketError."""
+    """The type and the rows of a server's frame; raises PacketError."""
     if len(data) > HEADER_BYTES:
         magic, version, kind, count = _HEADER.unpack_from(data)
         row = _SERVER_ROWS.get(kind) if (magic, version) == (_MAGIC, VERSION) else None

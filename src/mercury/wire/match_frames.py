@@ -1,4 +1,4 @@
-"""Frames: what moves, and what became of it, as it stands on the bus.
+"""Frames of matching on the bus: declarations and moves in, events out.
 
 A frame is a version byte and segments: type u8, length u32, bytes, little-endian. Segments hold in
 their order. Most are rows of a fixed size, read and written as columns:
@@ -10,9 +10,9 @@ their order. Most are rows of a fixed size, read and written as columns:
     E  events           rows of EVENTS
     R  refusals         Protocol Buffers `RefusedDeclarations`
 
-Types that a version does not know are left out by its readers. Entities are keys (`entity_key`).
+Readers skip types that their version does not know. Entities are keys (`entity_key`).
 On the topic `entities` a record holds entities of one bucket, and the bucket is its key: so all
-that is said of an entity stays in order, and many entities share a record.
+updates of an entity stay in order, and many entities share a record.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _Parsed = TypeVar("_Parsed", pb.Declarations, pb.Descriptions, pb.RefusedDeclara
 
 
 class FrameWriter:
-    """Puts a frame together, segment after segment; empty ones are left out."""
+    """Builds a frame, segment after segment; empty ones are left out."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = [bytes((VERSION,))]

@@ -60,7 +60,7 @@ def pack(
 
 
 def wants_receipt(data: bytes) -> bool:
-    """Whether the sender of a packet, whose header was read, asks to hear that it arrived."""
+    """Whether the sender of a packet, whose header was read, asks for a receipt."""
     return bool(data[FLAGS_AT] & WANTS_RECEIPT)
 
 

@@ -37,7 +37,7 @@ class Route(NamedTuple):
 
 
 class Fix(NamedTuple):
-    """Where a sender was; NaN stands for unknown."""
+    """Where a sender was; NaN means unknown."""
 
     lat: float
     lon: float

@@ -222,21 +222,21 @@ class GatewaySession(Participant):
         return {"ok": True}
 
     def _publish(self, said: dict[str, Any]) -> None:
-        publication, fix = requests.read_publication(said)
+        publication, update = requests.read_publication(said)
         handle = self._declared.admit(said, "publication", publication.id)
-        ref = self._register.publish(publication, fix, self)
+        ref = self._register.publish(publication, update, self)
         entity = GatewayEntity(ref, publication.id, handle)
         self._declared.put("publication", publication.id, entity)
 
     def _near(self, said: dict[str, Any]) -> None:
-        subscription, fix, _ = requests.read_near(said, self._prefix)
+        subscription, update, _ = requests.read_near(said, self._prefix)
         engine_id = subscription.id
         name = engine_id.removeprefix(self._prefix)
         handle = self._declared.admit(said, "subscription", name)
         if subscription.polygon is not None and subscription.ttl_s is None:
             # It never moves and so would expire: it is kept as long as the connection.
             subscription = replace(subscription, ttl_s=MAX_TTL_S)
-        time_us = self._register.checked_time_us(fix)
+        time_us = self._register.checked_time_us(update)
         before = self._hub.find("subscription", engine_id)
         ref = self._hub.subscribe(subscription, self, time_us)
         self._register.handles.put(ref & SLOT_MASK, NO_HANDLE if handle is None else handle)
@@ -244,12 +244,12 @@ class GatewaySession(Participant):
         if before not in (None, ref):
             self._hub.flush()  # another topic or kind of scope: end its former pairs first
         self._declared.put("subscription", name, GatewayEntity(ref, engine_id, handle))
-        self._register.move(ref, fix if subscription.polygon is None else None, time_us)
+        self._register.move(ref, update if subscription.polygon is None else None, time_us)
 
     def _move(self, said: dict[str, Any]) -> None:
-        fix = requests.read_move(said)
+        update = requests.read_move(said)
         _, _, declared = self._declared.find(said)
-        self._register.move(declared.ref, fix, self._register.checked_time_us(fix))
+        self._register.move(declared.ref, update, self._register.checked_time_us(update))
 
     def _withdraw(self, said: dict[str, Any]) -> None:
         side, name, declared = self._declared.find(said)

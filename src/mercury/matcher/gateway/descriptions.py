@@ -12,8 +12,8 @@ from typing import Any
 from mercury.matcher.gateway.schemas import (
     ERROR,
     EVENT,
-    FIX,
     FOUND,
+    POSITION_UPDATE,
     PUBLICATION_FIELDS,
     QUERY,
     SQUARE,
@@ -267,7 +267,7 @@ _FROM_CLIENT: dict[str, dict[str, Any]] = {
                 "near",
                 "A circle moves with the subscription, an area stays",
                 "id topic",
-                fields("id", *SUBSCRIPTION, *FIX, "handle"),
+                fields("id", *SUBSCRIPTION, *POSITION_UPDATE, "handle"),
             )
         ),
         example(
@@ -284,7 +284,7 @@ _FROM_CLIENT: dict[str, dict[str, Any]] = {
             "move",
             "side is needed only if both sides have the id",
             "lat lon",
-            fields("id", "handle", "side", *FIX),
+            fields("id", "handle", "side", *POSITION_UPDATE),
             **_BY_EITHER,
         ),
         {"op": "move", "id": "taxi-1", "lat": 60.171, "lon": 24.941, "accuracy_m": 5},

@@ -52,7 +52,7 @@ class Stream(Participant):
         ref = register.hub.subscribe(subscription, self)
         register.streams += 1
         if subscription.polygon is None:
-            register.move(ref, wanted.fix, None)
+            register.move(ref, wanted.update, None)
 
     def notify(self, events: Events) -> None:
         if self._has_ended:
@@ -158,7 +158,7 @@ class Pages:
     async def stream(self, request: Request) -> Response:
         fields = await self._fields(request)
         wanted = requests.read_near({**fields, "id": fields.get("id") or "stream"})
-        if wanted.fix is None and wanted.subscription.polygon is None:
+        if wanted.update is None and wanted.subscription.polygon is None:
             raise MatchingError("a stream with a radius needs lat and lon", "lat")
         if self._register.is_full():
             self._register.counts["connections_refused"] += 1
@@ -170,9 +170,9 @@ class Pages:
         fields = await self._fields(request)
         if fields.get("id", name) != name:
             raise MatchingError("the id in the body is not that of the address", "id")
-        publication, fix = requests.read_publication({**fields, "id": name})
+        publication, update = requests.read_publication({**fields, "id": name})
         is_new = self._hub.find("publication", name) is None
-        self._register.publish(publication, fix, None)
+        self._register.publish(publication, update, None)
         return _json({"ok": True}, 201 if is_new else 200)
 
     async def withdraw(self, request: Request) -> Response:

@@ -48,22 +48,22 @@ class Register:
         return self.connections + self.streams >= self.settings.max_connections
 
     def publish(
-        self, publication: Publication, fix: PositionUpdate | None, owner: Participant | None
+        self, publication: Publication, update: PositionUpdate | None, owner: Participant | None
     ) -> int:
         """Declare a publication; its owner is the last client that declared it."""
-        time_us = self.checked_time_us(fix)
+        time_us = self.checked_time_us(update)
         ref = self.hub.publish(publication, time_us, owner)
         if owner is None:
             self._owners.pop(ref, None)
         else:
             self._owners[ref] = owner
-        self.move(ref, fix, time_us)
+        self.move(ref, update, time_us)
         return ref
 
-    def move(self, ref: int, fix: PositionUpdate | None, time_us: int | None) -> None:
+    def move(self, ref: int, update: PositionUpdate | None, time_us: int | None) -> None:
         """Set the position of an entity."""
-        if fix is not None:
-            self.hub.move_one(ref, fix.lat, fix.lon, time_us, fix.accuracy_m)
+        if update is not None:
+            self.hub.move_one(ref, update.lat, update.lon, time_us, update.accuracy_m)
 
     def withdraw_publication(self, ref: int, owner: Participant | None) -> None:
         """End a publication, unless another has declared it since."""
@@ -73,7 +73,7 @@ class Register:
 
     def ask(self, wanted: NearRequest) -> asyncio.Future[list[NearbyPublication]]:
         """Answer a query; the answer may be done already."""
-        lat, lon = (None, None) if wanted.fix is None else (wanted.fix.lat, wanted.fix.lon)
+        lat, lon = (None, None) if wanted.update is None else (wanted.update.lat, wanted.update.lon)
         return self.hub.ask(wanted.subscription, lat, lon, wanted.limit)
 
     def refused(self, error: Exception) -> dict[str, Any]:
@@ -86,9 +86,9 @@ class Register:
         self.dropped[f"refused-{reason}"] += 1
         return {"error": sentence, "reason": reason}
 
-    def checked_time_us(self, fix: PositionUpdate | None) -> int | None:
+    def checked_time_us(self, update: PositionUpdate | None) -> int | None:
         """The time of a position; None means now."""
-        time_us = None if fix is None else fix.time_us
+        time_us = None if update is None else update.time_us
         if time_us is not None and time_us > self.latest_us():
             raise MatchingError(
                 f"time_us is more than {self.settings.max_ahead_s:g} s ahead of the time here",

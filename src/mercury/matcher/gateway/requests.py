@@ -26,8 +26,8 @@ MAX_NAME_BYTES = 160  # of a subscription; the gateway adds a prefix
 
 _PUBLICATION = {"id", *schemas.PUBLICATION}
 _ASK = {"id", *schemas.QUERY, "limit"}
-_NEAR = {"id", *schemas.SUBSCRIPTION, *schemas.FIX}
-_MOVE = {"id", "side", *schemas.FIX}
+_NEAR = {"id", *schemas.SUBSCRIPTION, *schemas.POSITION_UPDATE}
+_MOVE = {"id", "side", *schemas.POSITION_UPDATE}
 # Further fields of the objects of a websocket.
 FRAME = frozenset({"op", "n", "handle"})
 
@@ -45,7 +45,7 @@ class NearRequest(NamedTuple):
     """A subscription, and its position."""
 
     subscription: NearSubscription
-    fix: PositionUpdate | None
+    update: PositionUpdate | None
     limit: int  # of the matches in the answer to a query
 
 
@@ -59,7 +59,7 @@ def read_publication(fields: Mapping[str, Any]) -> tuple[Publication, PositionUp
         radius_m=_number(fields, "radius_m") or 0.0,
         ttl_s=_number(fields, "ttl_s"),
     )
-    return publication, read_fix(fields)
+    return publication, read_update(fields)
 
 
 def read_near(fields: Mapping[str, Any], prefix: str = "") -> NearRequest:
@@ -75,7 +75,7 @@ def read_ask(fields: Mapping[str, Any], max_limit: int) -> NearRequest:
     if limit is None:
         raise MatchingError("limit must be a whole number above 0, not nothing", "limit")
     wanted = _near_request({**fields, "id": fields.get("id") or "ask"}, min(limit, max_limit), "")
-    if wanted.fix is None and wanted.subscription.polygon is None:
+    if wanted.update is None and wanted.subscription.polygon is None:
         raise MatchingError("a query with a radius needs lat and lon", "lat")
     return wanted
 
@@ -83,13 +83,13 @@ def read_ask(fields: Mapping[str, Any], max_limit: int) -> NearRequest:
 def read_move(fields: Mapping[str, Any]) -> PositionUpdate:
     """A position, which is required."""
     _refuse_unknown(fields, _MOVE)
-    fix = read_fix(fields)
-    if fix is None:
+    update = read_update(fields)
+    if update is None:
         raise MatchingError("a move needs lat and lon", "lat")
-    return fix
+    return update
 
 
-def read_fix(fields: Mapping[str, Any]) -> PositionUpdate | None:
+def read_update(fields: Mapping[str, Any]) -> PositionUpdate | None:
     """A position, if one is given."""
     lat, lon = _number(fields, "lat"), _number(fields, "lon")
     if lat is None and lon is None:
@@ -166,7 +166,7 @@ def _near_request(fields: Mapping[str, Any], limit: int, prefix: str) -> NearReq
         hysteresis_m=_number(fields, "hysteresis_m"),
         ttl_s=_number(fields, "ttl_s"),
     )
-    return NearRequest(subscription, read_fix(fields), limit)
+    return NearRequest(subscription, read_update(fields), limit)
 
 
 def _polygon(value: Any) -> Polygon | None:

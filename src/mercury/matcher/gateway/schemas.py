@@ -17,8 +17,8 @@ MAX_VALUES = 64  # of a publication
 MAX_WHERE_CHARACTERS = 4096
 
 # The fields, in order.
-FIX = ("lat", "lon", "accuracy_m", "time_us")
-PUBLICATION = ("topic", "values", "radius_m", "ttl_s", *FIX)
+POSITION_UPDATE = ("lat", "lon", "accuracy_m", "time_us")
+PUBLICATION = ("topic", "values", "radius_m", "ttl_s", *POSITION_UPDATE)
 QUERY = ("topic", "radius_m", "area", "where", "lat", "lon")
 SUBSCRIPTION = (*QUERY, "inside", "dwell_s", "hysteresis_m", "ttl_s")
 FOUND = ("publication", "topic", "values", "lat", "lon", "distance_m", "time_us")

@@ -67,7 +67,7 @@ def echoes(world: Joined, packets: int) -> list[float]:
 def ours(*command: str) -> list[str]:
     """The lines of a command that name this process; others may have namespaces meanwhile."""
     lines = subprocess.run(command, capture_output=True, text=True).stdout.splitlines()
-    return [line for line in lines if str(os.getpid()) in line]
+    return [line for line in lines if f"{os.getpid()}-" in line]  # as both are named
 
 
 def listed() -> list[str]:

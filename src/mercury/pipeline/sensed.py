@@ -7,7 +7,7 @@ import math
 from mercury.model.errors import PacketError
 from mercury.wire import mercury_pb2 as pb
 from mercury.wire import parse
-from mercury.wire.records import MAX_SPEED_MPS, POSITION, Fix, read_fix, within
+from mercury.wire.records import MAX_SPEED_MPS, POSITION, Fix, on_earth, read_fix, within
 
 
 def read_sensed(position: bytes | None, value: bytes) -> tuple[pb.Envelope, Fix | None]:
@@ -22,7 +22,7 @@ def read_sensed(position: bytes | None, value: bytes) -> tuple[pb.Envelope, Fix 
         fix = Fix(event.position.lat, event.position.lon, *moving)
     if fix is None:
         return envelope, None
-    if not (abs(fix.lat) <= 90.0 and abs(fix.lon) <= 180.0):
+    if not on_earth(fix.lat, fix.lon):
         raise PacketError("bad-coordinates")
     if event.HasField("speed_mps"):
         fix = fix._replace(speed_mps=within(event.speed_mps, MAX_SPEED_MPS))

@@ -25,7 +25,7 @@ from mercury.wire.packet import (
     read_header,
     wants_receipt,
 )
-from mercury.wire.records import MAX_HEADING_DEG, MAX_SPEED_MPS, fix_header, within
+from mercury.wire.records import MAX_HEADING_DEG, MAX_SPEED_MPS, fix_header, on_earth, within
 
 MAX_IDENTITY_BYTES = 128
 MAX_PRUNED = 1000  # sessions per call: each has much state to remove
@@ -249,7 +249,7 @@ class AdapterSessions:
         has_telemetry = envelope.WhichOneof("payload") == "telemetry"
         if self.settings.require_telemetry and not has_telemetry:
             raise self._refused(NO_TOKEN, incarnation, address, "no-telemetry", now)
-        if has_telemetry and not _on_earth(envelope.telemetry.lat, envelope.telemetry.lon):
+        if has_telemetry and not on_earth(envelope.telemetry.lat, envelope.telemetry.lon):
             raise self._refused(NO_TOKEN, incarnation, address, "bad-coordinates", now)
         if session is not None:
             if address != session.address:  # there may be another client there now
@@ -307,7 +307,7 @@ class AdapterSessions:
             return True
         telemetry = envelope.telemetry
         lat, lon = telemetry.lat, telemetry.lon
-        if not (-90.0 <= lat <= 90.0 and -180.0 <= lon <= 180.0):  # also refuses NaN
+        if not on_earth(lat, lon):
             return False
         heading = speed = math.nan
         if telemetry.HasField("heading_deg"):
@@ -324,8 +324,3 @@ class AdapterSessions:
         table.moved[slot] = True
         table.last_report[slot] = now
         return True
-
-
-def _on_earth(lat: float, lon: float) -> bool:
-    # Comparisons with NaN are false, so NaN is not on Earth.
-    return -90.0 <= lat <= 90.0 and -180.0 <= lon <= 180.0

@@ -96,6 +96,10 @@ def read_fix(headers: Headers) -> Fix | None:
     return Fix(lat, lon, within(heading, MAX_HEADING_DEG), within(speed, MAX_SPEED_MPS))
 
 
+def on_earth(lat: float, lon: float) -> bool:
+    return abs(lat) <= 90.0 and abs(lon) <= 180.0  # false of NaN
+
+
 def within(value: float, limit: float) -> float:
     """The value, or NaN if it is farther from 0 than the limit."""
     return value if abs(value) <= limit else math.nan

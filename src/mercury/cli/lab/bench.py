@@ -263,9 +263,7 @@ def delivery(
 
 @app.command()
 def ingest(
-    rates: Annotated[
-        str, option("Per second, comma-separated")
-    ] = "20000, 40000, 60000, 80000, 100000",
+    rates: Annotated[str, option("Reports per second")] = "20000, 40000, 60000, 80000, 100000",
     seconds: Annotated[float, option("Length of each rate", min=0.5)] = 5.0,
     log: LogOption = DEFAULT_LOG,
     as_json: command.JsonOption = False,

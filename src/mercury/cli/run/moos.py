@@ -28,9 +28,7 @@ def moos(
     listen: Annotated[
         str | None, option("UDP port for its pShare and mates; default 9300", "[HOST:]PORT")
     ] = None,
-    local: Annotated[
-        str | None, option("Where its pShare listens; default 127.0.0.1:9200", "HOST:PORT")
-    ] = None,
+    local: Annotated[str | None, option("Its pShare; default 127.0.0.1:9200", "HOST:PORT")] = None,
     to: Annotated[
         list[str] | None, option("Address of a mate, * of all others", "MATE=HOST:PORT")
     ] = None,
@@ -41,9 +39,7 @@ def moos(
     ] = None,
     max_tries: Annotated[int | None, option("Most retries of a message; default 5")] = None,
     resend_thresh: Annotated[float | None, option("Seconds until a retry; default 2")] = None,
-    adapter: Annotated[
-        str | None, option("Adapter to connect to: udp://HOST:PORT; default none", "URI")
-    ] = None,
+    adapter: Annotated[str | None, option("Adapter; default none", "udp://HOST:PORT")] = None,
     position: Annotated[
         str | None, option("Position until the vehicle reports one; default none", "LAT,LON")
     ] = None,

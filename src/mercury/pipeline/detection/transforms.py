@@ -19,7 +19,7 @@ from mercury.model import topics
 from mercury.model.errors import PacketError
 from mercury.pipeline.schemas import EVENT
 from mercury.pipeline.sensed import read_sensed
-from mercury.pipeline.spark.fix_columns import FIX_COLUMNS, with_fix
+from mercury.pipeline.spark.fix_columns import FIX_COLUMNS, on_earth, with_fix
 
 _EVENT_COLUMNS = ["topic", "time_us", "position", "value"]
 _EVENT_ARROW = to_arrow_schema(EVENT)
@@ -55,10 +55,9 @@ def _read_event(topic: str, time_us: int, position: bytes | None, value: bytes) 
 
 def positions(records: DataFrame) -> DataFrame:
     """Reports as plain columns of position and speed; those without a position are left out."""
-    on_earth = (F.abs("lat") <= 90.0) & (F.abs("lon") <= 180.0)
     return (
         with_fix(records)
-        .where(on_earth)
+        .where(on_earth())
         .select(F.col("key").cast("string").alias("client"), "time_us", *FIX_COLUMNS)
     )
 

@@ -27,6 +27,7 @@ from mercury.model.area import Area
 from mercury.pipeline.encounters.schemas import CONTACT, ENCOUNTER, PIECE, SEGMENT
 from mercury.pipeline.encounters.tiles import counted, tiles_within
 from mercury.pipeline.history.queries import keep_inside
+from mercury.pipeline.spark.fix_columns import on_earth
 
 _CONTACT_ARROW = to_arrow_schema(CONTACT)
 _ENCOUNTER_ARROW = to_arrow_schema(ENCOUNTER)
@@ -65,12 +66,11 @@ def segments(
     reports: DataFrame, rule: EncounterRule, from_us: int | None = None, to_us: int | None = None
 ) -> DataFrame:
     """Where everyone was from each report to the next, within a span of time (`SEGMENT`)."""
-    on_earth = (F.abs("lat") <= 90.0) & (F.abs("lon") <= 180.0)
     # Of two reports of one time the later counts, as in live matching.
     track = Window.partitionBy("client").orderBy("time_us", "offset", "lat", "lon")
     begin, until = F.col("time_us"), F.lead("time_us").over(track)
     until = F.least(until, begin + round(rule.gap_s * 1e6))
-    rows = reports.where(on_earth & F.col("client").isNotNull())
+    rows = reports.where(on_earth() & F.col("client").isNotNull())
     rows = rows.select("client", begin.alias("from_us"), until.alias("until_us"), "lat", "lon")
     if from_us is not None:
         rows = rows.withColumn("from_us", F.greatest("from_us", F.lit(from_us)))

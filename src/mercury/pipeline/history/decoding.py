@@ -27,6 +27,7 @@ from mercury.wire import mercury_pb2 as pb
 from mercury.wire import parse
 from mercury.wire.codec import deliveries_from_pb
 from mercury.wire.fields import area_from_pb, values_from_pb
+from mercury.wire.records import on_earth
 
 Said = dict[str, Any]
 _POLICIES = {int(strength): name for name, strength in NAMES.items()}
@@ -88,7 +89,7 @@ def read_alert(topic: str, position: bytes | None, value: bytes) -> Said:
         "expires_us": _instant(envelope.expires_us),
         "correlation": _id(envelope.correlation) if envelope.correlation else None,
         "area": shown,
-        **_on_earth(lat, lon),
+        **_checked(lat, lon),
         **_words(said),
     }
 
@@ -109,10 +110,10 @@ def read_receipts(topic: str, position: bytes | None, value: bytes) -> Said:
     }
 
 
-def _on_earth(lat: float | None, lon: float | None) -> Said:
+def _checked(lat: float | None, lon: float | None) -> Said:
     if lat is None or lon is None:
         return {"lat": None, "lon": None}
-    if not (abs(lat) <= 90.0 and abs(lon) <= 180.0):
+    if not on_earth(lat, lon):
         raise PacketError("bad-coordinates")
     return {"lat": lat, "lon": lon}
 

@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from mercury.pipeline.schemas import RECORD, joined, schema
@@ -24,6 +25,11 @@ WITH_FIX = joined(RECORD, schema(", ".join(f"{name} double" for name in FIX_COLU
 _ARROW = to_arrow_schema(WITH_FIX)
 # A place beyond the earth stays what it is: whoever needs one counts it as wrong, not as unknown.
 _LIMITS = (np.inf, np.inf, MAX_HEADING_DEG, MAX_SPEED_MPS)
+
+
+def on_earth() -> Column:
+    """Whether `lat` and `lon` are on Earth; NaN is not: for Spark it is above any number."""
+    return (F.abs("lat") <= 90.0) & (F.abs("lon") <= 180.0)
 
 
 def with_fix(records: DataFrame) -> DataFrame:

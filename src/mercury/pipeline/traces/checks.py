@@ -11,6 +11,7 @@ from functools import partial
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from mercury.pipeline.spark.fix_columns import on_earth
 from mercury.pipeline.traces.jumps import mark_jumps
 from mercury.pipeline.traces.schemas import CHECKED, READ_ORDER
 
@@ -29,12 +30,10 @@ def checked(fixes: DataFrame, max_speed_mps: float) -> DataFrame:
 
 def mark_misplaced(fixes: DataFrame) -> DataFrame:
     """Positions that are not on Earth, or where receivers are that do not know where they are."""
-    # NaN is greater than any number in Spark.
-    on_earth = (F.abs("lat") <= 90.0) & (F.abs("lon") <= 180.0)
     nowhere = (F.col("lat") == 0.0) & (F.col("lon") == 0.0)
     return fixes.withColumn(
         "problem",
-        F.coalesce("problem", F.when(~on_earth, "out-of-range").when(nowhere, "null-island")),
+        F.coalesce("problem", F.when(~on_earth(), "out-of-range").when(nowhere, "null-island")),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from dataclasses import replace
@@ -171,9 +172,12 @@ def test_what_is_wrong_is_said_in_one_sentence(text: str, sentence: str) -> None
 def test_any_text_is_a_link_or_a_clear_error(text: str) -> None:
     try:
         pair = parse_link(text)
-    except ConfigurationError:
+    except ConfigurationError as error:
+        assert len(str(error).splitlines()) == 1
         return
-    link_from(pair, 1).carry("up", 100, 0.0)
+    arrivals = link_from(pair, 1).carry("up", 100, 0.0)
+    assert arrivals == sorted(arrivals)
+    assert all(0.0 <= at < math.inf for at in arrivals)
 
 
 def fates(link: Link) -> list[list[float]]:

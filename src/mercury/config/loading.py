@@ -26,7 +26,7 @@ _Tables = dict[str, Any]
 
 
 class _Environment(Settings, BaseSettings):
-    """The settings as variables name them; only for what reads those."""
+    """The settings by names of environment variables, for pydantic to read."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, env_nested_delimiter="__", env_ignore_empty=True
@@ -34,14 +34,14 @@ class _Environment(Settings, BaseSettings):
 
 
 class _Layer(NamedTuple):
-    """What one source says."""
+    """The settings of one source."""
 
     origin: Origin
     file: Path | None  # only of the file layer
     tables: _Tables
 
     def label(self, name: str) -> str:
-        """How a user finds this setting in this source."""
+        """The name of this setting in this source, for people."""
         if self.origin == "environment":
             return _variable(name)
         return f"{self.file}: {name}" if self.file else f"flag {name}"

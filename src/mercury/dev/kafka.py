@@ -21,7 +21,7 @@ from mercury.model.errors import AddressInUseError, DevError
 from mercury.net.ports import bind_tcp
 
 LOCK = Path(__file__).with_name("kafka-jars.lock")
-_OUTPUT = "output"  # what is said before there is a log
+_OUTPUT = "output"  # the output before the log exists
 _JVM = ("-Xmx512m", "-XX:+UseParallelGC", "-Xshare:auto")
 
 _PROPERTIES = """\
@@ -33,7 +33,7 @@ advertised.listeners=PLAINTEXT://127.0.0.1:{port}
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
 log.dirs={logs}
-# Topics are made on purpose, with partitions and retention, never by a typing error.
+# Topics are created explicitly, with partitions and retention, never by a typing error.
 auto.create.topics.enable=false
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=4
@@ -41,7 +41,7 @@ transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 transaction.state.log.num.partitions=4
 group.initial.rebalance.delay.ms=0
-# After a crash the broker waits this long for its former self to be given up.
+# After a crash the broker waits this long until its former session expires.
 broker.session.timeout.ms=3000
 broker.heartbeat.interval.ms=500
 num.network.threads=2
@@ -92,17 +92,17 @@ class KafkaBroker(Component):
 
     @property
     def pid(self) -> int:
-        """The process, while there is one."""
+        """The process id, while it runs."""
         return self._processes[_OUTPUT].pid
 
     def prepare(self, progress: Progress = lambda done, total: None) -> None:
-        """Find Java and fetch Kafka, as far as that is still to do."""
+        """Find Java and download Kafka, if not done yet."""
         self._java = find_java()
         folder = cache_folder(f"kafka-{kafka_version()}")
         self._jars = fetch(read_lock(LOCK), folder, url=self._maven_url, progress=progress)
 
     def start(self, waiting: Callable[[], None] = lambda: None) -> None:
-        """Start the broker and return when it answers; `waiting` is called now and then."""
+        """Start the broker and return when it answers; `waiting` is called at intervals."""
         if not self._jars:
             self.prepare()
         try:

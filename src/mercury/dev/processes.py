@@ -79,7 +79,7 @@ class Component(ABC):
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                start_new_session=True,  # Ctrl-C is for us; we then stop it in good order
+                start_new_session=True,  # Ctrl-C goes to us, who then stop it in order
                 preexec_fn=_end_with_parent(),
             )
 

@@ -43,7 +43,7 @@ def read_lock(path: Path) -> list[Jar]:
 
 
 def cache_folder(name: str) -> Path:
-    """Where what was fetched is kept, as the XDG base directories say."""
+    """The folder of downloads, by the XDG base directories."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "mercury" / name
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from mercury.model.matching import Match, NearSubscription, Publication, Side
 
-# Requests to an adapter, by the topic that they bear; one that knows none of them refuses them.
+# Requests to an adapter, by topic; an adapter that does not know them refuses them.
 DECLARE = "moving.declare"
 WITHDRAW = "moving.withdraw"
 ASK = "moving.ask"
@@ -26,7 +26,7 @@ class Declaration:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawal:
-    """Something that the client declared is no more."""
+    """The withdrawal of a client's declaration."""
 
     side: Side
     id: str
@@ -34,7 +34,7 @@ class Withdrawal:
 
 @dataclass(frozen=True, slots=True)
 class NearQuery:
-    """What is near, or inside a polygon, at the moment."""
+    """A query of what is near, or inside a polygon, now."""
 
     subscription: NearSubscription
     limit: int
@@ -43,16 +43,16 @@ class NearQuery:
 class NumberedMatch(NamedTuple):
     """A match, and its number among those of its subscription.
 
-    All that matters is numbered from 1; an `inside` bears the number of the last before it.
+    Events are numbered from 1, except `inside`, which has the number of the one before it.
     """
 
-    incarnation: int  # grows when the subscription is declared anew, and the numbers begin again
+    incarnation: int  # grows when the subscription is declared anew, which restarts the numbers
     number: int
     match: Match
 
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """What happened near a client, or what it asked for."""
+    """Matches for a client: events of its subscriptions, or the answer to a query."""
 
     rows: tuple[NumberedMatch, ...]

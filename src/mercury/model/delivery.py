@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from uuid import UUID
 
-KEPT_US = 24 * 3600 * 1_000_000  # how long what has no end of its own is kept
+KEPT_US = 24 * 3600 * 1_000_000  # how long a message without expiry is kept
 
 
 class DeliveryState(IntEnum):
@@ -29,7 +29,7 @@ class Reason(StrEnum):
 
     NONE = ""
     NOT_ACKNOWLEDGED = "not-acknowledged"  # sent, and it ended without an answer
-    NOT_ASKED = "not-asked"  # fire-and-forget: sent, and nobody was to answer
+    NOT_ASKED = "not-asked"  # fire-and-forget: sent, without a receipt asked for
     NOT_SENT = "not-sent"  # the link was too busy for it until it ended
     AWAY = "away"  # had no session until it ended
     GAVE_UP = "gave-up"  # repeated as often as the policy says, without an answer
@@ -39,7 +39,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What became of a message for one of those it was addressed to."""
+    """The delivery of a message to one recipient."""
 
     client: str
     state: DeliveryState
@@ -54,7 +54,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Deliveries:
-    """What became of one message, for some of those it was addressed to."""
+    """The deliveries of one message to some of its recipients."""
 
     message: UUID  # its id
     source: str

@@ -53,7 +53,7 @@ class PacketError(MercuryError):
 
 
 class MoosError(MercuryError, ValueError):
-    """A text or datagram of MOOS that does not hold; `reason` is what it is counted under."""
+    """An invalid text or datagram of MOOS; `reason` is what it is counted under."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -77,7 +77,7 @@ class SessionRefusedError(SessionError):
 
 
 class DetectionError(MercuryError, ValueError):
-    """A rule of detection that cannot be; `keys` are what is wrong with it or contradicts."""
+    """An invalid rule of detection; `keys` are the settings that are wrong or contradict."""
 
     def __init__(self, message: str, *keys: str) -> None:
         super().__init__(message)
@@ -97,11 +97,11 @@ class MatchingError(MercuryError, ValueError):
 
 
 class LoadError(MercuryError):
-    """Load cannot be made, or whom it is for cannot be reached."""
+    """Load cannot be generated, or its target cannot be reached."""
 
 
 class RoadsError(MercuryError):
-    """A file of roads that cannot be read, roads that lead nowhere, or trips that cannot be."""
+    """A file of roads that cannot be read, or roads without possible trips."""
 
 
 class RequestError(MercuryError):
@@ -109,7 +109,7 @@ class RequestError(MercuryError):
 
 
 class NotSettledError(MercuryError, TimeoutError):
-    """It is not known in time what became of a message."""
+    """The outcome of a message was not known in time."""
 
 
 class AddressInUseError(MercuryError):

@@ -32,7 +32,7 @@ def new_uuid(now_us: int | None = None) -> UUID:
 def derived_id(parent: bytes, purpose: str) -> bytes:
     """Return an id that follows from `parent` alone.
 
-    Work that is done again after a crash yields the same id, and recipients drop the double.
+    Work repeated after a crash gives the same id, and recipients drop the duplicate.
     The time part is kept, so that derived ids sort with their parents.
     """
     digest = hashlib.blake2b(parent, digest_size=10, person=purpose.encode()[:16]).digest()

@@ -8,5 +8,5 @@ from typing import NamedTuple
 class Instant(NamedTuple):
     """The same moment on both clocks of a process."""
 
-    s: float  # for intervals: never jumps, and means nothing to others
+    s: float  # for intervals: monotonic, of this process only
     us: int  # for time stamps and expiry: microseconds since the epoch

@@ -27,27 +27,27 @@ Side = Literal["publication", "subscription"]
 
 
 class EventType(IntEnum):
-    """What became of a pair."""
+    """What happened to a pair."""
 
     ENTER = 1  # the publication came into the scope
-    INSIDE = 2  # one of them said where it is, and it still is
+    INSIDE = 2  # one of them moved, and it is still inside
     EXIT = 3
     DWELL = 4  # it has been inside for as long as the subscription asked
 
 
 class EventReason(IntEnum):
-    """Why."""
+    """Why it happened."""
 
     MOVED = 1
     CHANGED = 2  # values, filter or scope are others than before
-    WITHDRAWN = 3  # one of them is no more
-    EXPIRED = 4  # one of them was not heard of for longer than it may live
+    WITHDRAWN = 3  # one of them was withdrawn
+    EXPIRED = 4  # one of them was not updated within its time to live
     TIME = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """Something that moves and says what it is."""
+    """A moving entity with values that describe it."""
 
     id: str
     topic: str
@@ -65,7 +65,7 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class NearSubscription:
-    """A subscription to the publications near something that moves, or inside a polygon.
+    """A subscription to the publications near a moving position, or inside a polygon.
 
     A circle moves with the subscription's position; a polygon stays where it is.
     """
@@ -102,7 +102,7 @@ class NearSubscription:
 
 
 class Match(NamedTuple):
-    """One thing that happened to a pair, as the subscriber is notified of it."""
+    """An event of a pair, as its subscriber is notified of it."""
 
     event_type: EventType
     reason: EventReason
@@ -113,7 +113,7 @@ class Match(NamedTuple):
     lat: float  # where the publication is
     lon: float
     distance_m: float
-    time_us: int  # of the update that brought it about
+    time_us: int  # of the update that caused it
 
 
 def entity_key(side: Side, entity_id: str) -> int:

@@ -43,7 +43,7 @@ class Kind(IntEnum):
 
 
 class DeliveryPolicy(IntEnum):
-    """How much trouble is taken to deliver a message."""
+    """Whether and how long the delivery of a message is retried."""
 
     FIRE_AND_FORGET = 0
     REPEAT = 1

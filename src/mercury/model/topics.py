@@ -22,7 +22,7 @@ ENTITIES = "entities"
 TILES = "tiles"
 SIGHTINGS = "sightings"
 MATCHES = "matches"
-MATCHER_STATES = "matcher.states"  # what workers know, for who takes over
+MATCHER_STATES = "matcher.states"  # the state of workers, for those that take over
 
 # Three topics by urgency: a backlog of the lower never delays the higher.
 ALERTS_URGENT = "alerts.urgent"

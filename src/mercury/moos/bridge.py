@@ -39,7 +39,7 @@ NODE_MESSAGE = "NODE_MESSAGE"
 MEDIATED_MESSAGE = "MEDIATED_MESSAGE"
 ACK_MESSAGE = "ACK_MESSAGE"
 
-# A mate may count anew when it starts anew: an id that comes later is another message. Long enough
+# A mate that restarts may restart its count: then the same id is another message. Long enough
 # for any usual max_tries * resend_thresh of a mate.
 _REMEMBER_S = 120.0
 _REMEMBERED = 100_000  # room for 800 messages a second of each mate, as long as it remembers them
@@ -57,7 +57,7 @@ class Posting(NamedTuple):
 
 
 class MoosBridge:
-    """One vehicle's end of the bridge.
+    """The bridge of one vehicle.
 
     Each copy has an id of its own, made of the vehicle's name and a counter. That goes on from
     `begun_us`, the wall clock when this incarnation of the vehicle began, so that no id of an
@@ -76,7 +76,7 @@ class MoosBridge:
     ) -> None:
         self.settings = settings
         self.bad: Counter[str] = Counter()  # malformed, by reason
-        self.dropped: Counter[str] = Counter()  # in order, but not to be sent on
+        self.dropped: Counter[str] = Counter()  # valid, but not sent on
         self.posted = 0  # to the own community
         self.outgoing = Outgoing(rng, resends_per_s=_RESENDS_PER_S)
         self.incoming = Incoming(ack_after_s=0.0, max_ids=_REMEMBERED)
@@ -95,7 +95,7 @@ class MoosBridge:
 
     @property
     def mates(self) -> list[str]:
-        """Those that can be sent to, in small letters."""
+        """The mates with a route, in small letters."""
         return sorted(self._spelling)
 
     # In
@@ -113,7 +113,7 @@ class MoosBridge:
             self.take(packet.key, text, now)
 
     def take(self, key: str, text: str, now: float) -> None:
-        """Take a variable, however it came."""
+        """Process a variable from any source."""
         try:
             match key.upper():
                 case "NODE_MESSAGE_LOCAL":
@@ -136,7 +136,7 @@ class MoosBridge:
         self.posted += 1
 
     def due(self, now: float) -> list[Posting]:
-        """What is to be posted now; it counts as posted."""
+        """The postings to send now; they count as sent."""
         for dispatch, peers in self.outgoing.due(now):
             self.outgoing.sent(dispatch, peers, now)
             [mate] = self.outgoing.peers.names(peers)
@@ -158,7 +158,7 @@ class MoosBridge:
         return postings
 
     def datagram(self, posting: Posting, time_s: float) -> bytes:
-        """A posting as pShare takes it."""
+        """The datagram of a posting, in pShare's form."""
         return write_packet(
             MoosPacket(
                 posting.key,
@@ -170,7 +170,7 @@ class MoosBridge:
         )
 
     def next_timer(self) -> float | None:
-        """When `due` wants to be asked; at once where something is waiting, at time 0."""
+        """When to call `due` next; 0 if something is waiting."""
         if self._outbox:
             return 0.0
         times = (self.outgoing.next_timer(), self.incoming.next_timer())
@@ -206,7 +206,7 @@ class MoosBridge:
             )
 
     def _destinations(self, message: NodeMessage) -> list[str]:
-        """Whom a message is for, in small letters; whom we cannot send to is counted."""
+        """A message's destinations, in small letters; those without a route are counted."""
         wanted: dict[str, None] = {}
         for node in message.dest_nodes:
             if node.lower() == ALL:
@@ -258,7 +258,7 @@ class MoosBridge:
         if ack.dest.lower() != self._name:
             self.dropped["not-for-us"] += 1
         elif mate is None or not self.outgoing.acknowledged(mate, ack.id, now):
-            self.dropped["ack-not-awaited"] += 1  # its first copy came, or we gave up long ago
+            self.dropped["ack-not-awaited"] += 1  # acknowledged before, or given up long ago
 
     def _reported(self, report: NodeReport) -> None:
         if report.name.lower() != self._name:
@@ -267,7 +267,7 @@ class MoosBridge:
             self._on_report(report)
 
     def _meet(self, mate: str, *, by_name: bool = False) -> bool:
-        """Know a mate from now on, if it can be sent to; False if not."""
+        """Add a mate, if it has a route; False if not."""
         known = mate.lower()
         if known not in self._spelling:
             is_named = known in map(str.lower, self.settings.mates)

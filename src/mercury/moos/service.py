@@ -114,12 +114,12 @@ class MoosService:
         """Take a variable that another bridge sent through Mercury."""
         if key in (MEDIATED_MESSAGE, ACK_MESSAGE):
             self.bridge.take(key, text, self.time_s)
-        else:  # who is elsewhere does not speak for our own community
+        else:  # only the own pShare may post for the own community
             self.bridge.dropped["unknown-variable"] += 1
         self._flush()
 
     def post_message(self, key: str, text: str) -> None:
-        """Post what Mercury says to the own community: a variable and its value, a JSON text."""
+        """Post a message from Mercury to the own community: a variable and its value, JSON text."""
         self.bridge.post_locally(key, text)
         self._flush()
 
@@ -146,7 +146,7 @@ class MoosService:
 
 
 class MercuryUplink:
-    """The vehicle's session with an adapter; it begins when the vehicle knows where it is."""
+    """The vehicle's session with an adapter; it begins with the first position."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class MercuryUplink:
         self.uri = uri
         self.counters: Counter[str] = Counter()
         self._service = service
-        self._name = service.settings.name.lower()  # as those who address it write it
+        self._name = service.settings.name.lower()  # as senders address it
         self._position = position
         self._session = session
         self._client: Client | None = None
@@ -170,7 +170,7 @@ class MercuryUplink:
         return client is not None and client.session.state is SessionState.ESTABLISHED
 
     async def open(self) -> None:
-        """Seek a session, if it is known where the vehicle is."""
+        """Open a session, if the vehicle's position is known."""
         parse_udp_uri(self.uri)
         if self._position is not None:
             await self._connect(NodeReport(self._name, self._position.lat, self._position.lon))
@@ -183,7 +183,7 @@ class MercuryUplink:
             await self._client.close()
 
     def move(self, report: NodeReport) -> None:
-        """Follow the vehicle."""
+        """Set the vehicle's position."""
         self.counters["reports"] += 1
         if self._client is not None:
             self._client.move(
@@ -225,7 +225,7 @@ class MercuryUplink:
                 posting.mate,
                 values,
                 topic=TOPIC,
-                policy="fire-and-forget",  # our mediator does the rest
+                policy="fire-and-forget",  # the bridge's mediator retries
                 expires_in_s=_EXPIRES_S,
             )
             self.counters["carried"] += 1

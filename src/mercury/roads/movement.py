@@ -17,7 +17,7 @@ from mercury.roads.trips import Records, Trips
 
 _STEPS = 8  # edges that an entity is followed over before its trip is searched
 
-# Most of a position's time is waiting for memory, so what is wanted together stands together.
+# Positions are bound by memory latency, so fields that are read together are adjacent.
 _ENTITY = np.dtype(
     [
         ("phase_s", np.float64),

@@ -27,7 +27,7 @@ class Datagram(NamedTuple, Generic[Address]):
 
 @dataclass(slots=True)
 class NetworkStatistics:
-    """What became of the packets; a packet that was repeated can be delivered twice."""
+    """Packet counts; a packet that was duplicated can be delivered twice."""
 
     sent: int = 0
     delivered: int = 0
@@ -101,7 +101,7 @@ class HostileNetwork(Generic[Address]):
             self._enqueue(arrival, Datagram(bytes(data), source, destination))
 
     def due(self, now: float) -> list[Datagram[Address]]:
-        """Hand out what has arrived by now, in order of arrival."""
+        """Return what has arrived by now, in order of arrival."""
         arrived = []
         while self._queue and self._queue[0][0] <= now:
             packet = heapq.heappop(self._queue)[2]
@@ -139,7 +139,7 @@ class HostileNetwork(Generic[Address]):
         )
 
     def way(self, source: Address, destination: Address) -> OneWay:
-        """What carries from one end to another, with its own statistics; needs a `link`."""
+        """The link from one end to another, with its own statistics; needs a `link`."""
         if self._link is None:
             raise ValueError("this network has shares, no link")
         if callable(self._link):

@@ -20,7 +20,7 @@ from live import eventually, in_loop
 from mercury.bus import Consumer, open_bus
 from mercury.bus.kafka.bus import CLOSE_S
 from mercury.dev import KafkaBroker
-from mercury.model.errors import BusError, BusUnavailableError, JavaError
+from mercury.model.errors import BusAwayError, BusError, BusUnavailableError, JavaError
 
 KILLS = 2
 
@@ -39,7 +39,10 @@ def mortal(tmp_path: Path) -> Iterator[KafkaBroker]:
 
 @pytest.mark.jvm
 def test_an_outage_is_two_sentences(
-    mortal: KafkaBroker, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+    mortal: KafkaBroker,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def said(level: int) -> list[str]:
         return [one.getMessage() for one in caplog.records if one.levelno == level]
@@ -55,6 +58,10 @@ def test_an_outage_is_two_sentences(
     caplog.clear()
     mortal.kill()
     eventually(lambda: said_at_work(1), 20.0)
+    monkeypatch.setattr("mercury.bus.kafka.bus.FLUSH_S", 0.1)
+    with pytest.raises(BusAwayError, match="they are kept"):
+        bus.flush_now()
+    monkeypatch.undo()
     # This time must pass: librdkafka and its consumers repeat their complaints within it.
     alone.poll()
     time.sleep(5.0)

@@ -62,13 +62,13 @@ def test_an_address_that_is_not_ours_is_one_sentence() -> None:
 
 
 def test_a_command_reads_as_it_is_typed() -> None:
-    code = "print(1, flush=True); input()"
+    code = "print(1, flush=True)\ninput()"
     words = [sys.executable, "-c", code, "x" * 200]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         assert other.stdout.readline()
         shown = command_of(other.pid)
-        assert shown.startswith(f"{sys.executable} -c print(1")
+        assert shown.startswith(f"{sys.executable} -c print(1, flush=True) input() xxx")
         assert (len(shown), shown[-1]) == (100, "…")
         other.kill()
     assert command_of(other.pid) == "ended"

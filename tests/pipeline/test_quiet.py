@@ -141,7 +141,8 @@ def test_what_to_install_is_said_whole(tmp_path: Path) -> None:
     (tmp_path / "pyspark.py").write_text("raise ModuleNotFoundError(name='pyspark')")
     (tmp_path / "bus.db-history").mkdir()
     path = os.pathsep.join([str(tmp_path), *sys.path])
-    for command in (("history", "tables"), ("import", "x.csv", "--to", "parquet", "t")):
+    importing = ("import", "x.csv", "--to", "parquet", "t")
+    for command in (("history", "tables"), importing, ("pipeline",)):
         done = mercury_afresh(
             *command, folder=tmp_path, PYTHONPATH=path, MERCURY_BUS__URI="embedded:bus.db"
         )

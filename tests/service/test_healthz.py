@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import resource
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,9 +16,10 @@ from live import connect, http_get, in_loop, iterate, live, until
 from mercury.adapter import Adapter
 from mercury.bus import Bus, catch_up, open_bus
 from mercury.model import topics
-from mercury.model.errors import JobFailedError
+from mercury.model.errors import BusAwayError, BusUnavailableError, JobFailedError
 from mercury.model.message import Address
 from mercury.service import Service, Statistics
+from mercury.service.clock import now
 from mercury.service.service import STATUS_INTERVAL_S
 from mercury.service.status import Status, read_status
 
@@ -60,6 +63,30 @@ def reports(bus: Bus) -> list[Status]:
     found = [read_status(one) for some in catch_up(consumer) for one in some]
     consumer.close()
     return [one for one in found if one is not None]
+
+
+@pytest.mark.parametrize(("kind", "lines"), [(BusUnavailableError, 1), (BusAwayError, 0)])
+@in_loop
+async def test_that_nothing_can_be_reported_is_logged_unless_the_bus_has_done_so(
+    kind: type[BusUnavailableError],
+    lines: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with closing(open_bus(f"embedded:{tmp_path / 'bus.db'}")) as bus:
+        service = Part(bus)
+
+        async def flush() -> None:
+            raise kind("it is away")
+
+        monkeypatch.setattr(bus, "flush", flush)
+        await service.start()
+        await until(lambda: service.health.bus_fails(now()))
+        await service.stop()
+    assert [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING] == (
+        ["cannot report status: it is away"] * lines
+    )
 
 
 @in_loop

@@ -151,6 +151,10 @@ class BusUnavailableError(BusError):
     """The bus cannot be opened: locked, read-only, missing folder, unknown scheme."""
 
 
+class BusAwayError(BusUnavailableError):
+    """The bus was open and cannot be reached now, as it has logged; it keeps what is appended."""
+
+
 class BusFullError(BusError):
     """No space is left to append to the bus."""
 

@@ -76,7 +76,7 @@ def command_of(process: int) -> str:
         words = (_PROC / str(process) / "cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:
         return "ended"
-    text = _OURS.sub("mercury ", " ".join(words).strip())
+    text = _OURS.sub("mercury ", " ".join(" ".join(words).split()))
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 

@@ -55,7 +55,8 @@ def claimed(bus_uri: str) -> Iterator[Callable[[Sequence[str]], None]]:
 def _locked(bus_uri: str, path: Path) -> IO[str]:
     while True:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileExistsError):  # if that is a file, opening says so
+                path.parent.mkdir(parents=True)
             file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r")
         except OSError as error:
             raise BusUnavailableError(f"cannot write {path}: {error.strerror}") from None

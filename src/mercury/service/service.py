@@ -12,7 +12,7 @@ from typing import Any
 
 from mercury.bus import Bus, Consumer, Record
 from mercury.model import topics
-from mercury.model.errors import BusError, MercuryError
+from mercury.model.errors import BusAwayError, BusError, MercuryError
 from mercury.model.message import Address
 from mercury.service import supervisor_link
 from mercury.service.clock import now, now_us
@@ -200,7 +200,7 @@ class Service(ABC):
                 await self.bus.flush()
                 self.health.flushed()
             except BusError as error:
-                if works:
+                if works and not isinstance(error, BusAwayError):
                     log.warning("cannot report status: %s", error)
                 works = False
                 self.health.bus_failed(now(), error)

@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from mercury.bus.buffering import BUFFER_BYTES, RETRY_S, Batch, RecordBuffer
 from mercury.bus.headers import check_headers
 from mercury.bus.kafka.cluster import Cluster, Commits, log, trouble
-from mercury.model.errors import BusError, BusUnavailableError
+from mercury.model.errors import BusAwayError, BusError, BusUnavailableError
 
 if TYPE_CHECKING:
     from mercury.bus.kafka.consumer import KafkaConsumer
@@ -120,7 +120,8 @@ class Outbox(RecordBuffer):
 
     def late(self, timeout_s: float) -> BusError:
         """The error when a flush takes too long."""
-        return BusUnavailableError(
+        is_away = self._cluster.remaining_timeout_s(timeout_s) < timeout_s
+        return (BusAwayError if is_away else BusUnavailableError)(
             f"{self.name} has not acknowledged {self.outstanding} records within "
             f"{timeout_s:g} s; they are kept and sent when it can be reached"
         )

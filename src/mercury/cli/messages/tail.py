@@ -88,7 +88,7 @@ def _show(record: Record, as_json: bool) -> bool:
                 "partition": record.partition,
                 "offset": record.offset,
                 "appended": iso_time(record.timestamp_us),
-                "key": record.key.decode("utf-8", "replace"),
+                "key": record.key.decode("utf-8", "backslashreplace"),
                 "message": message_json(message),
             }
         )

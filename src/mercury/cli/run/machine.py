@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import select
 import stat
@@ -228,6 +229,7 @@ async def running(
     if scheme == "embedded" and path and (problem := inspect_bus(Path(path), "").problem):
         hint = f"`mercury doctor --bus {settings.bus.uri}` says what to type"
         raise type(problem)(f"{problem}: {hint}")  # once; else each part would say it
+    logging.getLogger("mercury.bus").setLevel(logging.ERROR)  # its parts say that it is away
     with (
         contextlib.closing(command.bus_of(settings)) as bus,
         contextlib.closing(Machine(bus, parts, Supervisor(environment))) as machine,

@@ -16,7 +16,7 @@ from mercury.cli.common.command import option
 from mercury.cli.common.spinner import waiting
 from mercury.cli.data.stored_tables import MasterOption
 from mercury.config import Settings
-from mercury.model.errors import ConfigurationError, JobFailedError, PipelineError
+from mercury.model.errors import ConfigurationError, JobFailedError
 
 if TYPE_CHECKING:
     from mercury.pipeline.service import Pipeline
@@ -136,12 +136,8 @@ def _conf(pairs: list[str] | None) -> dict[str, str] | None:
 
 
 async def _run(settings: Settings) -> None:
-    try:
-        from mercury.pipeline.service import Pipeline
-    except ModuleNotFoundError as error:
-        raise PipelineError(
-            f"the pipeline needs {error.name}: pip install 'mercury-messaging[pipeline]'"
-        ) from None
+    from mercury.pipeline.service import Pipeline
+
     bus = command.bus_of(settings)
     service = Pipeline(
         bus,

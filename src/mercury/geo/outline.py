@@ -154,9 +154,7 @@ def bounds(shape: Shape) -> tuple[float, float, float, float]:
 
     Exact for rectangles and polygons, never too small and a few percent too large for the others.
     """
-    if isinstance(shape, Ellipse):
-        return _ellipse_box(shape)
-    return prepare(shape).box
+    return _ellipse_box(shape) if isinstance(shape, Ellipse) else prepare(shape).box
 
 
 @lru_cache(maxsize=1024)

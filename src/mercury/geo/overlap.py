@@ -60,9 +60,7 @@ def overlaps(a: Area | Shape, b: Area | Shape) -> bool:
         return True
     if around_a.radius_m > around_b.radius_m:
         a, b, around_a = b, a, around_b
-    if around_a.radius_m > _FARTHEST_M:
-        return True
-    return _edges_meet(a, b, around_a)
+    return around_a.radius_m > _FARTHEST_M or _edges_meet(a, b, around_a)
 
 
 def _share_time(a: Area, b: Area) -> bool:

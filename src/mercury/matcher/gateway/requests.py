@@ -141,10 +141,8 @@ def fields_of_parameters(parameters: Mapping[str, str]) -> dict[str, Any]:
             if text not in ("true", "false"):
                 raise MatchingError(f"inside must be true or false, not {shown(text)}", name)
             fields[name] = text == "true"
-        elif name == "area":
-            fields[name] = read_json(text)
         else:
-            fields[name] = text
+            fields[name] = read_json(text) if name == "area" else text
     return fields
 
 

@@ -19,7 +19,7 @@ from mercury.model import topics
 from mercury.model.area import Area, Circle, HeadingSector
 from mercury.model.delivery import Delivery, DeliveryState, Reason
 from mercury.model.errors import BusError, NotSettledError, RequestError
-from mercury.model.message import Address, Kind, Message
+from mercury.model.message import Address, DeliveryPolicy, Kind, Message
 from mercury.session import SessionSettings
 from mercury.wire import decode
 
@@ -322,6 +322,23 @@ async def test_who_lost_its_session_says_when_it_is_connected_again(
             await car.connected(5.0)
     said = [record.getMessage() for record in caplog.records]
     assert said == ["car lost its session: the adapter stops", "car is connected again"]
+
+
+@in_loop
+async def test_what_an_adapter_left_open_when_it_died_has_ended_with_the_message() -> None:
+    long_ago_us = time.time_ns() // 1000 - 10**7
+    waiting, ended = DeliveryState.WAITING, (DeliveryState.EXPIRED, Reason.NOT_ACKNOWLEDGED)
+    message = Message(
+        kind=Kind.CONTENT, source=Address.client("abe"), destination=Address.group("all"),
+        expires_us=long_ago_us, policy=DeliveryPolicy.REPEAT,
+    )  # fmt: skip
+    to_group = Receipts(message)
+    to_group.update([Delivery("ben", waiting, tries=2), Delivery("cid", waiting)])
+    assert ends(await to_group.settled()) == {"ben": ended, "cid": AWAY}
+    assert {row.settled_us for row in to_group.deliveries.values()} == {long_ago_us}
+    to_one = Receipts(replace(message, destination=Address.client("ben")))
+    to_one.is_taken = True
+    assert ends(await to_one.settled()) == {"ben": AWAY}
 
 
 @in_loop

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import errno
+import functools
 import json
 import os
 import shutil
@@ -171,10 +171,9 @@ def test_what_a_disk_with_little_left_still_takes(
     [disk] = diagnosis._disk(found)
     assert "nearly full: 0.6 MB free of" in disk.found
 
-    def full(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    # As on a full disk, the file can be made and not be written.
+    full = functools.partial(open, "/dev/full", "wb")
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: full())
     found, _ = facts._embedded(f"embedded:{path}", path)
     assert (found.trouble, found.found) == (
         "full",

@@ -147,7 +147,7 @@ def test_what_cannot_be_answered(told: tuple[Path, dict[str, str]], id: str, sen
 
 def test_the_report_of_a_client(told: tuple[Path, dict[str, str]]) -> None:
     folder, ids = told
-    text = mercury("report", "abe", folder=folder).stdout
+    text = mercury("report", "abe", folder=folder, COLUMNS="40").stdout
     assert "abe: 1 sent, 0 sent again, 1 acknowledged; 1 received" in text
     assert "service:office" in text
     assert ids["said"] in text  # whole, though nobody's terminal is that wide

@@ -786,16 +786,28 @@ def test_offsets_are_not_reused_when_everything_is_gone(opener: Opener) -> None:
 
 
 @pytest.mark.not_for("kafka", "Kafka sees to size by itself, per partition and whole segments")
-def test_retention_by_size_drops_the_oldest(opener: Opener) -> None:
+def test_retention_by_size_drops_the_oldest_of_what_takes_most(opener: Opener) -> None:
     bus = opener(Retention(max_age_s=None, max_bytes=400_000))
     for number in range(1000):
-        bus.append("old" if number < 500 else "new", b"%d" % number + b" " * 1000)
+        bus.append("alerts" if number < 20 else "reports", b"%d" % number + b" " * 1000)
     bus.flush_now()
     removed = drop_old(bus, 0)
     assert 500 < removed < 900
-    left = take(bus.subscribe(["old", "new"], start="earliest"), 1000 - removed)
-    assert numbers(left) == list(range(removed, 1000))
+    left = take(bus.subscribe(["alerts", "reports"], start="earliest"), 1000 - removed)
+    assert numbers(left) == [*range(20), *range(20 + removed, 1000)]
     assert drop_old(bus, 0) == 0
+
+
+@pytest.mark.not_for("kafka", "Kafka sees to size by itself, per partition and whole segments")
+def test_topics_of_the_same_size_make_room_alike(opener: Opener) -> None:
+    bus = opener(Retention(max_age_s=None, max_bytes=6_000_000))
+    for number in range(1000):
+        bus.append("one" if number < 500 else "two", b"%d" % number + bytes(10_000))
+    bus.flush_now()
+    removed = drop_old(bus, 0)
+    left = take(bus.subscribe(["one", "two"], start="earliest"), 1000 - removed)
+    sizes = [sum(record.topic == name for record in left) for name in ("one", "two")]
+    assert abs(sizes[0] - sizes[1]) <= 2**20 // 10_000 + 1
 
 
 def test_an_unknown_scheme_names_the_known_ones() -> None:

@@ -42,6 +42,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Check": {
         "doctor": ("check.doctor:doctor", "Check the machine, the bus and the running parts."),
+        "bus": ("check.bus:app", "Check and repair the files of an embedded bus."),
         "config": ("check.config:config", "Print the settings and where each comes from."),
     },
     "Try and measure": {

@@ -13,7 +13,7 @@ import pytest
 
 from mercury.bus import open_bus
 from mercury.bus.embedded import inspection
-from mercury.bus.embedded.inspection import inspect_bus
+from mercury.bus.embedded.inspection import inspect_bus, repair_bus
 from mercury.model.errors import BusCorruptError
 
 
@@ -51,22 +51,43 @@ def test_a_flipped_byte_is_found(path: Path, topic: str) -> None:
         byte = file.read(1)
         file.seek(-1, os.SEEK_CUR)
         file.write(bytes([byte[0] ^ 1]))
-    problem = inspect_bus(path, "status").problem
-    assert isinstance(problem, BusCorruptError)
-    assert f"{segment} is damaged at byte" in str(problem)
+    found = inspect_bus(path, "status")
+    assert found.problem is None
+    (damage,) = found.damage
+    assert f"{segment} is damaged at byte" in damage.found
+    assert damage.gap is not None
+    assert damage.gap.end - damage.gap.first == 1
+    assert len(found.tail) == (99 if topic == "1" else 100)
+    assert repair_bus(path) == [damage]
+    (explained,) = inspect_bus(path).damage
+    assert explained.explanation == "accepted"
 
 
 def test_a_segment_that_was_cut(path: Path) -> None:
     (segment,) = (Path(f"{path}-records") / "2").glob("*.log")
     os.truncate(segment, segment.stat().st_size - 10)
-    assert isinstance(inspect_bus(path, "status").problem, BusCorruptError)
+    (damage,) = inspect_bus(path).damage
+    assert damage.found.startswith(f"reports: the bus file {segment} is damaged at byte")
+    assert "record 100 cannot be read, sent after" in damage.found
+    segment.unlink()
+    (damage,) = inspect_bus(path).damage
+    assert "lacks a file or the end of one: records 1 to 100 cannot be read" in damage.found
 
 
 def test_a_lost_page_and_a_lost_folder(path: Path) -> None:
-    (Path(f"{path}-records") / "2" / "head").write_bytes(b"\0" * 4096)
-    assert "head is damaged" in str(inspect_bus(path, "status").problem).replace("copy", "head")
-    shutil.rmtree(Path(f"{path}-records") / "2")
-    assert "read-only or missing" in str(inspect_bus(path, "status").problem)
+    records = Path(f"{path}-records")
+    (records / "2" / "head").write_bytes(b"\0" * 4096)
+    found = inspect_bus(path)
+    assert "head is damaged; it is made anew" in found.damage[0].found
+    assert found.checked_bytes > 100_000
+    shutil.rmtree(records / "1")
+    found = inspect_bus(path)
+    assert [one.topic for one in found.damage] == ["status", "reports"]
+    assert "is missing: the records of status are lost" in found.damage[0].found
+    assert repair_bus(path) == found.damage
+    found = inspect_bus(path)
+    assert found.problem is None
+    assert [one.explanation for one in found.damage] == ["skipped"]  # behind the hundred
 
 
 def test_what_is_no_bus(path: Path) -> None:

@@ -151,6 +151,30 @@ def test_a_bus_with_a_flipped_byte(machine: Machine) -> None:
     code, said = machine.doctor()
     assert code == 1
     assert f"{segment.name} is damaged at byte" in said["cause"]
+    assert "record " in said["cause"]
+    assert said["next"].startswith("mercury bus repair ")
+    bus = said["next"].split()[-1]
+    assert mercury("bus", "check", bus, folder=machine.folder).returncode == 1
+    repaired = mercury("bus", "repair", bus, "--json", folder=machine.folder)
+    [damage] = json.loads(repaired.stdout)["repaired"]
+    assert damage["end"] > damage["first"]
+    assert mercury("bus", "check", bus, folder=machine.folder).returncode == 0
+    assert (
+        "hold no records: accepted as lost"
+        in mercury("bus", "check", bus, folder=machine.folder).stdout
+    )
+    _, said = machine.doctor(**machine.nowhere)
+    assert said["cause"].startswith("nothing runs here")
+
+
+def test_a_damaged_bus_file_is_put_aside(machine: Machine) -> None:
+    machine.start("broker")
+    eventually((machine.folder / "mercury.db-records").exists)
+    machine.signal("broker", signal.SIGTERM)
+    (machine.folder / "mercury.db").write_bytes(os.urandom(4096))
+    code, said = machine.doctor()
+    assert code == 1
+    assert "is damaged or is not a bus file" in said["cause"]
     move, _, start = said["next"].partition(" && ")
     assert start == "mercury up"
     subprocess.run(["sh", "-c", move], cwd=machine.folder, check=True)

@@ -13,6 +13,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -164,14 +165,17 @@ class BusFile:
         return log
 
     def _open_log(self, topic: Topic) -> TopicLog:
-        log = TopicLog(records_folder(self.path) / str(topic.id), topic.name)
-        try:
-            with self.lock.held(topic.id):
-                log.recover()
-        except BaseException:
-            log.close()
-            raise
-        return log
+        folder = records_folder(self.path) / str(topic.id)
+        return TopicLog(
+            folder, topic.name, partial(self.lock.held, topic.id), partial(self._committed, topic)
+        )
+
+    def _committed(self, topic: Topic) -> int:
+        """How far any group has read a topic."""
+        (offset,) = self.execute(
+            "SELECT max(offset) FROM committed WHERE topic = ?", (topic.id,)
+        ).fetchone()
+        return offset or 0
 
     def rollback(self) -> None:
         if self.connection.in_transaction:

@@ -330,8 +330,8 @@ class EmbeddedConsumer(WaitingConsumer):
         if owned is not None and not owned:
             cursor.dirty = False
             return []
-        # A member with quiet partitions must not look through the others' records over and over.
-        end = 0 if owned is None else self._file.log(cursor.topic).state().next - 1
+        # Nobody must look through the same quiet partitions or damage over and over.
+        end = self._file.log(cursor.topic).state().next - 1
         found = self._select(cursor, limit)
         # Whoever took over some of our partitions starts with what came after: not ours to read.
         if self.group is not None and self._changed():

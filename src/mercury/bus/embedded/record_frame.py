@@ -11,6 +11,8 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from mercury.bus.api import Record
 from mercury.bus.headers import decode_headers
 
@@ -70,6 +72,23 @@ def pack_frame(
 def read_header(data: bytes, at: int = 0) -> FrameHeader:
     """The header of the frame that begins at a byte."""
     return FrameHeader(*_HEADER.unpack_from(data, at))
+
+
+def fits(header: FrameHeader, first: int, end: int) -> bool:
+    """Whether a header can be of a frame of records between two offsets."""
+    least = HEADER_BYTES + ROW_BYTES * header.records
+    return header.first >= first and header.end <= end and header.size >= least > HEADER_BYTES
+
+
+def possible_frames(data: bytes, first: int, end: int) -> Iterator[int]:
+    """Where a frame between two offsets might begin, in what was damaged."""
+    count = len(data) - HEADER_BYTES + 1
+    if count <= 0:
+        return
+    firsts = np.ndarray((count,), "<u8", data, _SIZES.size, (1,))
+    for at in np.flatnonzero((firsts >= first) & (firsts < end)).tolist():
+        if fits(read_header(data, at), first, end):
+            yield at
 
 
 def is_whole(data: bytes, at: int, header: FrameHeader) -> bool:

@@ -21,8 +21,8 @@ INTERVAL_S = 1.0
 RETENTION_INTERVAL_S = 10.0
 # SQLite's log is copied into its file when it has grown to this. It holds offsets and members only.
 CHECKPOINT_BYTES = 4 * 1024**2
-# Records of different topics closer together than this count as equally old.
-SAME_AGE_US = 1_000_000
+# Topics of about the same size make room in turn, by so much.
+SHARE_BYTES = 1024**2
 
 
 class Upkeep:
@@ -87,22 +87,20 @@ class Upkeep:
         return removed
 
     def _trim(self, topics: tuple[Topic, ...], max_bytes: int) -> int:
-        """Remove the oldest records, whatever their topic, until the rest is small enough."""
+        """Remove the oldest records of the largest topics, until the rest is small enough.
+
+        So what there is much of, reports above all, makes room: never the few alerts.
+        """
         removed = 0
-        log_of = self._file.log
-        while True:
-            excess = sum(log_of(topic).kept_bytes() for topic in topics) - max_bytes
-            ages = sorted(
-                (age_us, topic)
-                for topic in topics
-                if (age_us := log_of(topic).oldest_us()) is not None
-            )
-            if excess <= 0 or not ages:
-                return removed
-            first_us, topic = ages[0]
-            second_us = ages[1][0] if len(ages) > 1 else first_us
-            horizon_us = max(first_us + SAME_AGE_US, second_us) + 1
-            removed += self._remove(topic, log_of(topic).offset_past(excess, horizon_us))
+        sizes = {topic: self._file.log(topic).kept_bytes() for topic in topics}
+        while (excess := sum(sizes.values()) - max_bytes) > 0:
+            largest = max(sizes, key=sizes.__getitem__)
+            second = max((size for one, size in sizes.items() if one != largest), default=0)
+            log = self._file.log(largest)
+            wanted = min(excess, max(sizes[largest] - second, SHARE_BYTES))
+            removed += self._remove(largest, log.offset_past(wanted))
+            sizes[largest] = log.kept_bytes()
+        return removed
 
     def _remove(self, topic: Topic, before: int) -> int:
         log = self._file.log(topic)

@@ -57,6 +57,7 @@ class BusFacts:
     disk_bytes: int = 0  # 0 if it is not on a disk of this machine
     missing: Sequence[str] = ()  # topics that there are wherever an adapter runs
     files: Sequence[str] = ()  # of an embedded bus, with the state of jobs that counts its records
+    damage: Sequence[str] = ()  # of single topics, a sentence each
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,8 @@ def diagnose(facts: Facts, now_us: int) -> list[Finding]:
     """All findings, causes before their consequences."""
     states = part_states(facts, now_us)
     runs = any(one.is_running for one in states)
-    findings = [_bus(facts.bus, facts.options, runs), *_disk(facts.bus), *_clock(facts, now_us)]
+    findings = [_bus(facts.bus, facts.options, runs), *_damage(facts.bus), *_disk(facts.bus)]
+    findings += _clock(facts, now_us)
     if runs or any(one.state in ("hung", "silent") for one in states):
         findings += _parts(facts, states)
         findings += _same_id(facts, now_us - _ahead_us(facts, now_us))
@@ -328,6 +330,13 @@ def _bus(bus: BusFacts, options: str, runs: bool) -> Finding:
         host, _, port = server.rpartition(":")
         hint = f"nc -vz {host} {port}" if port.isdigit() else "mercury config"
     return Finding("bus", "failed", bus.found, hint)
+
+
+def _damage(bus: BusFacts) -> Iterator[Finding]:
+    """What of the records is lost, until somebody has seen and accepted it."""
+    if bus.damage:
+        more = f"; and {len(bus.damage) - 1} more" if len(bus.damage) > 1 else ""
+        yield Finding("records", "failed", bus.damage[0] + more, f"mercury bus repair {bus.path}")
 
 
 def _disk(bus: BusFacts) -> Iterator[Finding]:

@@ -108,8 +108,9 @@ def _embedded(uri: str, path: Path) -> tuple[BusFacts, list[Record]]:
         trouble, found = _kind(seen.problem), str(seen.problem)
     endings = ("", "-wal", "-shm", "-lock", "-records", "-pipeline")
     there = [f"{path}{ending}" for ending in endings if Path(f"{path}{ending}").exists()]
+    damage = [one.found for one in seen.damage if one.explanation is None]
     facts = BusFacts(uri, trouble, found, str(path), seen.newest_us, disk.free, disk.total)
-    return replace(facts, files=there), seen.tail
+    return replace(facts, files=there, damage=damage), seen.tail
 
 
 def _remote(settings: Settings) -> tuple[BusFacts, list[Record]]:

@@ -17,6 +17,7 @@ import pytest
 from live import eventually, iterate
 
 from mercury.bus import Bus, Consumer, FromTime, Record, Retention, open_bus
+from mercury.bus.api import Sync
 from mercury.bus.embedded.bus import EmbeddedBus
 from mercury.bus.kafka.bus import KafkaBus
 from mercury.bus.kafka.consumer import KafkaConsumer
@@ -36,6 +37,7 @@ class Kind:
     first_offset: int = 1
     # A sleeping reader is woken by the record: before any safety check, where there is one.
     woken_s: float = 0.4
+    sync: Sync = "process"
 
 
 KINDS = {
@@ -43,6 +45,7 @@ KINDS = {
     for kind in (
         Kind("kafka", resolution_us=1000, order="partition", first_offset=0, woken_s=2.0),
         Kind("embedded"),
+        Kind("embedded-batch", sync="batch"),
     )
 }
 running = KINDS["embedded"]  # the kind that the current test is about
@@ -57,7 +60,7 @@ class Opener:
         self._opened: list[Bus] = []
 
     def __call__(self, retention: Retention = Retention(), partitions: int = 16) -> Bus:  # noqa: B008
-        bus = open_bus(self.uri, retention=retention, partitions=partitions)
+        bus = open_bus(self.uri, retention=retention, partitions=partitions, sync=self.kind.sync)
         self._opened.append(bus)
         return bus
 

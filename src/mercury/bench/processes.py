@@ -23,6 +23,7 @@ Say = Callable[[str], None]  # shows the progress of a benchmark
 
 _START_S = 30.0
 _STOP_S = 10.0
+_SYNCS = 500
 
 
 def health(port: int) -> dict[str, float] | None:
@@ -104,6 +105,22 @@ def temporary_bus() -> Iterator[str]:
     """The URI of an embedded bus that is deleted after the block."""
     with tempfile.TemporaryDirectory(prefix="mercury-bench-") as folder:
         yield fresh_bus(None, folder)
+
+
+def fdatasync_ms(bus: str) -> tuple[float, float] | None:
+    """How long the disk of an embedded bus takes to keep a small append: median and p99."""
+    if not bus.startswith("embedded:"):
+        return None
+    took = []
+    with tempfile.TemporaryFile(dir=os.path.dirname(bus.removeprefix("embedded:"))) as file:
+        for _ in range(_SYNCS):
+            file.write(bytes(512))
+            file.flush()
+            begun = time.perf_counter()
+            os.fdatasync(file.fileno())
+            took.append((time.perf_counter() - begun) * 1000)
+    took.sort()
+    return took[_SYNCS // 2], took[_SYNCS * 99 // 100]
 
 
 def fresh_bus(uri: str | None, folder: str) -> str:

@@ -34,6 +34,9 @@ class FromTime:
 
 
 Start = Literal["earliest", "latest"] | FromTime
+# What an acknowledged record of the embedded bus survives: the death of every process; with
+# "batch" and "always" a stop of the machine, too. Kafka has settings of its own.
+Sync = Literal["process", "batch", "always"]
 
 
 @dataclass(frozen=True, slots=True)

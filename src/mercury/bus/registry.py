@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable
 from pathlib import Path
 
-from mercury.bus.api import Bus, Retention
+from mercury.bus.api import Bus, Retention, Sync
 from mercury.model.errors import BusUnavailableError
 
 
@@ -28,7 +28,7 @@ _named_folders: weakref.WeakValueDictionary[str, _TemporaryFolder] = weakref.Wea
 _named_folders_lock = threading.Lock()
 
 
-def _open_memory(name: str, retention: Retention, partitions: int) -> Bus:
+def _open_memory(name: str, retention: Retention, partitions: int, sync: Sync) -> Bus:
     from mercury.bus.embedded.bus import EmbeddedBus
 
     with _named_folders_lock:
@@ -42,15 +42,15 @@ def _open_memory(name: str, retention: Retention, partitions: int) -> Bus:
     return bus
 
 
-def _open_embedded(path: str, retention: Retention, partitions: int) -> Bus:
+def _open_embedded(path: str, retention: Retention, partitions: int, sync: Sync) -> Bus:
     from mercury.bus.embedded.bus import EmbeddedBus
 
     if not path:
         raise BusUnavailableError("embedded: lacks the path of its file: embedded:PATH")
-    return EmbeddedBus(path, retention=retention, partitions=partitions)
+    return EmbeddedBus(path, retention=retention, partitions=partitions, sync=sync)
 
 
-def _open_kafka(rest: str, retention: Retention, partitions: int) -> Bus:
+def _open_kafka(rest: str, retention: Retention, partitions: int, sync: Sync) -> Bus:
     try:
         from mercury.bus.kafka.bus import KafkaBus
     except ModuleNotFoundError as error:
@@ -65,7 +65,7 @@ def _open_kafka(rest: str, retention: Retention, partitions: int) -> Bus:
 
 # What opens a bus, and how many partitions a topic has unless said otherwise: on the embedded bus
 # a partition costs nothing; in Kafka, each is a request of its own.
-_BUSES: dict[str, tuple[Callable[[str, Retention, int], Bus], int]] = {
+_BUSES: dict[str, tuple[Callable[[str, Retention, int, Sync], Bus], int]] = {
     "memory": (_open_memory, 16),
     "embedded": (_open_embedded, 16),
     "kafka": (_open_kafka, 4),
@@ -77,8 +77,13 @@ def open_bus(
     *,
     retention: Retention = Retention(),  # noqa: B008
     partitions: int | None = None,
+    sync: Sync = "process",
 ) -> Bus:
     """Open a bus; topics that it makes have this number of partitions.
+
+    `sync` is for an embedded bus: what it acknowledges survives the death of every process
+    ("process"), or a stop of the machine ("batch": many appends share a write to the disk;
+    "always": each has its own).
 
     `memory:`, `memory:NAME` (shared within the process), `embedded:PATH` (shared by the processes
     of a machine) or `kafka://HOST:PORT[,HOST:PORT...][/PREFIX]`.
@@ -92,4 +97,4 @@ def open_bus(
         partitions = usual_partitions
     if partitions < 1:
         raise BusUnavailableError(f"a bus needs at least one partition, not {partitions}")
-    return opener(rest, retention, partitions)
+    return opener(rest, retention, partitions, sync)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import PrivateAttr, field_validator
 
+from mercury.bus.api import Sync
 from mercury.config.detection import DetectionSettings
 from mercury.config.mediator import MediatorSettings
 from mercury.config.section import Section, ServiceSection, mistake, setting
@@ -26,11 +27,18 @@ class BusSettings(Section):
         "The topics are kept at embedded:PATH, kafka://HOST:PORT[/PREFIX] or memory:",
         min_length=1,
     )
+    sync: Sync = setting(
+        "process",
+        "What acknowledged records of an embedded bus survive: the death of every process; with "
+        "batch (many share a write to the disk) or always (each has its own) the machine's, too",
+    )
     retention_age_s: float | None = setting(
         86400.0, "Records older than this are dropped; none keeps them for ever", gt=0
     )
     retention_bytes: int | None = setting(
-        4 * GIB, "The oldest records are dropped above this; none has no limit", gt=0
+        4 * GIB,
+        "The oldest records of the largest topics are dropped above this; none has no limit",
+        gt=0,
     )
     partitions: int | None = setting(
         None,

@@ -17,6 +17,9 @@ HANDOVER_S = 2.0
 ALL_PARTITIONS = -1
 
 
+Commits = dict[int, dict[int, int]]  # topic id -> partition -> offset
+
+
 @dataclass(slots=True, eq=False)
 class TopicCursor:
     """How far one consumer has read one topic."""
@@ -105,7 +108,7 @@ class Assignment:
         self.version = -1  # of the registry that is followed
         self.cursors: list[TopicCursor] = []  # in the order they are served
         self.cursor_of: dict[int, TopicCursor] = {}
-        self.pending_commits: dict[int, dict[int, int]] = {}  # topic id -> partition -> offset
+        self.pending_commits: Commits = {}
         self.orphaned = False  # others took us for dead; register again
         self.changed = True  # since the last `epochs`
         self.handing_over = False  # members changed, and what we hold is not committed yet
@@ -143,6 +146,26 @@ class Assignment:
             if commits:
                 self.pending_commits.setdefault(cursor.topic.id, {}).update(commits)
         return bool(self.pending_commits)
+
+    def pending_up_to(self, limit: Commits | None) -> list[tuple[int, int, int]]:
+        """Topic, partition and offset of what is to be committed, no further than a limit."""
+        found = []
+        for topic_id, commits in self.pending_commits.items():
+            for part, offset in commits.items():
+                if limit is not None:
+                    offset = min(offset, committed_position(limit.get(topic_id, {}), part))
+                if offset:
+                    found.append((topic_id, part, offset))
+        return found
+
+    def drop_pending(self, limit: Commits | None) -> None:
+        """Forget what was committed up to a limit."""
+        for topic_id, part, offset in self.pending_up_to(limit):
+            commits = self.pending_commits[topic_id]
+            if commits[part] == offset:
+                del commits[part]
+            if not commits:
+                del self.pending_commits[topic_id]
 
     def follow(
         self, registry: Registry, now_us: int, committed: Callable[[Topic], Mapping[int, int]]

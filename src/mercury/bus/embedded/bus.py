@@ -7,15 +7,17 @@ themselves if these are small. After `fork`, open a bus of your own.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar, cast
 
-from mercury.bus.api import Retention, Start
+from mercury.bus.api import Retention, Start, Sync
 from mercury.bus.buffering import Batch
-from mercury.bus.embedded.catalogue import BusFile, explained
+from mercury.bus.embedded.assignment import Commits
+from mercury.bus.embedded.catalogue import BusFile, bus_error, explained
 from mercury.bus.embedded.consumer import EmbeddedConsumer
+from mercury.bus.embedded.disk_sync import DiskSync
 from mercury.bus.embedded.group_commit import GroupCommit
 from mercury.bus.embedded.record_frame import Entry
 from mercury.bus.embedded.upkeep import Upkeep
@@ -30,20 +32,29 @@ T = TypeVar("T")
 class EmbeddedBus(GroupCommit):
     """One connection to a bus file."""
 
-    def __init__(self, path: str | Path, *, retention: Retention, partitions: int = 16) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        retention: Retention,
+        partitions: int = 16,
+        sync: Sync = "process",
+    ) -> None:
         self.path = Path(path).absolute()
         super().__init__(f"the bus file {self.path}")
         self._partitions = partitions
         self._registry = Registry(version=-1)
         self._spread = itertools.count()  # partitions for records without a key
         self._consumers: set[EmbeddedConsumer] = set()
-        self._file = BusFile(self.path)
+        self._file = BusFile(self.path, sync)
         try:
             self._upkeep = Upkeep(self.path, retention)
         except BaseException:
             self._file.close()
             raise
         self._waker = Waker()
+        if sync == "batch":
+            self._disk = DiskSync()
 
     # Writing.
 
@@ -63,7 +74,10 @@ class EmbeddedBus(GroupCommit):
         self._registry = self._file.registry(self._registry)
         return self._registry
 
-    def _write(self, batch: Batch, committing: set[EmbeddedConsumer]) -> None:
+    def _explain(self, error: OSError) -> BusError:
+        return bus_error(error, self.path)
+
+    def _write(self, batch: Batch) -> None:
         registry = self.refreshed()
         if not batch.keys() <= registry.by_name.keys():
             self._file.create_topics(batch, self._partitions)
@@ -73,18 +87,18 @@ class EmbeddedBus(GroupCommit):
             entries = cast("list[Entry]", batch[name])
             frame = self._file.append(topic, entries, self._spread)
             del batch[name]
+            if self._disk is not None:
+                self._disk.written(self._file.log(topic).newest_file())
             # Who subscribed meanwhile has announced it before looking for records, and was not
             # in the audience when we began.
             registry = self.refreshed()
             self._wake_up(registry.audience(name), WakeUp(registry.version, topic.id, frame))
-        if committing:
-            self._write_all_commits(committing)
 
-    def _write_all_commits(self, committing: set[EmbeddedConsumer]) -> None:
+    def _write_commits(self, committing: Mapping[EmbeddedConsumer, Commits | None]) -> None:
         def write_each() -> None:
             registry = self.refreshed()
-            for consumer in committing:
-                self.write_commits(consumer, registry)
+            for consumer, limit in committing.items():
+                self.write_commits(consumer, registry, limit)
 
         try:
             self.write(write_each)
@@ -92,17 +106,15 @@ class EmbeddedBus(GroupCommit):
             for consumer in committing:
                 consumer.assignment.invalidate()
             raise
-        for consumer in committing:
-            consumer.assignment.pending_commits.clear()
+        for consumer, limit in committing.items():
+            consumer.assignment.drop_pending(limit)
 
-    def write_commits(self, consumer: EmbeddedConsumer, registry: Registry) -> None:
+    def write_commits(
+        self, consumer: EmbeddedConsumer, registry: Registry, limit: Commits | None = None
+    ) -> None:
         """Move the group's offsets, only in partitions that are the consumer's as of now."""
         consumer.follow(registry)
-        rows = [
-            (consumer.group, topic_id, part, offset)
-            for topic_id, commits in consumer.assignment.pending_commits.items()
-            for part, offset in commits.items()
-        ]
+        rows = [(consumer.group, *row) for row in consumer.assignment.pending_up_to(limit)]
         self._file.executemany(
             "INSERT INTO committed VALUES (?, ?, ?, ?)"
             " ON CONFLICT DO UPDATE SET offset = max(offset, excluded.offset)",
@@ -206,6 +218,13 @@ class EmbeddedBus(GroupCommit):
             return [topic.name for topic in self.refreshed().topics]
 
     def close(self) -> None:
+        try:
+            self._close()
+        finally:
+            if self._disk is not None:
+                self._disk.close()  # without the mutex, which its thread may wait for
+
+    def _close(self) -> None:
         with self.mutex:
             if self.closed:
                 return

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from mercury.bus.api import Sync
 from mercury.bus.embedded.lock import LOCK_TIMEOUT_S, WriteLock
 from mercury.bus.embedded.record_frame import Entry
 from mercury.bus.embedded.topic_log import TopicLog
@@ -100,8 +101,9 @@ def _no_space(path: Path) -> bool:
 class BusFile:
     """One connection to the bus file; writes are serialised between processes by a file lock."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, sync: Sync = "process") -> None:
         self.path = path
+        self._sync = sync
         self._logs: dict[int, TopicLog] = {}  # by topic id
         _check_place(path)
         with explained(path), ExitStack() as undo:
@@ -112,8 +114,13 @@ class BusFile:
                 self.execute = self.connection.execute
                 self.executemany = self.connection.executemany
                 _prepare(self.connection, path)
+                self._sync_commits(sync == "always")
                 self.announce_registry()
             undo.pop_all()
+
+    def _sync_commits(self, on: bool) -> None:
+        """Whether a transaction of the SQLite file is on the disk when it ends."""
+        self.execute(f"PRAGMA synchronous = {'FULL' if on else 'NORMAL'}")
 
     def _connect(self) -> sqlite3.Connection:
         return sqlite3.connect(
@@ -148,7 +155,8 @@ class BusFile:
         self.lock.acquire(topic.id)
         try:
             # The time is taken under the lock, so that it grows with the offsets.
-            return log.append(entries, time.time_ns() // 1000, topic.partitions, spread)
+            now_us, sync = time.time_ns() // 1000, self._sync == "always"
+            return log.append(entries, now_us, topic.partitions, spread, sync=sync)
         except OSError as error:
             raise bus_error(error, self.path) from error
         finally:
@@ -251,7 +259,9 @@ class BusFile:
             if missing:
                 self.change_registry()
 
+        self._sync_commits(self._sync != "process")
         self.write(create)
+        self._sync_commits(self._sync == "always")
 
 
 def _check_place(path: Path) -> None:
@@ -278,7 +288,6 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     if mode != "wal":
         raise BusUnavailableError(f"the bus file {path} is on a file system without shared memory")
     connection.execute("PRAGMA wal_autocheckpoint = 0")
-    connection.execute("PRAGMA synchronous = NORMAL")
     if application_id != APPLICATION_ID:
         connection.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}COMMIT;")
     rows = connection.execute("SELECT schema_version FROM meta").fetchall()

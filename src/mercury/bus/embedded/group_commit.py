@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from mercury.bus.buffering import RECORD_OVERHEAD_BYTES, RETRY_S, Batch, RecordBuffer
+from mercury.bus.embedded.assignment import Commits
+from mercury.bus.embedded.disk_sync import DiskSync
 from mercury.bus.event_loop import call_in, running_loop
 from mercury.model.errors import BusError, BusUnavailableError
 
@@ -26,13 +29,23 @@ class GroupCommit(RecordBuffer):
         self._waiting: list[asyncio.Future[None]] = []  # flush() calls
         self._later_in: asyncio.AbstractEventLoop | None = None  # has a timer to flush
 
+        self._disk: DiskSync | None = None  # if nothing is acknowledged that is not on the disk
+
     @abstractmethod
-    def _write(self, batch: Batch, committing: set[EmbeddedConsumer]) -> None:
-        """Make records, then committed offsets, durable.
+    def _write(self, batch: Batch) -> None:
+        """Append records.
 
         A topic whose records are written is taken out of the batch, so that after a failure only
         the rest is tried again.
         """
+
+    @abstractmethod
+    def _write_commits(self, committing: Mapping[EmbeddedConsumer, Commits | None]) -> None:
+        """Write the offsets of consumers, each no further than a limit."""
+
+    @abstractmethod
+    def _explain(self, error: OSError) -> BusError:
+        """What an error of the disk means, in one sentence."""
 
     def flush_now(self) -> None:
         with self.mutex:
@@ -44,7 +57,7 @@ class GroupCommit(RecordBuffer):
         with self.mutex:
             self.check_open()
             self._failure = None  # what failed is tried again, and raises here
-            if not self._batch and not self._committing:
+            if not self._batch and not self._committing and self._disk is None:
                 return
             loop = asyncio.get_running_loop()
             done: asyncio.Future[None] = loop.create_future()
@@ -70,7 +83,12 @@ class GroupCommit(RecordBuffer):
             failure: BusError | None = None
             if not self.closed:
                 try:
-                    self._flush(commits=bool(waiting) or self._commits_due)
+                    commits = bool(waiting) or self._commits_due
+                    if self._disk is None:
+                        self._flush(commits=commits)
+                    else:
+                        self._flush_later(self._disk, waiting, commits=commits)
+                        waiting = []
                     self._failure = None
                 except BusError as error:
                     failure = error
@@ -96,26 +114,71 @@ class GroupCommit(RecordBuffer):
 
     def _write_full_batch(self) -> None:
         try:
-            self._flush()
+            self._append_batch()
         except BusError as error:
             # The record itself is kept; the next call hears of it.
             self._failure = error
 
     def _flush(self, *, commits: bool = True) -> None:
-        committing = self._committing if commits else set()
-        if not self._batch and not committing:
+        self._append_batch()
+        if self._disk is not None:
+            try:
+                self._disk.sync_now()
+            except OSError as error:
+                raise self._explain(error) from error
+        if commits and self._committing:
+            self._write_commits(dict.fromkeys(self._committing))
+            self._committing = set()
+        if commits:
+            self._commits_due = False
+
+    def _append_batch(self) -> None:
+        if not self._batch:
             return
         try:
-            self._write(self._batch, committing)
+            self._write(self._batch)
         finally:
             left = [one for records in self._batch.values() for one in records]
             self._batch_records = len(left)
             self._batch_bytes = RECORD_OVERHEAD_BYTES * len(left) + sum(
                 [len(key) + len(headers) + len(value) for key, headers, value in left]
             )
+
+    def _flush_later(
+        self, disk: DiskSync, waiting: list[asyncio.Future[None]], *, commits: bool
+    ) -> None:
+        """Append, and do the rest when that is on the disk.
+
+        Offsets are then committed no further than asked for now: what was made of later records
+        may not be on the disk.
+        """
+        self._append_batch()
+        limits: dict[EmbeddedConsumer, Commits] = {}
         if commits:
+            for one in self._committing:
+                pending = one.assignment.pending_commits
+                limits[one] = {topic_id: dict(some) for topic_id, some in pending.items()}
             self._committing = set()
             self._commits_due = False
+        if not waiting and not limits:
+            return
+        loop = asyncio.get_running_loop()
+
+        def synced(error: OSError | None) -> None:
+            failure = None if error is None else self._explain(error)
+            with self.mutex:
+                try:
+                    if failure is None and limits and not self.closed:
+                        self._write_commits(limits)
+                except BusError as refused:
+                    failure = refused
+                if failure is not None:
+                    self._committing |= limits.keys()
+                    call_in(loop, lambda: self._schedule_later(RETRY_S))
+            for one in waiting:
+                _settle(one, failure)
+
+        disk.when_synced(synced)
 
     def _finish(self) -> None:
         """Take nothing more, and answer flush() calls that are still open."""

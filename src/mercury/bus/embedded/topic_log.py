@@ -25,6 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from mercury.bus.api import Record
+from mercury.bus.embedded.disk_sync import sync_file
 from mercury.bus.embedded.log_files import (
     INDEX_EVERY_BYTES,
     Explanation,
@@ -95,6 +96,10 @@ class TopicLog:
         self._files.close()
         self._page.close()
 
+    def newest_file(self) -> Path:
+        """Where records are being appended."""
+        return self._files.path(self.state().segment)
+
     def state(self) -> LogState:
         """How far the topic goes now."""
         if self._page.is_current:
@@ -108,9 +113,15 @@ class TopicLog:
     # Writing: the caller holds the topic's lock.
 
     def append(
-        self, entries: Sequence[Entry], now_us: int, partitions: int, spread: Iterator[int]
+        self,
+        entries: Sequence[Entry],
+        now_us: int,
+        partitions: int,
+        spread: Iterator[int],
+        *,
+        sync: bool = False,
     ) -> bytes:
-        """Append records; return the frame they became."""
+        """Append records; return the frame they became, with `sync` when it is on the disk."""
         state = self._locked_state()
         if state.size >= SEGMENT_BYTES or not self._files.can_append(state.segment, state.size):
             state = self._roll(state)
@@ -123,6 +134,11 @@ class TopicLog:
         self._files.write(state.segment, state.size, frame)
         if state.size // INDEX_EVERY_BYTES != size // INDEX_EVERY_BYTES:
             self._files.note(state.segment, state.next, state.size, now_us)
+        if sync:
+            sync_file(self._files.path(state.segment))
+            if state.size == 0:
+                sync_file(self.folder)
+                sync_file(self.folder.parent)
         self._page.publish_end(LogState(state.oldest, end, state.segment, size, now_us))
         return frame
 
@@ -153,8 +169,7 @@ class TopicLog:
         newest = self.state().segment
         for segment in self._files.segments(newest):
             if self._page.synced <= segment < newest:
-                with self._files.path(segment).open("rb") as file:
-                    os.fdatasync(file.fileno())
+                sync_file(self._files.path(segment))
         self._page.synced = newest
 
     # What a stop of the machine or a bad disk has left: the caller holds the topic's lock.

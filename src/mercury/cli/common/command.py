@@ -79,7 +79,7 @@ def antenna_settings(text: str | None) -> dict[str, float]:
 def bus_of(settings: Settings) -> Bus:
     bus = settings.bus
     retention = Retention(bus.retention_age_s, bus.retention_bytes)
-    return open_bus(bus.uri, retention=retention, partitions=bus.partitions)
+    return open_bus(bus.uri, retention=retention, partitions=bus.partitions, sync=bus.sync)
 
 
 def require_bus(settings: Settings) -> None:

@@ -19,6 +19,7 @@ from mercury.bench import echo as echo_bench
 from mercury.bench import fanout as fanout_bench
 from mercury.bench import ingest as ingest_bench
 from mercury.bench import processes, record
+from mercury.bus.api import Sync
 from mercury.cli.common import command, reading
 from mercury.cli.common.command import option
 from mercury.cli.common.spinner import steps
@@ -57,6 +58,9 @@ def echo(
     search: Annotated[bool, option("Also find the highest rate without loss")] = True,
     plot: Annotated[Path | None, option("Draw figure 5 of the paper in this file")] = None,
     bus: BusOption = None,
+    sync: Annotated[Sync, option("What the bus's acknowledgements survive; see bus.sync")] = (
+        "process"
+    ),
     log: LogOption = DEFAULT_LOG,
     as_json: command.JsonOption = False,
 ) -> None:
@@ -73,8 +77,8 @@ def echo(
     with (
         _bus_for(bus) as uri,
         steps("bench echo") as say,
-        processes.adapter(uri) as (port, _),
-        processes.broker(uri),
+        processes.adapter(uri, {"MERCURY_BUS__SYNC": sync}) as (port, _),
+        processes.broker(uri, {"MERCURY_BUS__SYNC": sync}),
         closing(echo_bench.EchoLoad(port, clients)) as load,
     ):
         warm_up_s = _WARM_UP_S if bus != "kafka" else _NEW_KAFKA_WARM_UP_S
@@ -88,10 +92,14 @@ def echo(
                 max_lossless = max(max_lossless, rate)
         if search:
             max_lossless = max(max_lossless, _search(load, say))
+        disk = processes.fdatasync_ms(uri)
     floor_at = min(range(len(wanted)), key=lambda at: abs(wanted[at] - _FLOOR_RATE))
     result: dict[str, Any] = {
         "bench": "echo",
         "bus": _bus_name(bus),
+        "sync": sync,
+        "fdatasync_p50_ms": disk and round(disk[0], 3),
+        "fdatasync_p99_ms": disk and round(disk[1], 3),
         "rows": [
             {**run.row(), "floor_p50_ms": bare.row()["p50_ms"]}
             for run, bare in zip(runs, floors, strict=True)
@@ -106,6 +114,10 @@ def echo(
     columns = "rate sent received p50_ms p99_ms max_ms floor_p50_ms"
     if _finish(result, parameters, log, as_json, {columns: result["rows"]}):
         print(f"highest rate without loss: {max_lossless:,.0f}/s")
+        if disk is not None:
+            print(
+                f"bus.sync {sync}; fdatasync of this disk: {disk[0]:.2f} ms, p99 {disk[1]:.2f} ms"
+            )
 
 
 @app.command("match")

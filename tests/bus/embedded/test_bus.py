@@ -502,6 +502,31 @@ def test_a_file_that_lost_its_version(path: Path) -> None:
     refused(path, BusCorruptError, "damaged")
 
 
+@pytest.mark.parametrize(("mode", "folder_mode"), [(0o600, 0o700), (0o660, 0o770)])
+def test_who_may_not_use_the_bus_file_may_use_none_of_its_files(
+    path: Path, mode: int, folder_mode: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who can read the bus can forge an alert to everyone."""
+    monkeypatch.setattr("mercury.bus.embedded.topic_log.SEGMENT_BYTES", 1000)
+    monkeypatch.setattr("mercury.bus.embedded.topic_log.INDEX_EVERY_BYTES", 500)
+    before = os.umask(0o002)
+    try:
+        if mode != 0o600:
+            path.touch(mode)
+        with opened(path) as bus:
+            for _ in range(5):
+                bus.append("t", bytes(800))
+                bus.flush_now()
+            found = list(path.parent.rglob("*"))
+            modes = {one: one.stat().st_mode & 0o777 for one in found}
+        assert {"bus.db-wal", "bus.db-lock", "head", "reserved"} <= {one.name for one in found}
+        assert {".log", ".index"} <= {one.suffix for one in found}
+        for one in found:
+            assert modes[one] == (folder_mode if one.is_dir() else mode), one
+    finally:
+        os.umask(before)
+
+
 @pytest.mark.parametrize("lost", ["head", "*.log", "reserved", "*"])
 def test_what_is_appended_after_a_loss_is_read(path: Path, lost: str) -> None:
     with opened(path) as bus:

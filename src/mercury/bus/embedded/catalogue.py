@@ -107,6 +107,9 @@ class BusFile:
         self._logs: dict[int, TopicLog] = {}  # by topic id
         _check_place(path)
         with explained(path), ExitStack() as undo:
+            # Whoever may read it may forge messages: the owner alone, unless told otherwise. The
+            # bus's other files are made for the same people.
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             self.lock = WriteLock(path)
             undo.callback(self.lock.close)
             with self.lock.held():
@@ -249,12 +252,15 @@ class BusFile:
         """Make topics that do not exist yet."""
 
         def create() -> None:
+            records = records_folder(self.path)
+            mode = self.path.stat().st_mode & 0o666
+            records.mkdir(mode=mode | (mode & 0o444) >> 2, exist_ok=True)
             known = dict(self.execute("SELECT name, id FROM topics"))
             missing = [name for name in names if name not in known]
             for topic_id, name in enumerate(missing, max(known.values(), default=0) + 1):
                 # The place first, so that whoever finds a topic in the catalogue also finds its
                 # records.
-                TopicLog.create(records_folder(self.path) / str(topic_id))
+                TopicLog.create(records / str(topic_id))
                 self.execute("INSERT INTO topics VALUES (?, ?, ?)", (topic_id, name, partitions))
             if missing:
                 self.change_registry()

@@ -37,6 +37,11 @@ def _request(kind: int, part: int) -> bytes:
     return struct.pack("hhqqi4x", kind, os.SEEK_SET, part, 1, 0)
 
 
+def open_shared(path: Path, flags: int, *, like: Path) -> int:
+    """Open or make a file that the same people may use as another file or folder."""
+    return os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, like.stat().st_mode & 0o666)
+
+
 def _allocate(fd: int) -> None:
     """Give the file its page; on a full disk that fails here, not when the page is written."""
     if hasattr(os, "posix_fallocate"):
@@ -50,7 +55,7 @@ class WriteLock:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._fd = os.open(f"{path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._fd = open_shared(Path(f"{path}-lock"), os.O_RDWR, like=path)
         try:
             if os.fstat(self._fd).st_size < mmap.PAGESIZE:
                 _allocate(self._fd)

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, cast, get_args
 
 import numpy as np
 
+from mercury.bus.embedded.lock import open_shared
 from mercury.bus.embedded.log_page import LogState
 from mercury.bus.embedded.record_frame import (
     HEADER_BYTES,
@@ -105,8 +106,12 @@ class LogFiles:
         if file is None:
             while len(self._open) > 1:  # one to write and one to read
                 self._close_one(next(iter(self._open)))
-            flags = self._access | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-            file = self._open[segment] = os.open(self.path(segment), flags, 0o666)
+            path = self.path(segment)
+            if create:
+                file = open_shared(path, self._access, like=self.folder)
+            else:
+                file = os.open(path, self._access | os.O_CLOEXEC)
+            self._open[segment] = file
         return file
 
     def _close_one(self, segment: int) -> None:
@@ -144,8 +149,14 @@ class LogFiles:
     def note(self, segment: int, offset: int, at: int, time_us: int) -> None:
         """Add to the index where a frame begins. An entry without its frame does no harm."""
         entry = np.array([(offset, at, time_us)], _ENTRY)
-        with self.index_path(segment).open("ab", buffering=0) as file:
-            file.write(entry.tobytes())
+        self._add(self.index_path(segment), entry.tobytes())
+
+    def _add(self, path: Path, data: bytes) -> None:
+        file = open_shared(path, os.O_WRONLY | os.O_APPEND, like=self.folder)
+        try:
+            os.write(file, data)
+        finally:
+            os.close(file)
 
     # Reading.
 
@@ -202,8 +213,7 @@ class LogFiles:
 
     def explain(self, first: int, end: int, why: Explanation) -> None:
         """Note why the offsets from `first` up to `end` hold nothing."""
-        with (self.folder / EXPLAINED).open("a", encoding="ascii") as file:
-            file.write(f"{first} {end} {why}\n")
+        self._add(self.folder / EXPLAINED, f"{first} {end} {why}\n".encode())
 
     def walk(self, place: Place, state: LogState) -> Iterator[Frame | Gap]:
         """The frames from a place to the end of the log, and what is missing between them."""

@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from mercury.bus.embedded.lock import open_shared
 from mercury.model.errors import BusCorruptError
 
 _MAGIC = b"MERCLOG2"
@@ -72,7 +73,7 @@ class LogPage:
             page[_BOOT_AT : _BOOT_AT + _BOOT_BYTES] = _boot_id()
         _fill_slot(page, 0, state)
         # In place: who has it in memory must not find it shorter meanwhile.
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        file = open_shared(path, os.O_WRONLY, like=path.parent)
         try:
             os.write(file, page)
         finally:

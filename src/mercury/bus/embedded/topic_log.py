@@ -17,7 +17,7 @@ import shutil
 import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -26,6 +26,7 @@ import numpy as np
 
 from mercury.bus.api import Record
 from mercury.bus.embedded.disk_sync import sync_file
+from mercury.bus.embedded.lock import open_shared
 from mercury.bus.embedded.log_files import (
     INDEX_EVERY_BYTES,
     Explanation,
@@ -88,8 +89,9 @@ class TopicLog:
         """Make an empty topic; what an abandoned one left there is removed."""
         if folder.exists():
             shutil.rmtree(folder)
-        folder.mkdir(parents=True)
-        LogFiles(folder).path(1).touch()
+        folder.mkdir(mode=_folder_mode(folder))
+        with closing(LogFiles(folder)) as files:
+            files.create(1)
         LogPage.create(folder / PAGE, LogState(oldest=1, next=1, segment=1, size=0, last_us=0))
 
     def close(self) -> None:
@@ -192,7 +194,8 @@ class TopicLog:
             return LogPage(path)
         except PageDamagedError as error:
             log.error("%s: made anew from the records", error)
-        self.folder.mkdir(exist_ok=True)
+        if not self.folder.exists():
+            self.folder.mkdir(mode=_folder_mode(self.folder))
         LogPage.create(path, known or _NOTHING, is_checked=known is not None)
         return LogPage(path)
 
@@ -244,7 +247,7 @@ class TopicLog:
             reserved = end + RESERVED_OFFSETS
             number = reserved.to_bytes(8, "little")
             check = zlib.crc32(number).to_bytes(4, "little")
-            file = os.open(self.folder / RESERVED, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            file = open_shared(self.folder / RESERVED, os.O_WRONLY, like=self.folder)
             try:
                 os.pwrite(file, number + check, 0)
                 os.fdatasync(file)
@@ -414,6 +417,10 @@ class TopicLog:
                 gone = int(np.searchsorted(ends, target, "left")) + 1
                 return max(header.first + gone, state.oldest)
         return state.next
+
+
+def _folder_mode(folder: Path) -> int:
+    return folder.parent.stat().st_mode & 0o777
 
 
 def _behind(frame: Frame) -> Place:

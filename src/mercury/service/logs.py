@@ -8,6 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, TextIO
 
+from mercury.model.printable import printable_lines
 from mercury.service import supervisor_link
 
 if TYPE_CHECKING:
@@ -32,6 +33,13 @@ class JsonLines(logging.Formatter):
         return json.dumps(entry)
 
 
+class _Lines(logging.Formatter):
+    """A line for people; names and texts of others may be in it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable_lines(super().format(record))
+
+
 class _Stderr(_Handler):
     """Writes to the current sys.stderr: a live display redirects it while shown."""
 
@@ -44,7 +52,7 @@ def set_up_logs(level: str, *, json_lines: bool = False) -> None:
     """Send the package's logs to stderr."""
     handler = _Stderr(sys.stderr)
     whose = supervisor_link.part or "%(name)s"
-    text = logging.Formatter(f"%(asctime)s %(levelname)-7s {whose}: %(message)s", "%H:%M:%S")
+    text = _Lines(f"%(asctime)s %(levelname)-7s {whose}: %(message)s", "%H:%M:%S")
     handler.setFormatter(JsonLines() if json_lines else text)
     root = logging.getLogger("mercury")
     root.handlers[:] = [handler]

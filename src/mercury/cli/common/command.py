@@ -20,6 +20,7 @@ from mercury.bus import Bus, Retention, open_bus
 from mercury.cli.common.reading import numbers
 from mercury.config import Settings, load_settings
 from mercury.model.errors import ConfigurationError
+from mercury.model.printable import printable_lines
 from mercury.service import Service, supervisor_link
 from mercury.service.logs import set_up_logs
 from mercury.service.stop_signals import on_stop_signal
@@ -142,7 +143,7 @@ async def watch(
 
 def show(line: str) -> None:
     """A line on stdout for people: on a terminal broken between words, elsewhere as it is."""
-    out = sys.stdout
+    out, line = sys.stdout, printable_lines(line)
     if out.isatty():
         columns = shutil.get_terminal_size().columns
         indent = " " * (len(line) - len(line.lstrip()) + 2)
@@ -162,5 +163,5 @@ def print_json(result: object) -> None:
 def fail(sentence: str, code: int = 1) -> NoReturn:
     """Print the error and exit."""
     whose = f"mercury {supervisor_link.part}".rstrip()
-    progress.print(f"{whose}: {sentence}", style="bold red")
+    progress.print(f"{whose}: {printable_lines(sentence)}", style="bold red")
     sys.exit(code)

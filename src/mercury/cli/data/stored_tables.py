@@ -18,7 +18,8 @@ from mercury.model.errors import ConfigurationError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from mercury.pipeline.history.files import HistoryFolder
+    from mercury.model.printable import printable
+from mercury.pipeline.history.files import HistoryFolder
 
 FolderOption = Annotated[
     Path | None, option("Folder of the stored tables; default beside the bus file", "DIR")
@@ -129,4 +130,4 @@ def _cell(name: str, value: object) -> str:
     if name == "time":
         return str(value)[:23].replace("T", " ")  # UTC, to the millisecond
     text = f"{value:,}" if isinstance(value, int) else str(value)
-    return " ".join(text.split())  # a message's text may have several lines
+    return printable(" ".join(text.split()))  # a message's text may have several lines

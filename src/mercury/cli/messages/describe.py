@@ -13,6 +13,7 @@ from mercury.model.area import Area, Position
 from mercury.model.delivery import Deliveries
 from mercury.model.geojson import area_to_geojson
 from mercury.model.message import Event, Message, Subscription, Telemetry
+from mercury.model.printable import printable
 from mercury.service.clock import clock_time, seconds_of
 
 
@@ -40,7 +41,7 @@ def message_line(message: Message) -> str:
     if message.values:
         said += " " + " ".join(f"{key}={value!r}" for key, value in message.values.items())
     topic = f" [{message.topic}]" if message.topic else ""
-    return (
+    return printable(
         f"{clock_time(message.sent_us)} {message.kind.name:<9} {message.source} → "
         f"{address_text(message.destination)}{topic} {said}".rstrip()
     )

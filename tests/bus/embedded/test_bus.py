@@ -860,3 +860,34 @@ def test_opening_fails_whole(path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.undo()
     with opened(path) as bus:  # nothing was left locked
         bus.append("t", b"1")
+
+
+MANY_TOPICS = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+from mercury.bus import Retention, open_bus
+from mercury.bus.embedded.upkeep import Upkeep
+
+bus = open_bus("embedded:" + sys.argv[1], retention=Retention(None, None))
+other = open_bus("embedded:" + sys.argv[1], retention=Retention(None, None))
+all_of_them = bus.subscribe(["t.*"], start="earliest")
+for turn in range(3):
+    for number in range(600):
+        (bus, other)[number % 2].append(f"t.{number}", b"%d" % number)
+    bus.flush_now()
+    other.flush_now()
+    bus._upkeep.step(0.0, 0)
+    found = 0
+    while found < 600:
+        found += len(all_of_them.poll())
+    assert found == 600
+print(sorted(value for record in other.subscribe(["t.7"], start="earliest").poll()
+             for value in [record.value]))
+"""
+
+
+def test_topics_may_be_more_than_open_files(path: Path) -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", MANY_TOPICS, path], capture_output=True, text=True, check=False
+    )
+    assert (said.stdout, said.stderr) == ("[b'7', b'7', b'7']\n", "")

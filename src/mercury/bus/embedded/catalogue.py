@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,8 +34,9 @@ SCHEMA_VERSION = 3
 PAGE_SIZE = 2048
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
-# Topics whose files are kept open, at most.
+# Topics whose files are kept open, at most; each takes up to three descriptors.
 OPEN_LOGS = 256
+_SHARE_OF_DESCRIPTORS = 1 / 8
 
 _SCHEMA = f"""
 CREATE TABLE meta (
@@ -101,8 +103,12 @@ def _no_space(path: Path) -> bool:
 class BusFile:
     """One connection to the bus file; writes are serialised between processes by a file lock."""
 
-    def __init__(self, path: Path, sync: Sync = "process") -> None:
+    def __init__(self, path: Path, sync: Sync = "process", open_logs: int = OPEN_LOGS) -> None:
         self.path = path
+        allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if allowed != resource.RLIM_INFINITY:
+            open_logs = min(open_logs, max(1, int(allowed * _SHARE_OF_DESCRIPTORS)))
+        self._open_logs = open_logs
         self._sync = sync
         self._logs: dict[int, TopicLog] = {}  # by topic id
         _check_place(path)
@@ -166,13 +172,13 @@ class BusFile:
             self.lock.release(topic.id)
 
     def log(self, topic: Topic) -> TopicLog:
-        log = self._logs.get(topic.id)
+        log = self._logs.pop(topic.id, None)
         if log is None:
+            while len(self._logs) >= self._open_logs:  # the one that was not used for longest
+                self._logs.pop(next(iter(self._logs))).close()
             with explained(self.path):
                 log = self._open_log(topic)
-            if len(self._logs) >= OPEN_LOGS:
-                self._logs.pop(next(iter(self._logs))).close()
-            self._logs[topic.id] = log
+        self._logs[topic.id] = log
         return log
 
     def _open_log(self, topic: Topic) -> TopicLog:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from mercury.bus.grouping import Registry, Topic
 from mercury.model.errors import BusError
 
 INTERVAL_S = 1.0
+OPEN_LOGS = 32
 RETENTION_INTERVAL_S = 10.0
 # SQLite's log is copied into its file when it has grown to this. It holds offsets and members only.
 CHECKPOINT_BYTES = 4 * 1024**2
@@ -27,11 +29,12 @@ SHARE_BYTES = 1024**2
 
 class Upkeep:
     def __init__(self, path: Path, retention: Retention) -> None:
-        self._file = BusFile(path)
+        self._file = BusFile(path, open_logs=OPEN_LOGS)
         self._retention = retention
         self._mutex = threading.RLock()  # one user of the files at a time
         self._stop = threading.Event()
         self._registry = Registry(version=-1)
+        self._turn = 0
         self._next_retention = time.monotonic() + RETENTION_INTERVAL_S
         self._file.execute("PRAGMA busy_timeout = 0")
         self._thread = threading.Thread(target=self._run, name="mercury-bus-upkeep", daemon=True)
@@ -52,7 +55,7 @@ class Upkeep:
             with suppress(BusError, *FILE_ERRORS):
                 self._checkpoint()
             with suppress(BusError, *FILE_ERRORS):
-                for topic in self._topics():
+                for topic in self._some_topics():
                     self._file.log(topic).sync()
             if now >= self._next_retention:
                 with suppress(BusError):
@@ -66,6 +69,13 @@ class Upkeep:
         self._file.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         with self._file.lock.held():
             self._file.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+
+    def _some_topics(self) -> Iterator[Topic]:
+        """A few topics, each time others."""
+        topics = self._topics()
+        for _ in range(min(OPEN_LOGS, len(topics))):
+            self._turn += 1
+            yield topics[self._turn % len(topics)]
 
     def _topics(self) -> tuple[Topic, ...]:
         self._registry = self._file.registry(self._registry)

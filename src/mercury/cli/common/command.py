@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import resource
 import shutil
 import sys
 import textwrap
@@ -30,6 +31,10 @@ Result = TypeVar("Result")
 
 # For people; stdout is for results. [Brackets] are not taken apart, nor long lines in a file.
 progress = Console(stderr=True, highlight=False, markup=False, soft_wrap=not sys.stderr.isatty())
+
+
+# Each topic of an embedded bus takes up to three files, each connection to a gateway one.
+_OPEN_FILES = 65_536
 
 
 def option(help: str, metavar: str | None = None, *, names: str = "", **more: Any) -> Any:
@@ -108,6 +113,10 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
 
 def serve(settings: Settings, make: Callable[[Bus], Service]) -> None:
     """Run a service on the configured bus until it is stopped."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
     async def work() -> None:
         with contextlib.closing(bus_of(settings)) as bus:

@@ -62,3 +62,10 @@ def test_witnesses_are_merged_across_the_antimeridian() -> None:
     emergencies = Emergencies(SETTINGS)
     assert emergencies.is_new(Position(10.0, 179.9995), 0.0)
     assert not emergencies.is_new(Position(10.0, -179.9995), 0.0)
+
+
+def test_an_emergency_from_before_the_clock_was_set_back_hides_none() -> None:
+    emergencies = Emergencies(SETTINGS)
+    assert emergencies.is_new(HERE, 3700.0)
+    assert emergencies.is_new(HERE, 100.0)
+    assert not emergencies.is_new(HERE, 101.0)

@@ -257,7 +257,9 @@ class Broker(Service):
         if event is None or position is None:
             raise PacketError("malformed")
         time_us = now_us()
-        until_us = record.timestamp_us + int(self.settings.emergency_validity_s * 1e6)
+        # A record may be from before the clock was set back.
+        since_us = min(record.timestamp_us, time_us)
+        until_us = since_us + int(self.settings.emergency_validity_s * 1e6)
         if until_us <= time_us or message.expired(time_us):
             raise PacketError("expired")
         self.counters["emergencies"] += 1

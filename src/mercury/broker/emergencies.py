@@ -24,7 +24,8 @@ class Emergencies:
     def is_new(self, position: Position, now: float) -> bool:
         """Whether this emergency was not reported lately; if so, remember it."""
         window_s, distance_m = self._settings.merge_window_s, self._settings.merge_distance_m
-        self._recent = [(at, fix) for at, fix in self._recent if now - at < window_s]
+        # What seems to come later was reported before somebody set the clock back.
+        self._recent = [(at, fix) for at, fix in self._recent if abs(now - at) < window_s]
         for _, fix in self._recent:
             if float(haversine_m(position.lat, position.lon, fix.lat, fix.lon)) <= distance_m:
                 return False

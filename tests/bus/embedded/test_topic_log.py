@@ -197,6 +197,26 @@ def test_a_second_view_follows_without_a_word(log: TopicLog, small_files: None) 
     other.close()
 
 
+def test_time_goes_on_when_the_clock_is_set_back(log: TopicLog) -> None:
+    hour = 3600
+
+    def appended_at(clock_s: int, uptime_s: int) -> float:
+        entries = [(b"", b"", b"")]
+        log.append(entries, clock_s * 10**6, 4, count(), uptime_us=uptime_s * 10**6)
+        return log.state().last_us / 1e6
+
+    assert appended_at(100 * hour, 50) == 100 * hour
+    assert appended_at(101 * hour, 60) == 101 * hour  # set an hour ahead
+    assert appended_at(100 * hour + 20, 70) == 101 * hour + 5  # and back: at half its pace
+    assert appended_at(100 * hour + 20, 70) == 101 * hour + 5
+    assert appended_at(100 * hour + 30, 80) == 101 * hour + 10
+    assert appended_at(102 * hour, 80 + 2 * hour) == 102 * hour  # the clock has caught up
+    other = reopened(log)
+    times = [record.timestamp_us for record in other.read(0, 10)]
+    assert times == sorted(times)
+    other.close()
+
+
 # Sudden death
 
 

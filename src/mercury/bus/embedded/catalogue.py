@@ -164,8 +164,14 @@ class BusFile:
         self.lock.acquire(topic.id)
         try:
             # The time is taken under the lock, so that it grows with the offsets.
-            now_us, sync = time.time_ns() // 1000, self._sync == "always"
-            return log.append(entries, now_us, topic.partitions, spread, sync=sync)
+            return log.append(
+                entries,
+                time.time_ns() // 1000,
+                topic.partitions,
+                spread,
+                uptime_us=time.monotonic_ns() // 1000,
+                sync=self._sync == "always",
+            )
         except OSError as error:
             raise bus_error(error, self.path) from error
         finally:

@@ -24,7 +24,7 @@ _PAGE_BYTES = mmap.PAGESIZE
 _VERSION, _SYNCED = 0, 1
 _MAGIC_AT, _BOOT_AT, _BOOT_BYTES = 16, 24, 36
 _SLOT_AT = (64, 128)
-_SLOT = struct.Struct("<QQQQQQ")  # the switch it was filled for, and the state
+_SLOT = struct.Struct("<QQQQQQQ")  # the switch it was filled for, and the state
 _CHECK_BYTES = 4
 _TRIES = 1000  # a reader meets a writer in the same slot only if two switches pass meanwhile
 
@@ -41,6 +41,7 @@ class LogState(NamedTuple):
     segment: int  # the file being written, named after its first offset
     size: int  # how many bytes of it are good
     last_us: int  # time of the newest record
+    uptime_us: int = 0  # when that was appended, by a clock that nobody sets
 
 
 @cache

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -121,16 +122,23 @@ class TopicLog:
         partitions: int,
         spread: Iterator[int],
         *,
+        uptime_us: int = 0,
         sync: bool = False,
     ) -> bytes:
-        """Append records; return the frame they became, with `sync` when it is on the disk."""
+        """Append records; return the frame they became, with `sync` when it is on the disk.
+
+        `now_us` is the time of the day, which may be set; `uptime_us` is a clock that never is.
+        """
         state = self._locked_state()
         if state.size >= SEGMENT_BYTES or not self._files.can_append(state.segment, state.size):
             state = self._roll(state)
         end = state.next + len(entries)
         if end > self._reserved:
             self._reserve(end)
-        now_us = max(now_us, state.last_us)  # time never goes back in a topic
+        if now_us < state.last_us:
+            # Time never goes back in a topic. When somebody has set the clock back, it goes on at
+            # half its pace until the clock has caught up.
+            now_us = state.last_us + max(0, uptime_us - state.uptime_us) // 2
         frame = pack_frame(state.next, now_us, entries, partitions, spread)
         size = state.size + len(frame)
         self._files.write(state.segment, state.size, frame)
@@ -141,7 +149,7 @@ class TopicLog:
             if state.size == 0:
                 sync_file(self.folder)
                 sync_file(self.folder.parent)
-        self._page.publish_end(LogState(state.oldest, end, state.segment, size, now_us))
+        self._page.publish_end(LogState(state.oldest, end, state.segment, size, now_us, uptime_us))
         return frame
 
     def _roll(self, state: LogState) -> LogState:
@@ -222,7 +230,9 @@ class TopicLog:
         if path.stat().st_size > end.at:
             os.truncate(path, end.at)
         oldest = min(max(known.oldest, segments[0]), end.offset)
-        state = LogState(oldest, end.offset, end.segment, end.at, max(known.last_us, last_us))
+        last_us = max(known.last_us, last_us)
+        uptime_us = time.monotonic_ns() // 1000
+        state = LogState(oldest, end.offset, end.segment, end.at, last_us, uptime_us)
         page.restore(state)
         return state
 

@@ -113,9 +113,7 @@ class BusFile:
         self._logs: dict[int, TopicLog] = {}  # by topic id
         _check_place(path)
         with explained(path), ExitStack() as undo:
-            # Whoever may read it may forge messages: the owner alone, unless told otherwise. The
-            # bus's other files are made for the same people.
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            _create_file(path)
             self.lock = WriteLock(path)
             undo.callback(self.lock.close)
             with self.lock.held():
@@ -280,6 +278,16 @@ class BusFile:
         self._sync_commits(self._sync != "process")
         self.write(create)
         self._sync_commits(self._sync == "always")
+
+
+def _create_file(path: Path) -> None:
+    """Make the bus file for its owner alone: whoever can read it can forge messages.
+
+    The bus's other files are made for the same people. One that is there must not be opened:
+    closing it would give up the locks that SQLite has on it in this process.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def _check_place(path: Path) -> None:

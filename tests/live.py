@@ -235,13 +235,24 @@ class Hand:
         body = self.body(Kind.RECEIPT) + receipts
         self.raw(self.packet(Kind.RECEIPT, body, CARRIES_RECEIPTS))
 
+    async def raw_init(self, body: bytes, incarnation: int = 1) -> None:
+        """Send an INIT with the cookie that the adapter wants to see."""
+        self.raw(pack(Kind.INIT, 4, NO_TOKEN, incarnation, body))
+
+        def challenges() -> list[bytes]:
+            return [one for one in self.received if unpack(one).kind == Kind.CHALLENGE]
+
+        challenge = (await until(challenges))[-1]
+        self.received.remove(challenge)
+        self.raw(pack(Kind.INIT, 4, unpack(challenge).token, incarnation, body))
+
     async def init(
         self, position: Position = HERE, incarnation: int = 1, groups: tuple[str, ...] = ()
     ) -> Grant:
         """Open a session."""
         body = self.body(Kind.INIT, Telemetry(position))
         body += mercury_pb2.Envelope(groups=groups).SerializeToString()
-        self.raw(pack(Kind.INIT, 4, NO_TOKEN, incarnation, body))
+        await self.raw_init(body, incarnation)
         grant = (await self.next(Kind.ACKNOWLEDGE)).payload
         assert isinstance(grant, Grant)
         self.token = grant.token

@@ -96,7 +96,7 @@ def _reasons() -> set[str]:
                     found.update(_strings(key))
                 case ast.Call(func=called, args=arguments):
                     name = ast.unparse(called).rpartition(".")[2]
-                    if name in ("PacketError", "_drop", "_refused"):
+                    if name in ("PacketError", "_drop", "_refused", "_init_refused"):
                         found.update(*map(_strings, arguments))
                 case ast.DictComp(key=ast.JoinedStr() as key) if _COUNTED.search(ast.unparse(node)):
                     found.update(_strings(key))

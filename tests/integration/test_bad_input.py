@@ -8,12 +8,13 @@ import random
 import pytest
 from live import HERE, Hand, connect, http_get, in_loop, live, until
 from session.invariants import check_adapter
+from wire.packets import unpack
 
 from mercury.adapter import Adapter
 from mercury.model.message import Attributes, Event, Kind, Telemetry
 from mercury.service.statistics import LOSSES
 from mercury.session import SessionSettings
-from mercury.wire import NO_TOKEN, pack, parse
+from mercury.wire import HEADER_BYTES, pack, parse
 
 SEED = 20_161_130
 NOT_ON_EARTH = [(math.nan, 0.0), (0.0, math.nan), (90.01, 0.0), (0.0, -180.01), (math.inf, 0.0)]
@@ -99,7 +100,10 @@ async def test_unknown_sessions_forged_tokens_and_replays() -> None:
             hand = Hand(adapter)
             report = hand.body(Kind.REPORT, Telemetry(HERE))
             hand.raw(pack(Kind.REPORT, 4, b"\xff" * 16, 1, report))
-            assert (await hand.next(Kind.REFUSE)).values == {"reason": "unknown-session"}
+            [refusal] = await until(lambda: list(hand.received))
+            hand.received.clear()
+            assert unpack(refusal)[0::2] == (Kind.REFUSE, b"\xff" * 16)
+            assert len(refusal) == HEADER_BYTES  # no longer than what came, whoever sent that
             await hand.init()
             forged = hand.token[:-1] + bytes((hand.token[-1] ^ 1,))
             hand.raw(pack(Kind.REPORT, 4, forged, 1, report))
@@ -151,7 +155,7 @@ async def test_places_that_are_not_on_earth(lat: float, lon: float) -> None:
         hand = Hand(adapter)
         init = parse(hand.body(Kind.INIT, Telemetry(HERE)))
         init.telemetry.lat, init.telemetry.lon = lat, lon
-        hand.raw(pack(Kind.INIT, 4, NO_TOKEN, 1, init.SerializeToString()))
+        await hand.raw_init(init.SerializeToString())
         assert (await hand.next(Kind.REFUSE)).values == {"reason": "bad-coordinates"}
         await hand.init(incarnation=2)
         report = parse(hand.body(Kind.REPORT, Telemetry(HERE)))
@@ -228,8 +232,7 @@ async def test_sessions_beyond_the_limit_are_refused() -> None:
         hands = [Hand(adapter, f"hand-{number}") for number in range(3)]
         for hand in hands[:2]:
             await hand.init()
-        body = hands[2].body(Kind.INIT, Telemetry(HERE))
-        hands[2].raw(pack(Kind.INIT, 4, NO_TOKEN, 1, body))
+        await hands[2].raw_init(hands[2].body(Kind.INIT, Telemetry(HERE)))
         assert (await hands[2].next(Kind.REFUSE)).values == {"reason": "sessions-full"}
         await check_dropped(adapter, sessions_full=1)
         for hand in hands:
@@ -242,6 +245,6 @@ async def test_identities_that_are_too_long(identity: str) -> None:
     async with live() as world:
         adapter = await world.adapter(metrics_port=0)
         hand = Hand(adapter, identity)
-        hand.raw(pack(Kind.INIT, 4, NO_TOKEN, 1, hand.body(Kind.INIT, Telemetry(HERE))))
+        await hand.raw_init(hand.body(Kind.INIT, Telemetry(HERE)))
         await check_dropped(adapter, bad_identity=1)
         hand.close()

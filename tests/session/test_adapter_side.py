@@ -46,7 +46,21 @@ class Bench:
         payload: object = TELEMETRY,
     ) -> object:  # fmt: skip
         body = self.message(Kind.INIT, identity, payload)
-        return self.core.receive(pack(Kind.INIT, 4, NO_TOKEN, incarnation, body), address, now)
+        return self.init_with(body, incarnation, now, address)
+
+    def init_with(
+        self, body: bytes, incarnation: int = 1, now: float = 0.0, address: bytes = HERE
+    ) -> object:
+        """An INIT with a cookie, as the adapter asks for."""
+        cookie = self.cookie(address, now)
+        return self.core.receive(pack(Kind.INIT, 4, cookie, incarnation, body), address, now)
+
+    def cookie(self, address: bytes = HERE, now: float = 0.0) -> bytes:
+        assert self.core.receive(pack(Kind.INIT, 4, NO_TOKEN, 7, b""), address, now) is None
+        challenge, to_whom = self.core.outbox.pop()
+        kind, _, cookie, incarnation = unpack(challenge)[:4]
+        assert (kind, incarnation, to_whom) == (Kind.CHALLENGE, 7, address)
+        return bytes(cookie)
 
     def token(self, identity: str = "car") -> bytes:
         return self.core.table.by_identity[identity].token
@@ -94,6 +108,53 @@ def test_init_without_telemetry_is_refused(payload: object, reason: str) -> None
     [(packet, _)] = bench.core.outbox
     assert unpack(packet).kind == Kind.REFUSE
     assert decode(packet[HEADER_BYTES:]).values["reason"] == reason
+
+
+def test_an_init_without_a_cookie_is_asked_for_one_and_leaves_nothing() -> None:
+    bench = Bench()
+    body = bench.message(Kind.INIT, "car", TELEMETRY)
+    theirs = bench.cookie(THERE)
+    for cookie in (NO_TOKEN, b"\xff" * 16, theirs):
+        packet = pack(Kind.INIT, 4, cookie, 3, body)
+        assert bench.core.receive(packet, HERE, 0.0) is None
+        [(answer, address)] = bench.core.outbox
+        bench.core.outbox.clear()
+        assert (unpack(answer).kind, address) == (Kind.CHALLENGE, HERE)
+        assert len(answer) == HEADER_BYTES < len(packet)
+    assert len(bench.core.table) == 0
+    assert bench.core.dropped == {}
+    assert bench.core.challenges == 4
+    check_adapter(bench.core)
+
+
+@pytest.mark.parametrize(("later_s", "is_good"), [(0.0, True), (59.0, True), (121.0, False)])
+def test_a_cookie_holds_for_a_while(later_s: float, is_good: bool) -> None:
+    bench = Bench()
+    cookie = bench.cookie(now=30.0)
+    body = bench.message(Kind.INIT, "car", TELEMETRY)
+    event = bench.core.receive(pack(Kind.INIT, 4, cookie, 1, body), HERE, 30.0 + later_s)
+    assert isinstance(event, Opened) == is_good
+
+
+def test_challenges_are_limited() -> None:
+    bench = Bench()
+    packet = pack(Kind.INIT, 4, NO_TOKEN, 1, b"")
+    for number in range(30_000):
+        bench.core.receive(packet, number.to_bytes(16, "big"), 1.0)
+    assert len(bench.core.outbox) == 20_000
+    assert bench.core.dropped == {"init-flood": 10_000}
+
+
+def test_no_answer_to_a_stranger_is_longer_than_what_came() -> None:
+    bench = Bench()
+    bench.init()
+    bench.core.outbox.clear()
+    for kind in Kind:
+        for token in (NO_TOKEN, b"\xff" * 16):
+            packet = pack(kind, 4, token, 1, b"")
+            bench.core.receive(packet, THERE, 0.0)
+            assert sum(len(answer) for answer, _ in bench.core.outbox) <= len(packet)
+            bench.core.outbox.clear()
 
 
 def test_a_repeated_init_gets_the_same_grant() -> None:
@@ -269,7 +330,7 @@ def test_an_identity_has_a_sensible_length(identity: str) -> None:
     envelope = parse(bench.message(Kind.INIT, "x", TELEMETRY))
     envelope.source.client = identity
     body = envelope.SerializeToString()
-    assert bench.core.receive(pack(Kind.INIT, 4, NO_TOKEN, 1, body), HERE, 0.0) is None
+    assert bench.init_with(body) is None
     assert bench.core.dropped == {"bad-identity": 1}
 
 

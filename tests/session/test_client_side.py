@@ -75,6 +75,51 @@ def test_init_is_retried_with_linear_back_off_and_jitter() -> None:
     assert len({unpack(packet).sequence for packet in core.outbox}) == 1  # the same incarnation
 
 
+def challenge(core: ClientSession, cookie: bytes, now: float = 0.0) -> None:
+    core.receive(pack(Kind.CHALLENGE, 5, cookie, core.incarnation, b""), now)
+
+
+def test_a_challenge_is_answered_at_once_with_its_cookie() -> None:
+    core = client()
+    core.start(0.0)
+    due = core.next_timer()
+    challenge(core, b"c" * 16, 0.1)
+    first, second = map(unpack, core.outbox)
+    assert (first.token, second.token) == (NO_TOKEN, b"c" * 16)
+    assert first.sequence == second.sequence
+    assert core.next_timer() == due  # the next try by the clock stays where it is
+    assert due is not None
+    core.handle_timer(due)
+    assert unpack(core.outbox[-1]).token == b"c" * 16
+    check_client(core)
+
+
+def test_challenges_make_no_storm() -> None:
+    core = client()
+    core.start(0.0)
+    for number in range(100):
+        challenge(core, bytes([number + 1]) * 16)
+    assert len(core.outbox) == 1 + 3
+    challenge(core, unpack(core.outbox[-1]).token)
+    assert core.dropped == {"repeated-challenge": 98}
+    due = core.next_timer()
+    assert due is not None
+    core.handle_timer(due)
+    challenge(core, b"d" * 16, due)  # the adapter was started again
+    assert unpack(core.outbox[-1]).token == b"d" * 16
+
+
+def test_a_challenge_that_is_not_for_me_is_dropped() -> None:
+    core = client()
+    core.start(0.0)
+    core.receive(pack(Kind.CHALLENGE, 5, b"c" * 16, core.incarnation + 1, b""), 0.0)
+    acknowledge(core, 0.0)
+    challenge(core, b"c" * 16)
+    assert len(core.outbox) == 1
+    assert core.dropped == {"unknown-session": 2}
+    assert core.state is SessionState.ESTABLISHED
+
+
 def test_two_clients_do_not_retry_in_step() -> None:
     first, second = client(seed=1), client(seed=2)
     first.start(0.0)

@@ -83,8 +83,9 @@ def connected(rng: random.Random, number: int, now: float) -> tuple[AdapterSessi
         epoch_us=number * 1_000_000,
     )  # fmt: skip
     client.start(now)
-    adapter.receive(client.outbox.pop(), b"c" * 16, now)
-    client.receive(adapter.outbox.pop()[0], now)
+    for _ in range(2):  # a challenge, and the session
+        adapter.receive(client.outbox.pop(), b"c" * 16, now)
+        client.receive(adapter.outbox.pop()[0], now)
     return adapter, client
 
 
@@ -99,17 +100,22 @@ def test_each_mutated_packet_is_taken_or_counted_by_reason() -> None:
             packet = rng.randbytes(rng.randrange(200))
         else:
             kind, body = rng.choice(good)
-            token = client.token if rng.random() < 0.9 else rng.randbytes(16)
+            cookie = adapter._cookies.make(b"c" * 16, now)
+            token = cookie if kind == Kind.INIT else client.token
+            token = token if rng.random() < 0.9 else rng.randbytes(16)
             highest = max(adapter.table.by_identity["car"].replay.highest, client._replay.highest)
             packet = mutate(rng, pack(kind, 4, token, highest + 1, body))
             packet = with_length(packet) if rng.random() < 0.7 else packet
-        before = adapter.dropped.copy()
+        before, challenges = adapter.dropped.copy(), adapter.challenges
         event = adapter.receive(packet, b"c" * 16, now)
         reasons = adapter.dropped - before
+        challenged = adapter.challenges - challenges
         is_receipt = event is None and not reasons and read_header(packet)[0] == Kind.RECEIPT
-        assert (event is not None) + reasons.total() + is_receipt == 1, packet.hex()
+        ways = (event is not None) + reasons.total() + challenged + is_receipt
+        assert ways == 1, packet.hex()
         dropped += reasons
         taken["adapter"] += not reasons
+        taken["challenged"] += challenged
         before = client.dropped.copy()
         client.receive(packet, now)
         dropped += client.dropped - before
@@ -129,6 +135,7 @@ def test_each_mutated_packet_is_taken_or_counted_by_reason() -> None:
     check_client(client)
     # Some packets passed all checks, and each check stopped some.
     assert min(taken["adapter"], taken["client"]) > 1000
+    assert taken["challenged"] > 100
     assert set(dropped) >= {
         "bad-coordinates", "bad-identity", "forged-source", "malformed", "no-address",
         "no-telemetry", "not-allowed", "not-mercury", "oversized", "replayed", "stale-init",

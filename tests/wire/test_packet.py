@@ -83,7 +83,7 @@ def test_another_version(version: int) -> None:
     assert reason_of(PACKET[:2] + bytes((version,)) + PACKET[3:]) == "version"
 
 
-@pytest.mark.parametrize("kind", [0, 9, 15, 23, 255])
+@pytest.mark.parametrize("kind", [0, 10, 15, 23, 255])
 def test_an_unknown_kind(kind: int) -> None:
     assert reason_of(PACKET[:3] + bytes((kind,)) + PACKET[4:]) == "unknown-kind"
 

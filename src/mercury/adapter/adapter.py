@@ -122,6 +122,7 @@ class Adapter(Service):
                 dropped["unsendable"] = self._outbound.endpoint.unsendable
             counters["packets_sent"] = self._outbound.packets_sent
         counters["address_changes"] = self.sessions.address_changes
+        counters["challenges"] = self.sessions.challenges
         outgoing = self.mediator.outgoing
         for state, count in outgoing.ended.items():
             counters[f"deliveries_{state.label}"] = count

@@ -55,6 +55,7 @@ class LoadClients:
         self.heard_at = 0.0  # when anything came last
         self._by_identity = {one.identity: number for number, one in enumerate(self.sessions)}
         self._by_token: dict[bytes, int] = {}
+        self._by_incarnation: dict[int, int] = {}  # of sessions that are being opened
         self.receiver = BatchReceiver()
         self.poller = select.epoll()
         for sock in self.sockets:
@@ -119,6 +120,8 @@ class LoadClients:
         by_socket: dict[int, list[tuple[bytes, bytes]]] = defaultdict(list)
         for number in numbers:
             session = self.sessions[number]
+            if session.state is SessionState.CONNECTING:
+                self._by_incarnation[session.incarnation] = number
             packets = by_socket[self.sockets[number % len(self.sockets)].fileno()]
             packets += [(packet, self.adapter) for packet in session.outbox]
             session.outbox.clear()
@@ -137,9 +140,15 @@ class LoadClients:
 
     def receive_from(self, fd: int) -> None:
         """Receive the packets at one of the sockets, one batch."""
+        challenged = []
         for data, _sender in self.receiver.receive(fd):
             number = self._by_token.get(data[8:24])
-            if number is None:
+            if number is None and len(data) == HEADER_BYTES:
+                # Nobody is named in a challenge: it repeats the incarnation.
+                number = self._by_incarnation.get(int.from_bytes(data[24:]))
+                if number is not None:
+                    challenged.append(number)
+            elif number is None:
                 number = self._addressed(data)
             if number is None:
                 continue
@@ -148,11 +157,14 @@ class LoadClients:
             session.receive(data, self.heard_at)
             if session.state is SessionState.ESTABLISHED:
                 self._by_token[session.token] = number
+                self._by_incarnation.pop(session.incarnation, None)
             if self.heard is None:
                 session.events.clear()
                 continue
             while session.events:
                 self.heard(number, session.events.popleft())
+        if challenged:
+            self.send_all(challenged)
 
     def _addressed(self, data: bytes) -> int | None:
         """The session that a grant or refusal is for."""

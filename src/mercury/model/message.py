@@ -33,6 +33,7 @@ class Kind(IntEnum):
     REFUSE = 6
     RECEIPT = 7
     GROUPS = 8
+    CHALLENGE = 9
     EVENT = 16
     ALERT = 17
     REQUEST = 18

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from mercury.model.errors import PacketError
 from mercury.model.message import Address, Attributes, Grant, Kind, Payload, Priority
 from mercury.session.both_sides import SessionSettings, session_body
+from mercury.session.cookies import Cookies
 from mercury.session.table import Session, SessionTable
 from mercury.wire import mercury_pb2 as pb
 from mercury.wire.codec import parse
@@ -39,6 +40,7 @@ _INIT, _REPORT, _CLOSE = int(Kind.INIT), int(Kind.REPORT), int(Kind.CLOSE)
 _RECEIPT = int(Kind.RECEIPT)
 # A packet of an unknown session is refused, so that its client may start anew; up to this rate.
 _MAX_REFUSALS_PER_S = 1000.0
+_MAX_CHALLENGES_PER_S = 20_000.0
 
 
 @dataclass(slots=True)
@@ -92,6 +94,24 @@ class Answered:
 SessionEvent = Opened | Reported | Received | Closed
 
 
+class Allowance:
+    """How often something may be done, up to a second's worth at once."""
+
+    def __init__(self, per_s: float) -> None:
+        self._per_s = self._left = per_s
+        self._time = 0.0
+
+    def take(self, now: float) -> bool:
+        """Do it once more; False if it was done too often."""
+        elapsed = max(0.0, now - self._time)
+        self._time = now
+        self._left = min(self._per_s, self._left + elapsed * self._per_s)
+        if self._left < 1.0:
+            return False
+        self._left -= 1.0
+        return True
+
+
 class AdapterSessions:
     """Processes the packets of all clients.
 
@@ -113,23 +133,30 @@ class AdapterSessions:
         self.answers: list[Answered] = []
         self.dropped: Counter[str] = Counter()
         self.address_changes = 0
+        self.challenges = 0
         self._adapter = Address.adapter(adapter)
         self._new_token = new_token
         self._flood_rate = settings.flood_rate_per_s
         self._flood_burst = settings.flood_burst
         self._epoch_us = epoch_us  # wall clock at now = 0, for time stamps
-        self._refusals_left = _MAX_REFUSALS_PER_S
-        self._refusals_time = 0.0
+        self._cookies = Cookies(new_token())
+        self._refusals = Allowance(_MAX_REFUSALS_PER_S)
+        self._challenges = Allowance(_MAX_CHALLENGES_PER_S)
 
     def receive(self, data: bytes, address: bytes, now: float) -> SessionEvent | None:
         """Take one packet; never raises, whatever it holds."""
         try:
             kind, _priority, token, sequence = read_header(data)
             if kind == _INIT:
+                # Before anything is read or kept: does it come from where it says?
+                if token == NO_TOKEN or not self._cookies.is_good(token, address, now):
+                    self._challenge(sequence, address, now)
+                    return None
                 return self._init(data, address, sequence, now)
             session = self.table.by_token.get(token)
             if session is None:
-                raise self._refused(token, sequence, address, "unknown-session", now)
+                # No reason is given: the answer must not be longer than the packet.
+                raise self._refused(token, sequence, address, "unknown-session", b"", now)
             replay = session.replay
             newest = sequence > replay.highest
             if not replay.accept(sequence):
@@ -238,19 +265,19 @@ class AdapterSessions:
         session = table.by_identity.get(identity)
         if session is not None:
             if incarnation < session.incarnation:  # a late packet, or another client
-                raise self._refused(NO_TOKEN, incarnation, address, "stale-init", now)
+                raise self._init_refused("stale-init", incarnation, address, now)
             if incarnation == session.incarnation:
                 # The ACKNOWLEDGE was lost or is under way: the same answer again.
                 self.dropped["repeated-init"] += 1
                 self._grant(session, address, now)
                 return None
         elif len(table) >= self.settings.max_sessions:
-            raise self._refused(NO_TOKEN, incarnation, address, "sessions-full", now)
+            raise self._init_refused("sessions-full", incarnation, address, now)
         has_telemetry = envelope.WhichOneof("payload") == "telemetry"
         if self.settings.require_telemetry and not has_telemetry:
-            raise self._refused(NO_TOKEN, incarnation, address, "no-telemetry", now)
+            raise self._init_refused("no-telemetry", incarnation, address, now)
         if has_telemetry and not on_earth(envelope.telemetry.lat, envelope.telemetry.lon):
-            raise self._refused(NO_TOKEN, incarnation, address, "bad-coordinates", now)
+            raise self._init_refused("bad-coordinates", incarnation, address, now)
         if session is not None:
             if address != session.address:  # there may be another client there now
                 body = self.refusal_body("displaced", now)
@@ -277,19 +304,28 @@ class AdapterSessions:
         packet = pack(Kind.ACKNOWLEDGE, Priority.REPLY, session.token, 0, body)
         self.outbox.append((packet, address))
 
-    def _refused(
-        self, token: bytes, sequence: int, address: bytes, reason: str, now: float
+    def _challenge(self, incarnation: int, address: bytes, now: float) -> None:
+        """Ask for the INIT again, with a token that only who is at the address can know."""
+        if not self._challenges.take(now):
+            self.dropped["init-flood"] += 1
+            return
+        self.challenges += 1
+        cookie = self._cookies.make(address, now)
+        packet = pack(Kind.CHALLENGE, Priority.REPLY, cookie, incarnation, b"")
+        self.outbox.append((packet, address))
+
+    def _init_refused(
+        self, reason: str, incarnation: int, address: bytes, now: float
     ) -> PacketError:
-        """Refuse a client, up to a rate; returns what to raise."""
-        elapsed = max(0.0, now - self._refusals_time)
-        self._refusals_time = now
-        self._refusals_left = min(
-            _MAX_REFUSALS_PER_S, self._refusals_left + elapsed * _MAX_REFUSALS_PER_S
-        )
-        if self._refusals_left >= 1.0:
-            self._refusals_left -= 1.0
-            # With token and sequence of the packet, so that only someone who saw it can forge this.
-            body = self.refusal_body(reason, now)
+        body = self.refusal_body(reason, now)
+        return self._refused(NO_TOKEN, incarnation, address, reason, body, now)
+
+    def _refused(
+        self, token: bytes, sequence: int, address: bytes, reason: str, body: bytes, now: float
+    ) -> PacketError:
+        """Tell a client that it is refused, up to a rate; returns what to raise."""
+        if self._refusals.take(now):
+            # The token and sequence come back, so that only who saw the packet can forge this.
             self.outbox.append((pack(Kind.REFUSE, Priority.REPLY, token, sequence, body), address))
         return PacketError(reason)
 

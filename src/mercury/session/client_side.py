@@ -35,6 +35,7 @@ _WHY_IN_WORDS = {
     "stale-init": "another client is connected under this name",
 }
 
+_MAX_CHALLENGES = 3  # that are answered between two tries by the clock
 _FROM_ADAPTER = frozenset({Kind.ALERT, Kind.REPLY, Kind.CONTENT, Kind.RECEIPT})
 _ANY_ADAPTER = Address.adapter("any")
 
@@ -119,6 +120,8 @@ class ClientSession:
         self._rng = rng
         self._epoch_us = epoch_us  # wall clock at now = 0, for time stamps
         self._attempts = 0  # INITs sent in a row without an answer
+        self._cookie = NO_TOKEN  # what the adapter wants to see in an INIT
+        self._challenges = 0  # since the last INIT that was sent by the clock
         self._sequence = 0
         self._replay = ReplayWindow()
         self._silence_s = settings.missed_heartbeats * settings.heartbeat_interval_s
@@ -143,7 +146,10 @@ class ClientSession:
                 self._acknowledged(decode(data[HEADER_BYTES:]), token, now)
                 return
             if kind == Kind.REFUSE:
-                self._refused(decode(data[HEADER_BYTES:]), token, sequence, now)
+                self._refused(data[HEADER_BYTES:], token, sequence, now)
+                return
+            if kind == Kind.CHALLENGE:
+                self._challenged(token, sequence, now)
                 return
             if self.state is not SessionState.ESTABLISHED or token != self.token:
                 raise PacketError("unknown-session")
@@ -242,14 +248,29 @@ class ClientSession:
 
     def _send_init(self, now: float) -> None:
         self._attempts += 1
-        rows = mercury_pb2.Envelope(seen=self._seen, groups=sorted(self.groups))
-        # Two encoded Envelopes in a row are one.
-        body = self._body(Kind.INIT, self.telemetry, now) + rows.SerializeToString()
-        self.outbox.append(pack(Kind.INIT, Priority.NORMAL, NO_TOKEN, self.incarnation, body))
+        self._challenges = 0
+        self._put_init(now)
         # Mercury §4.6: linear back-off with jitter, so that clients do not come back in step.
         settings = self.settings
         wait_s = min(self._attempts * settings.init_retry_s, settings.init_retry_max_s)
         self._next_init = now + wait_s * (1.0 + settings.jitter * self._rng.uniform(-1.0, 1.0))
+
+    def _put_init(self, now: float) -> None:
+        rows = mercury_pb2.Envelope(seen=self._seen, groups=sorted(self.groups))
+        # Two encoded Envelopes in a row are one.
+        body = self._body(Kind.INIT, self.telemetry, now) + rows.SerializeToString()
+        self.outbox.append(pack(Kind.INIT, Priority.NORMAL, self._cookie, self.incarnation, body))
+
+    def _challenged(self, cookie: bytes, incarnation: int, now: float) -> None:
+        """Send the INIT again, with the token that the adapter wants to see."""
+        if self.state is not SessionState.CONNECTING or incarnation != self.incarnation:
+            raise PacketError("unknown-session")
+        # It is sent more than once if the adapter restarts, or if somebody forges challenges.
+        if cookie in (self._cookie, NO_TOKEN) or self._challenges == _MAX_CHALLENGES:
+            raise PacketError("repeated-challenge")
+        self._challenges += 1
+        self._cookie = cookie
+        self._put_init(now)
 
     def _acknowledged(self, message: Message, token: bytes, now: float) -> None:
         grant = message.payload
@@ -273,9 +294,11 @@ class ClientSession:
         self._heard(now)
         self.events.append(Established(grant))
 
-    def _refused(self, message: Message, token: bytes, sequence: int, now: float) -> None:
-        payload = message.payload
-        reason = payload.values.get("reason") if isinstance(payload, Attributes) else None
+    def _refused(self, body: bytes, token: bytes, sequence: int, now: float) -> None:
+        reason: object = "unknown-session"  # without a body, which would make the answer longer
+        if body:
+            payload = decode(body).payload
+            reason = payload.values.get("reason") if isinstance(payload, Attributes) else None
         if not isinstance(reason, str):
             raise PacketError("malformed")
         if self.state is SessionState.ESTABLISHED and token == self.token:

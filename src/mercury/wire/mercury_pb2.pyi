@@ -18,6 +18,7 @@ class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REFUSE: _ClassVar[Kind]
     RECEIPT: _ClassVar[Kind]
     GROUPS: _ClassVar[Kind]
+    CHALLENGE: _ClassVar[Kind]
     EVENT: _ClassVar[Kind]
     ALERT: _ClassVar[Kind]
     REQUEST: _ClassVar[Kind]
@@ -40,6 +41,7 @@ CLOSE: Kind
 REFUSE: Kind
 RECEIPT: Kind
 GROUPS: Kind
+CHALLENGE: Kind
 EVENT: Kind
 ALERT: Kind
 REQUEST: Kind

@@ -40,7 +40,7 @@ _INIT, _REPORT, _CLOSE = int(Kind.INIT), int(Kind.REPORT), int(Kind.CLOSE)
 _RECEIPT = int(Kind.RECEIPT)
 # A packet of an unknown session is refused, so that its client may start anew; up to this rate.
 _MAX_REFUSALS_PER_S = 1000.0
-_MAX_CHALLENGES_PER_S = 20_000.0
+_MAX_CHALLENGES_PER_S = 10_000.0
 
 
 @dataclass(slots=True)

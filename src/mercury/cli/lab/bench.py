@@ -17,6 +17,7 @@ from mercury.bench import brokers as brokers_bench
 from mercury.bench import delivery as delivery_bench
 from mercury.bench import echo as echo_bench
 from mercury.bench import fanout as fanout_bench
+from mercury.bench import flood as flood_bench
 from mercury.bench import ingest as ingest_bench
 from mercury.bench import processes, record
 from mercury.bus.api import Sync
@@ -311,6 +312,37 @@ def brokers(
     columns = "brokers messages per_s cpu_us duplicates"
     if _finish(result, parameters, log, as_json, {columns: rows}):
         print(f"two do {result['ratio']:.2f} times as much as one; bare processes {ceiling:.2f}")
+
+
+@app.command()
+def flood(
+    rate: Annotated[float, option("Packets of strangers per second", min=1.0)] = 50_000.0,
+    honest: Annotated[float, option("Echoes of honest clients per second", min=1.0)] = 1000.0,
+    seconds: Annotated[float, option("Length of each run", min=0.5)] = 20.0,
+    bus: BusOption = None,
+    log: LogOption = DEFAULT_LOG,
+    as_json: command.JsonOption = False,
+) -> None:
+    """Measure honest echoes while strangers flood the adapter with rubbish and with INITs."""
+    with (
+        _bus_for(bus) as uri,
+        steps("bench flood") as say,
+        processes.adapter(uri) as (port, _),
+        processes.broker(uri),
+    ):
+        rows = list(flood_bench.run(port, tuple(flood_bench.FLOODS), rate, honest, seconds, say))
+    flooded = rows[1:]
+    result = {
+        "bench": "flood",
+        "bus": _bus_name(bus),
+        "honest_lost": sum(row["honest_lost"] for row in flooded),
+        "honest_p99_ms": max(row["honest_p99_ms"] for row in flooded),
+        "packets_per_s": min(row["packets_per_s"] for row in flooded),
+        "rows": rows,
+    }
+    parameters = {"rate": rate, "honest": honest, "seconds": seconds}
+    columns = "flood packets_per_s honest_rate honest_lost honest_p50_ms honest_p99_ms"
+    _finish(result, parameters, log, as_json, {f"{columns} honest_max_ms": rows})
 
 
 @contextmanager

@@ -305,6 +305,9 @@ class GatewaySettings(Section):
         "When this much waits for it, it is closed; halfway there, dwell is left out",
         ge=1024,
     )
+    request_timeout_s: float = setting(
+        10.0, "Time in which the head of a request must come, and as long again its body", gt=0
+    )
     ping_interval_s: float = setting(20.0, "Interval of pings to a websocket", gt=0)
     ping_timeout_s: float = setting(
         20.0, "Time without an answer to a ping after which a websocket is closed", gt=0

@@ -253,3 +253,26 @@ async def test_a_gateway_that_closes_says_so() -> None:
         assert ann.websocket.close_code == 1001
         await stopping
     assert hub.engine.statistics()["publications"] == 0
+
+
+@in_loop
+async def test_requests_that_do_not_go_on_are_cut_off_and_others_served() -> None:
+    async with world(request_timeout_s=0.3) as there:
+        port = there.gateway.port
+        half = b"GET /v1/near?topic=taxi HTTP/1.1\r\nHost: x\r\n"
+        whole = half + b"\r\n"
+        post = b"POST /v1/near HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"
+        open_ones = [await asyncio.open_connection("127.0.0.1", port) for _ in range(60)]
+        for number, (_, writer) in enumerate(open_ones):
+            writer.write((b"", half, post, whole + half)[number % 4])
+        async with connect(f"ws://127.0.0.1:{port}/v1/match") as websocket:
+            for number, (reader, writer) in enumerate(open_ones):
+                said = await asyncio.wait_for(reader.read(), 5.0)
+                assert (b" 408 " in said) == (number % 4 == 2)
+                writer.close()
+            await asyncio.sleep(0.4)  # longer than a request may take
+            await websocket.ping()
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            assert b" 200 " in await asyncio.wait_for(reader.read(), 5.0)
+            writer.close()

@@ -209,11 +209,17 @@ class Pages:
         if request.method in ("GET", "HEAD"):
             return requests.fields_of_parameters(request.query_params)
         limit = self._register.settings.max_text_bytes
+        timeout_s = self._register.settings.request_timeout_s
         body = bytearray()
-        async for part in request.stream():
-            body += part
-            if len(body) > limit:
-                raise HTTPException(413, f"a body has at most {limit} bytes")
+        try:
+            async with asyncio.timeout(timeout_s):
+                async for part in request.stream():
+                    body += part
+                    if len(body) > limit:
+                        raise HTTPException(413, f"a body has at most {limit} bytes")
+        except TimeoutError:
+            late = f"the body did not come within {timeout_s:g} s"
+            raise HTTPException(408, late, {"Connection": "close"}) from None
         said = requests.read_json(bytes(body))
         if not isinstance(said, dict):
             raise MatchingError("the body is a JSON object", "json")
@@ -222,7 +228,7 @@ class Pages:
 
 async def _refused_request(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    reasons = {404: "unknown", 405: "method", 413: "size", 503: "full"}
+    reasons = {404: "unknown", 405: "method", 408: "timeout", 413: "size", 503: "full"}
     reason = reasons.get(error.status_code, "request")
     answer = _json({"error": error.detail, "reason": reason}, error.status_code)
     answer.headers.update(error.headers or {})

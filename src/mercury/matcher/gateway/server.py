@@ -13,6 +13,7 @@ from websockets.frames import CloseCode
 
 from mercury.config import GatewaySettings
 from mercury.matcher.backend import MatchingBackend
+from mercury.matcher.gateway.http_timeout import protocol_with_timeout
 from mercury.matcher.gateway.pages import Pages
 from mercury.matcher.gateway.register import Register
 from mercury.matcher.gateway.websocket import MatchProtocol
@@ -47,12 +48,14 @@ class Gateway:
         self.port = int(self._socket.getsockname()[1])
         config = uvicorn.Config(
             self._pages.application(),
+            http=protocol_with_timeout(self._settings.request_timeout_s),
             ws=cast(Any, lambda **_: MatchProtocol(self._register, self._websockets)),
             lifespan="off",
             log_config=None,
             log_level="warning",
             access_log=False,
             server_header=False,
+            timeout_keep_alive=max(1, round(self._settings.request_timeout_s)),
             timeout_graceful_shutdown=round(STOP_S),
         )
         self._server = _Server(config)

@@ -240,16 +240,15 @@ def test_a_part_that_somebody_else_ends_is_started_again(tmp_path: Path) -> None
         assert running.process.returncode == 0
 
 
-@pytest.mark.parametrize("damaged", ["mercury.db", "mercury.db-records/1/head"])
-def test_a_damaged_bus_is_said_once_and_what_to_type(damaged: str, tmp_path: Path) -> None:
+def test_a_damaged_bus_is_said_once_and_what_to_type(tmp_path: Path) -> None:
     bus = open_bus(f"embedded:{tmp_path / 'mercury.db'}")
     bus.append("status", b"1")
     bus.close()
-    (tmp_path / damaged).write_bytes(os.urandom(4096))
+    (tmp_path / "mercury.db").write_bytes(os.urandom(4096))
     result = mercury("up", "--no-pipeline", "--port", str(free_udp_port()), folder=tmp_path)
     assert result.returncode == 1
     (sentence,) = result.stderr.splitlines()
-    assert damaged in sentence
+    assert "mercury.db" in sentence
     assert sentence.endswith(": `mercury doctor --bus embedded:mercury.db` says what to type")
     assert not (tmp_path / "mercury.db-up").exists()
 

@@ -164,7 +164,7 @@ def test_a_bus_with_a_flipped_byte(machine: Machine) -> None:
         in mercury("bus", "check", bus, folder=machine.folder).stdout
     )
     _, said = machine.doctor(**machine.nowhere)
-    assert said["cause"].startswith("nothing runs here")
+    assert "nothing runs here" in said["cause"]
 
 
 def test_a_damaged_bus_file_is_put_aside(machine: Machine) -> None:

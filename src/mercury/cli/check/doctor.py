@@ -103,7 +103,7 @@ def _show(findings: list[Finding], parts: list[PartState], cause: Finding | None
     for finding in findings:
         mark, colour = _MARKS[finding.verdict]
         mark = typer.style(mark, fg=colour) if sys.stdout.isatty() else mark
-        command.show(f"{mark} {finding.name:<{width}}  {finding.found}")
+        command.show(f"{finding.name:<{width}}  {finding.found}", mark)
         if finding.hint:
             command.show(f"  {'':<{width}}  → {finding.hint}")
     if parts:

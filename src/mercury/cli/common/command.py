@@ -150,18 +150,21 @@ async def watch(
                 await wait(stop, every_s)
 
 
-def show(line: str) -> None:
-    """A line on stdout for people: on a terminal broken between words, elsewhere as it is."""
+def show(line: str, mark: str = "") -> None:
+    """A line on stdout for people: on a terminal broken between words, elsewhere as it is.
+
+    What others have written may be in the line; a mark before it may be coloured.
+    """
     out, line = sys.stdout, printable_lines(line)
     if out.isatty():
-        columns = shutil.get_terminal_size().columns
+        columns = shutil.get_terminal_size().columns - (2 if mark else 0)
         indent = " " * (len(line) - len(line.lstrip()) + 2)
         line = textwrap.fill(
             line, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
         )
     else:  # while rich shows a spinner, what is printed goes to the spinner's terminal
         out = getattr(out, "rich_proxied_file", out)
-    print(line, file=out, flush=True)
+    print(f"{mark} {line}" if mark else line, file=out, flush=True)
 
 
 def print_json(result: object) -> None:

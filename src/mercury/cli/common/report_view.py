@@ -12,7 +12,7 @@ from rich.text import Text
 
 from mercury.mediator import Report
 from mercury.mediator.report import TopicRow
-from mercury.model.printable import printable
+from mercury.model.printable import printable_lines
 from mercury.service.clock import clock_time
 
 _NAMES = {"peer", "topic", "to", "from", "ended as"}  # which may take more than one line
@@ -83,7 +83,7 @@ def report_view(
 def _cell(value: object) -> Text:
     if isinstance(value, float):
         return Text(f"{value:.3f}")
-    return Text(f"{value:,}" if isinstance(value, int) else printable(str(value)))
+    return Text(f"{value:,}" if isinstance(value, int) else printable_lines(str(value)))
 
 
 def _peers(topic: TopicRow) -> str:

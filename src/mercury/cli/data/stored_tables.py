@@ -14,11 +14,11 @@ from mercury.cli.common.command import option
 from mercury.cli.common.spinner import waiting
 from mercury.config import Settings
 from mercury.model.errors import ConfigurationError
+from mercury.model.printable import printable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from mercury.model.printable import printable
 from mercury.pipeline.history.files import HistoryFolder
 
 FolderOption = Annotated[

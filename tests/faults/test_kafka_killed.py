@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import itertools
 import logging
 import random
 import shutil
@@ -15,14 +16,16 @@ from pathlib import Path
 import pytest
 from faults.alert_path import SETTINGS, AlertPath
 from integration.processes import starting
-from live import eventually, in_loop
+from live import eventually, in_loop, until
 
 from mercury.bus import Consumer, open_bus
 from mercury.bus.kafka.bus import CLOSE_S
+from mercury.bus.kafka.consumer import KafkaConsumer
 from mercury.dev import KafkaBroker
 from mercury.model.errors import BusAwayError, BusError, BusUnavailableError, JavaError
 
 KILLS = 2
+SOON_S = 5.0  # sooner than the session of a member that is forgotten ends
 
 
 @pytest.fixture
@@ -156,3 +159,50 @@ async def test_killed_at_random_moments(mortal: KafkaBroker, tmp_path: Path) -> 
         path.check(seed)
         assert path.complaints < 200  # an outage fills no disk
         assert len(path.on_bus) > 20
+
+
+@functools.partial(in_loop, timeout_s=120.0)
+@pytest.mark.jvm
+async def test_killed_again_and_again_all_read_on_as_soon_as_it_is_back(
+    mortal: KafkaBroker,
+) -> None:
+    bus = await asyncio.to_thread(open_bus, mortal.uri)
+    groups = (None, "g", "g", "h")  # "g" has two members
+    readers = [
+        await asyncio.to_thread(bus.subscribe, ["t", "u"], group=group, start="earliest")
+        for group in groups
+    ]
+    seen: dict[str | None, set[int]] = {group: set() for group in groups}
+    sent: list[int] = []
+
+    async def read(group: str | None, consumer: Consumer) -> None:
+        while True:
+            seen[group].update(int(record.value) for record in await consumer.read())
+            consumer.commit()
+
+    async def write() -> None:
+        for number in itertools.count():
+            bus.append("tu"[number % 2], b"%d" % number, b"key-%d" % (number % 7))
+            sent.append(number)
+            await asyncio.sleep(0.002)
+
+    def has_lost_its_session(consumer: Consumer) -> bool:
+        return isinstance(consumer, KafkaConsumer) and not consumer.fetcher.has_joined
+
+    works = [asyncio.create_task(read(*one)) for one in zip(groups, readers, strict=True)]
+    writer = asyncio.create_task(write())
+    await until(lambda: all(seen.values()))
+    for long in (False, True, False):
+        mortal.kill()
+        if long:
+            await until(lambda: all(map(has_lost_its_session, readers[1:])), 20.0)
+        await asyncio.to_thread(mortal.start)
+        mark = len(sent)
+        await until(lambda mark=mark: all(max(one) >= mark for one in seen.values()), SOON_S)
+    writer.cancel()
+    await bus.flush()
+    await until(lambda: all(one == set(sent) for one in seen.values()), 20.0)
+    for work in works:
+        work.cancel()
+    await asyncio.gather(writer, *works, return_exceptions=True)
+    await asyncio.to_thread(bus.close)

@@ -10,16 +10,17 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from live import HERE, NEAR, connect, first, in_loop, live, until
+from live import HERE, NEAR, connect, eventually, first, in_loop, live, until
 
 from mercury.bus import Bus, Consumer, Record, open_bus
+from mercury.bus.kafka.consumer import KafkaConsumer
 from mercury.bus.kafka.fetcher import Fetcher
 from mercury.dev import KafkaBroker
-from mercury.model.errors import BusFullError, BusUnavailableError
+from mercury.model.errors import BusError, BusFullError, BusUnavailableError
 
 WAIT_S = 30.0  # no test waits this long unless it fails
 
@@ -214,6 +215,70 @@ def test_a_killed_member_is_replaced(uri: str) -> None:
         process.communicate()
     again = read_all(stays, len(theirs))
     assert sorted(int(one.value) for one in again) == sorted(theirs)
+    bus.close()
+
+
+def in_its_thread(fetcher: Fetcher, act: Callable[[], object]) -> None:
+    """Let the thread of a consumer do something: only it may talk to the client."""
+    done = threading.Event()
+    follow = fetcher._follow
+
+    def act_and_follow() -> None:
+        fetcher._follow = follow  # type: ignore[method-assign]
+        act()
+        done.set()
+
+    fetcher._follow = act_and_follow  # type: ignore[method-assign]
+    assert done.wait(WAIT_S)
+
+
+def test_a_reader_that_stands_still_goes_on_with_a_new_connection(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mercury.bus.kafka.standstill.CHECK_INTERVAL_S", 0.2)
+    monkeypatch.setattr("mercury.bus.kafka.standstill.RENEW_S", 1.0)
+    monkeypatch.setattr("mercury.bus.kafka.fetcher.REPORT_S", 0.0)
+    bus = open_bus(uri)
+    member = bus.subscribe(["t"], group="g", start="earliest")
+    alone = bus.subscribe(["t"])
+    assert isinstance(member, KafkaConsumer)
+    assert isinstance(alone, KafkaConsumer)
+    append(bus, range(10))
+    bus.flush_now()
+    for reader in (member, alone):
+        assert len(read_all(reader, 10)) == 10
+    member.commit()
+    bus.flush_now()
+    eventually(lambda: not bus.trouble(), WAIT_S)
+    # Their clients stop to read without a word, as after some outages.
+    in_its_thread(member.fetcher, lambda: member.fetcher._client.unsubscribe())
+    in_its_thread(alone.fetcher, lambda: alone.fetcher._client.unassign())
+    append(bus, range(10, 20))
+    bus.flush_now()
+    said = eventually(bus.trouble, WAIT_S)
+    assert "has stood still for" in said
+    assert "answers" in said
+    for reader in (member, alone):
+        assert sorted(int(one.value) for one in read_all(reader, 10)) == list(range(10, 20))
+    eventually(lambda: not bus.trouble(), WAIT_S)
+    bus.close()
+
+
+def test_a_reader_that_stands_still_for_long_ends(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its part ends with it, and `mercury up` starts that again."""
+    bus = open_bus(uri)
+    member = bus.subscribe(["t"], group="g")
+    assert isinstance(member, KafkaConsumer)
+    eventually(lambda: member.fetcher.has_joined, WAIT_S)
+    in_its_thread(member.fetcher, lambda: member.fetcher._client.unsubscribe())
+    monkeypatch.setattr("mercury.bus.kafka.standstill.CHECK_INTERVAL_S", 0.2)
+    monkeypatch.setattr("mercury.bus.kafka.fetcher.GIVE_UP_S", 0.5)
+    monkeypatch.setattr("mercury.bus.kafka.fetcher.REPORT_S", 0.1)
+    eventually(lambda: member.fetcher.failure, WAIT_S)
+    with pytest.raises(BusError, match="reading g has stood still for .*; start this again"):
+        member.poll()
     bus.close()
 
 

@@ -118,6 +118,9 @@ class Bus(Protocol):
         group begins that has committed nothing. Without a group every record is read.
         """
 
+    def trouble(self) -> str:
+        """One sentence on what a restart might heal, as a reader that stands still; or empty."""
+
     def topics(self) -> list[str]:
         """Names of all topics that records were appended to or that a consumer named."""
 

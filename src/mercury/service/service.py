@@ -86,7 +86,8 @@ class Service(ABC):
             return str(self._failure).split("\n", 1)[0] or type(self._failure).__name__
         if self.state == "running" and self._stopping.is_set():
             return "it is stopping"
-        return self.health.problem(now(), self.stalls.longest_s) or self.trouble()
+        found = self.health.problem(now(), self.stalls.longest_s)
+        return found or self.bus.trouble() or self.trouble()
 
     def condition(self) -> tuple[str, str]:
         """For `/healthz`: "ok", "starting", "failing" or "stopped", and why."""

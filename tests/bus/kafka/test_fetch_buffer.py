@@ -78,8 +78,8 @@ def test_lag_counts_from_what_was_handed_out_and_still_exists() -> None:
     found.take(4)
     spans = {("t", 0): (0, 10), ("t", 1): (3, 5), ("gone", 0): (0, 100)}
     assert found.lag(spans) == 6 + 2
-    assert found.behind(spans)
-    assert not found.behind({("t", 0): (0, 10), ("t", 1): (5, 5)})
+    assert found.waiting(spans) == {("t", 1): 0}
+    assert not found.waiting({("t", 0): (0, 10), ("t", 1): (5, 5)})
 
 
 def test_a_full_topic_is_held_back_until_there_is_room() -> None:
@@ -91,7 +91,7 @@ def test_a_full_topic_is_held_back_until_there_is_room() -> None:
         assert found.pause_and_resume() == ([("t", 0), ("t", 1)], [])
         assert found.holds_back
         assert found.pause_and_resume() == ([], [])
-        assert not found.behind({("t", 0): (0, 10 * count)})  # it cannot take more
+        assert not found.waiting({("t", 0): (0, 10 * count)})  # it cannot take more
         found.take(count // 2 + 1)
         assert found.pause_and_resume() == ([], [("t", 0), ("t", 1)])
         assert not found.holds_back

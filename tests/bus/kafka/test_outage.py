@@ -68,4 +68,6 @@ def test_the_clients_own_lines_on_connections_are_dropped_and_no_others() -> Non
 
     refused = "FAIL [rdkafka#consumer-5] [thrd:1]: Connect to ipv4#127.0.0.1:46695 failed"
     assert not passes(refused)
+    assert not passes("METADATAUPDATE [x] [thrd:main]: Partition t(e)[1]: new leader-1 not found")
+    assert not passes("FATAL [x] [thrd:main]: Fatal error: Broker: Static consumer fenced")
     assert passes("CONFWARN [rdkafka#producer-1] [thrd:app]: Configuration property x is y")

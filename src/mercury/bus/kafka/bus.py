@@ -52,6 +52,11 @@ class KafkaBus:
             self._consumers = {one for one in self._consumers if one.fetcher.alive} | {consumer}
         return consumer
 
+    def trouble(self) -> str:
+        with self._lock:
+            readers = [one.fetcher for one in self._consumers if one.fetcher.alive]
+        return next(filter(None, (reader.trouble() for reader in readers)), "")
+
     def topics(self) -> list[str]:
         self._outbox.check_open()
         return self._cluster.topics()

@@ -138,15 +138,16 @@ class Cluster:
             "client.id": "mercury",
             "socket.nagle.disable": True,
             "reconnect.backoff.ms": 50,
-            "reconnect.backoff.max.ms": 500,
+            "reconnect.backoff.max.ms": 200,
             "logger": _client_log,
-            "error_cb": self._on_error,
+            "error_cb": self.on_error,
             **{name.replace("_", "."): value for name, value in own.items()},
         }
 
     # Reachability
 
-    def _on_error(self, error: KafkaError) -> None:
+    def on_error(self, error: KafkaError) -> None:
+        """A client reports an error that concerns no request of ours."""
         self.report_error(trouble(error, self.name))
 
     def report_error(self, error: BusError) -> None:
@@ -156,6 +157,11 @@ class Cluster:
             log.debug("%s", error)
         else:
             log.warning("%s", error)
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the cluster is known not to answer."""
+        return self._outage.away_s(time.monotonic()) > 0.0
 
     def probe_if_due(self) -> None:
         """Probe the cluster during a suspected outage, at intervals; called all the time."""

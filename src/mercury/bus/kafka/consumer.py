@@ -139,7 +139,7 @@ class KafkaConsumer(WaitingConsumer):
             return  # fetched records can still be returned
         with self._changed:
             self._changed.wait_for(
-                lambda: self.closed or not self._fetch_buffer.behind(spans), POLL_S
+                lambda: self.closed or not self._fetch_buffer.waiting(spans), POLL_S
             )
 
     def _spans(self, timeout_s: float) -> dict[PartitionId, tuple[int, int]]:

@@ -182,15 +182,22 @@ class FetchBuffer:
         """Whether some topic is full."""
         return any(queue.full for queue in self._queues.values())
 
-    def behind(self, spans: Mapping[PartitionId, tuple[int, int]]) -> bool:
-        """Whether records of our partitions were not fetched yet, though there is room."""
+    def restart(self) -> dict[PartitionId, int]:
+        """Where a new client has to fetch from; none of its partitions is paused."""
+        for queue in self._queues.values():
+            queue.full = False
+        return {partition_id: track.fetched for partition_id, track in self._tracks.items()}
+
+    def waiting(self, spans: Mapping[PartitionId, tuple[int, int]]) -> dict[PartitionId, int]:
+        """Where records of our partitions were not fetched yet, though there is room."""
+        found = {}
         for partition_id, (low, end) in spans.items():
             track = self._tracks.get(partition_id)
             if track is None or self._queues[partition_id[0]].full:
                 continue
             if max(track.fetched, low) < end:
-                return True
-        return False
+                found[partition_id] = track.fetched
+        return found
 
     def lag(self, spans: Mapping[PartitionId, tuple[int, int]]) -> int:
         """How many records of our partitions were not returned yet."""

@@ -26,6 +26,7 @@ from mercury.bus.kafka.cluster import (
     trouble,
 )
 from mercury.bus.kafka.fetch_buffer import FetchBuffer
+from mercury.bus.kafka.standstill import REPORT_S, Standstill
 from mercury.model.errors import BusError, BusUnavailableError
 
 TICK_S = 0.02  # interval at which the thread handles requests between fetches
@@ -33,7 +34,14 @@ _BUSY_TICK_S = 0.005
 _BATCH = 1024
 _COMMIT_S = 2.0
 HANDOVER_S = 2.0  # for readers to commit, before their partitions move to another member
+GIVE_UP_S = 120.0  # of standing still: then a whole new process is tried
+_LEAVE_S = 2.0
+_LOADED_S = 0.2
+_RENEW_INTERVAL_S = 1.0  # at least, between two clients
 _END_S = 10.0
+
+# The client is of no more use: another has its name, since it was given up or away too long.
+_CLIENT_ENDED = {KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID}
 
 # Commits that fail because partitions move; retried if the partition is still owned.
 _REBALANCING = {
@@ -45,6 +53,7 @@ _REBALANCING = {
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError._ASSIGNMENT_LOST,
+    *_CLIENT_ENDED,
 }
 
 # The errors of a commit from outside the group, when the group has members already.
@@ -91,12 +100,16 @@ class Fetcher:
         self._following: dict[str, int] = {}  # topics, and their partitions
         self._followed_version = -1
         self._assigned = False  # whether the group has assigned partitions once
+        self.has_joined = group is None  # whether those partitions, maybe none, are ours now
+        self._renewed_at = 0.0
+        self._must_join = False  # again
+        self._standstill = Standstill()
         self._ending = False
         # A commit blocks for ever if another thread polls meanwhile: only ours may commit.
         self._asked: deque[_Commit] = deque()  # for the thread to send
-        self._sent: deque[_Commit] = deque()  # and awaiting their result, in this order
+        self._sent: deque[_Commit]  # and awaiting their result, in this order
         self._name = f"mercury-{os.getpid()}-{uuid.uuid4().hex[:8]}"  # client id in the group
-        self._client = Consumer(self._config())
+        self._client = self._new_client()
         try:
             self._begin(start)
         except BaseException:
@@ -105,8 +118,31 @@ class Fetcher:
         self._thread = threading.Thread(target=self._run, name="kafka-fetcher", daemon=True)
         self._thread.start()
 
+    def _new_client(self) -> Consumer:
+        sent: deque[_Commit] = deque()
+
+        def on_commit(error: KafkaError | None, offsets: list[TopicPartition]) -> None:
+            for one in offsets:
+                error = error or one.error
+            if sent:
+                sent.popleft().answered(error)
+
+        def on_error(error: KafkaError) -> None:
+            if error.code() not in _CLIENT_ENDED:
+                self._cluster.on_error(error)
+            elif sent is self._sent:  # not of one that was given up
+                self._must_renew = True
+
+        self._sent = sent
+        self._must_renew = False
+        return Consumer(self._config() | {"on_commit": on_commit, "error_cb": on_error})
+
     def _config(self) -> dict[str, Any]:
+        # Who returns under its name has its partitions back at once. Without one it is a new
+        # member, and the group waits for the session of the old one to end.
+        name = {"group_instance_id": self._name} if self._group is not None else {}
         return self._cluster.config(
+            **name,
             client_id=self._name,
             group_id=self._cluster.prefix + (self._group or self._name),
             enable_auto_commit=False,
@@ -123,13 +159,27 @@ class Fetcher:
             fetch_error_backoff_ms=50,
             queued_min_messages=4096,
             queued_max_messages_kbytes=16 * 1024,
-        ) | {"on_commit": self._on_commit}
+            # Else a client that finds no broker destroys those it knows, and what it asked them
+            # with them: it may wait for an answer for ever.
+            metadata_recovery_strategy="none",
+        )
 
     # Called by the consumer
 
     @property
     def alive(self) -> bool:
         return self._thread.is_alive()
+
+    def trouble(self) -> str:
+        """One sentence on a reader that stands still; empty if it does not."""
+        lasts_s = self._standstill.lasts_s(time.monotonic())
+        if lasts_s <= REPORT_S:
+            return ""
+        what = self._group or ", ".join(self._patterns)
+        return (
+            f"reading {what} has stood still for {lasts_s:.0f} s, "
+            f"though {self._cluster.name} answers"
+        )
 
     def follows(self) -> bool:
         """Whether all topics known now are subscribed to."""
@@ -254,6 +304,10 @@ class Fetcher:
                 )
                 if message is not None:
                     self._take_in([message, *self._client.consume(_BATCH, 0)])
+                if self._renewal_due() or self._stands_still():
+                    self._renew()
+                if self._must_join:
+                    self._join_when_loaded()
                 self._hold_back()
                 self._send_commits()
         except BusError as error:
@@ -264,6 +318,7 @@ class Fetcher:
             self._fail(BusError(f"reading from {self._cluster.name} fails: {error!r}"))
             raise
         finally:
+            self._leave()
             self._client.close()
             for commit in (*self._sent, *self._asked):
                 commit.answered(KafkaError(KafkaError._DESTROY))
@@ -274,6 +329,88 @@ class Fetcher:
         with self.changed:
             self.failure = error
             self.changed.notify_all()
+
+    def _leave(self) -> None:
+        """Leave the group; closing alone would keep our partitions until the session ends."""
+        if self._group is None:
+            return
+        deadline = time.monotonic() + self._cluster.remaining_timeout_s(_LEAVE_S)
+        try:
+            self._client.unsubscribe()
+            while self._client.memberid() and time.monotonic() < deadline:
+                self._client.poll(_BUSY_TICK_S)
+        except KafkaException as error:
+            self._cluster.report_error(trouble(error.args[0], self._cluster.name))
+
+    def _renewal_due(self) -> bool:
+        return self._must_renew and time.monotonic() - self._renewed_at > _RENEW_INTERVAL_S
+
+    def _stands_still(self) -> bool:
+        """Look, at intervals, whether this client goes on while the cluster answers."""
+        if not self._standstill.check_due(time.monotonic()):
+            return False
+        try:
+            waiting = self._waiting_records()
+        except BusError as error:
+            log.debug("%s", error)
+            self._standstill.unknown(time.monotonic())
+            return False
+        # Without topics there is nothing to join.
+        has_joined = self.has_joined or not self._following
+        must_renew = self._standstill.checked(has_joined, waiting, time.monotonic())
+        # With `_must_join` the group does not answer yet, and a new start would not help.
+        lasts_s = self._standstill.lasts_s(time.monotonic())
+        if lasts_s > GIVE_UP_S and not has_joined and not self._must_join:
+            raise BusError(f"{self.trouble()}; start this again")
+        if not must_renew:
+            return False
+        log.warning("%s; trying a new connection", self.trouble())
+        return True
+
+    def _waiting_records(self) -> dict[PartitionId, int]:
+        """Where records wait in our partitions, if the cluster answers."""
+        if self._cluster.is_away:
+            raise BusUnavailableError(f"{self._cluster.name} is away")  # costs no time
+        if not self.has_joined:
+            self._cluster.refresh_topics(METADATA_S)
+            return {}
+        with self.changed:
+            partition_ids = list(self.fetch_buffer.assignments())
+        spans = self._cluster.spans(partition_ids, METADATA_S)
+        with self.changed:
+            return self.fetch_buffer.waiting(spans)
+
+    def _renew(self) -> None:
+        """Go on with a new client, as after a start."""
+        self._renewed_at = time.monotonic()
+        # It may hang. Under our name the new one takes its place in the group.
+        threading.Thread(target=self._client.close, name="kafka-closing", daemon=True).start()
+        with self.changed:
+            positions = self.fetch_buffer.restart()
+            if self._group is not None:
+                self.fetch_buffer.revoke(self.fetch_buffer.committable())
+            given_up = [*self._sent, *self._asked]
+            self._asked.clear()
+            self.changed.notify_all()
+        for commit in given_up:
+            commit.answered(KafkaError(KafkaError._ASSIGNMENT_LOST))
+        self._client = self._new_client()
+        if self._group is None:
+            self._client.incremental_assign(self._offsets(positions))
+        else:
+            self.has_joined = False
+            self._must_join = True
+
+    def _join_when_loaded(self) -> None:
+        """Join our group again; while Kafka still loads it, a client is refused and waits 2 s."""
+        try:
+            group_partition = self._offsets({self._cluster.group_partition(): -1001})
+            [found] = self._client.committed(group_partition, timeout=_LOADED_S)
+        except (BusError, KafkaException):
+            return  # tried again at once
+        if found.error is None:
+            self._must_join = False
+            self._subscribe(self._following)
 
     def _follow(self) -> None:
         """Subscribe to topics created since."""
@@ -310,12 +447,15 @@ class Fetcher:
             new = set(self._cluster.partition_ids(topics)).difference(ours)
             self._assign(self._positions(sorted(new), "earliest"))
         elif not topics.keys() <= self._following.keys():
-            self._client.subscribe(
-                [self._cluster.prefix + topic for topic in {**self._following, **topics}],
-                on_assign=self._on_assign,
-                on_revoke=self._on_revoke,
-                on_lost=self._on_lost,
-            )
+            self._subscribe({**self._following, **topics})
+
+    def _subscribe(self, topics: Mapping[str, int]) -> None:
+        self._client.subscribe(
+            [self._cluster.prefix + topic for topic in topics],
+            on_assign=self._on_assign,
+            on_revoke=self._on_revoke,
+            on_lost=self._on_lost,
+        )
 
     def _take_in(self, messages: Sequence[Message]) -> None:
         skip = len(self._cluster.prefix)
@@ -324,8 +464,8 @@ class Fetcher:
             error = message.error()
             if error is None:
                 records.append(_record(message, skip))
-            elif error.fatal():
-                raise KafkaException(error)
+            elif error.fatal() or error.code() in _CLIENT_ENDED:
+                self._must_renew = True
             else:
                 self._cluster.report_error(trouble(error, self._cluster.name))
         with self.changed:
@@ -344,6 +484,9 @@ class Fetcher:
     # The assignment of a group
 
     def _on_assign(self, client: Consumer, partitions: list[TopicPartition]) -> None:
+        if client is not self._client:
+            return  # it was given up, and closes
+        self.has_joined = True
         partition_ids = [self._cluster.partition_id(one) for one in partitions]
         try:
             committed = client.committed(partitions, timeout=_COMMIT_S) if partitions else []
@@ -370,6 +513,9 @@ class Fetcher:
         client.resume(partitions)  # the fetch buffer is empty
 
     def _on_revoke(self, client: Consumer, partitions: list[TopicPartition]) -> None:
+        if client is not self._client:
+            return
+        self.has_joined = False
         with self.changed:
             self.fetch_buffer.park([self._cluster.partition_id(one) for one in partitions])
             self.changed.notify_all()
@@ -386,6 +532,12 @@ class Fetcher:
             time.sleep(0.001)
 
     def _on_lost(self, client: Consumer, partitions: list[TopicPartition]) -> None:
+        if client is not self._client:
+            return
+        self.has_joined = False
+        # What this client still has to do, it would do as nobody: it forgets who it was, and an
+        # offset that is committed late would end it.
+        self._must_renew = True
         with self.changed:
             self.fetch_buffer.revoke([self._cluster.partition_id(one) for one in partitions])
             self.changed.notify_all()
@@ -398,12 +550,6 @@ class Fetcher:
                 self._sent.append(commit)  # its callback runs in a later poll of this thread
             except KafkaException as error:
                 commit.answered(error.args[0])
-
-    def _on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
-        for one in offsets:
-            error = error or one.error
-        if self._sent:
-            self._sent.popleft().answered(error)
 
     def _finish_commits(self) -> None:
         """Complete the requested commits now: inside a callback no other callback runs."""

@@ -10,9 +10,19 @@ import logging
 
 PROBE_INTERVAL_S = 0.5
 
-# How librdkafka's lines begin on lost connections, unanswered requests, what it tries again, and
-# a cluster that is another or has lost its topics.
-_CONNECTION = ("FAIL ", "REQTMOUT ", "SESSTMOUT ", "GETPID ", "CLUSTERID ", "PARTCNT ")
+# How librdkafka's lines begin on lost connections, unanswered requests, what it tries again, a
+# cluster that is another or has lost its topics, and partitions that have no leader yet. Fatal
+# errors are handed to the program as well.
+_CONNECTION = (
+    "FAIL ",
+    "REQTMOUT ",
+    "SESSTMOUT ",
+    "GETPID ",
+    "CLUSTERID ",
+    "PARTCNT ",
+    "METADATAUPDATE ",
+    "FATAL ",
+)
 
 
 class Outage:

@@ -80,7 +80,11 @@ class Broker(Service):
 
     def statistics(self) -> Statistics:
         return Statistics(
-            gauges={"interests": len(self.interests), "conditions": len(self.conditions)},
+            gauges={
+                "interests": len(self.interests),
+                "conditions": len(self.conditions),
+                "recent_emergencies": len(self.emergencies),
+            },
             counters={**self.counters, "cpu_s": time.process_time()},
             dropped=self.dropped,
         )

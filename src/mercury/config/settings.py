@@ -110,6 +110,11 @@ class BrokerSettings(ServiceSection):
     )
     merge_distance_m: float = setting(300.0, "Emergencies within this distance are one", ge=0)
     merge_window_s: float = setting(10.0, "Emergencies within this time are one", ge=0)
+    max_recent_emergencies: int = setting(
+        100_000,
+        "Emergencies remembered to merge others with; above, the oldest are alerted again",
+        ge=1,
+    )
 
     ascending = (("emergency_radius_m", "emergency_max_radius_m"),)
 

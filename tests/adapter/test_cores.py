@@ -46,7 +46,7 @@ HERE = Position(40.76, -111.89)
 class World:
     """Sessions, and the cores over them."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: MediatorSettings | None = None) -> None:
         tokens = itertools.count(1)
         self.now = 100.0
         self.sessions = AdapterSessions(
@@ -55,7 +55,7 @@ class World:
         self.mediator = AdapterMediator(
             "adapter-1",
             self.sessions,
-            MediatorSettings(),
+            settings or MediatorSettings(),
             random.Random(7),
             now=self.now,
             epoch_us=EPOCH_US,

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+from geo.strategies import shapes
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mercury.adapter.kept_alerts import StandingAlert, StandingAlerts
-from mercury.model.area import Area, Circle, HeadingSector, Position
+from mercury.geo import contains
+from mercury.model.area import LAST_INSTANT_US, Area, Circle, HeadingSector, Position, Shape
+from mercury.model.message import Priority
 from mercury.session import Session, SessionTable
 
 INSIDE, OUTSIDE = (40.0, -111.0), (41.0, -111.0)
@@ -39,9 +44,16 @@ class Bench:
         self.table.heading[session.slot] = heading_deg
         self.table.moved[session.slot] = True
 
-    def add(self, id: bytes = b"1", area: Area | None = None, until_us: int = UNTIL_US) -> bool:
+    def add(
+        self,
+        id: bytes = b"1",
+        area: Area | None = None,
+        until_us: int = UNTIL_US,
+        source: str = "service:office",
+        priority: int = Priority.EMERGENCY,
+    ) -> bool:
         area = area or Area(SHAPE, valid_until_us=until_us)
-        return self.standing.add(id, area, 9, until_us) is not None
+        return self.standing.add(id, area, priority, until_us, source) is not None
 
     def due(self, now_us: int = 10) -> list[tuple[bytes, list[str]]]:
         """Who is due for which alert; alerts nobody is due for are left out."""
@@ -154,10 +166,92 @@ def test_alerts_outlive_the_growth_of_the_table() -> None:
     assert sorted(reached) == sorted(names)
 
 
-def test_above_the_limit_the_alert_that_ends_first_makes_room() -> None:
-    bench = Bench(max_alerts=2)
-    bench.add(b"long", until_us=900)
-    bench.add(b"short", until_us=100)
-    bench.add(b"new", until_us=500)
+def test_above_the_limit_the_least_urgent_makes_room() -> None:
+    bench = Bench(max_alerts=3)
+    bench.add(b"urgent", priority=7)
+    bench.add(b"old", priority=3)
+    bench.add(b"ice", priority=5)
+    bench.add(b"new", priority=3)
+    bench.add(b"less", priority=2)  # there is no room for this itself
     bench.open("car", INSIDE)
-    assert sorted(id for id, _ in bench.due()) == [b"long", b"new"]
+    assert [id for id, _ in bench.due()] == [b"urgent", b"ice", b"new"]
+    assert bench.standing.shed == 2
+
+
+def test_no_emergency_in_force_makes_room() -> None:
+    bench = Bench(max_alerts=2)
+    for number in range(3):
+        bench.add(b"%d" % number, priority=Priority.EMERGENCY)
+    bench.add(b"ice", priority=Priority.WARNING)
+    bench.open("car", INSIDE)
+    assert [id for id, _ in bench.due()] == [b"0", b"1", b"2"]
+
+
+def test_whoever_sends_most_makes_room_and_newcomers_have_some() -> None:
+    bench = Bench(max_alerts=100, max_per_client=60)
+    for number in range(90):
+        bench.add(b"many %d" % number, source="client:many", priority=7)
+    assert len(bench.standing) == 60
+    for number in range(45):
+        bench.add(b"%d" % number, source=f"client:{number}", priority=7)
+    assert len(bench.standing) == 100
+    bench.open("car", INSIDE)
+    ids = [id for id, _ in bench.due()]
+    assert sum(id.startswith(b"many") for id in ids) == 55
+    assert len(ids) == 100
+    # A service is not the one that makes room for clients.
+    for number in range(90):
+        bench.add(b"service %d" % number, source="service:weather", priority=7)
+    bench.open("other", INSIDE)
+    assert sum(id.startswith(b"service") for id, _ in bench.due()) == 90
+
+
+def test_an_emergency_is_sent_to_who_drives_in_however_full_the_table_is() -> None:
+    bench = Bench()
+    car = bench.open("car")
+    for number in range(11_000):
+        bench.add(b"%d" % number, source=f"client:{number}", priority=7, until_us=LAST_INSTANT_US)
+    bench.due()
+    bench.add(b"emergency", source="broker:one", priority=9, until_us=60)
+    for number in range(100):
+        bench.add(b"more %d" % number, source="client:x", priority=7, until_us=LAST_INSTANT_US)
+    assert len(bench.standing) == 10_000
+    bench.move(car, INSIDE)
+    assert bench.due(20)[0] == (b"emergency", ["car"])
+
+
+def test_an_alert_forgets_those_who_have_gone() -> None:
+    bench = Bench()
+    bench.add()
+    for number in range(1000):
+        session = bench.open(f"car-{number}", INSIDE)
+        assert bench.due() == [(b"1", [f"car-{number}"])]
+        bench.close(session)
+    [alert] = bench.standing._alerts.values()
+    assert len(alert.sessions) < 100
+
+
+@given(
+    cars=st.lists(
+        st.tuples(st.floats(-90.0, 90.0), st.floats(-180.0, 180.0)), min_size=1, max_size=20
+    ),
+    areas=st.lists(shapes, min_size=1, max_size=20),
+)
+def test_who_enters_is_found_as_by_looking_at_each_alert(
+    cars: list[tuple[float, float]], areas: list[Shape]
+) -> None:
+    bench = Bench()
+    sessions = [bench.open(str(number), (89.0, 0.0)) for number in range(len(cars))]
+    for number, shape in enumerate(areas):
+        bench.add(b"%d" % number, Area(shape, valid_until_us=UNTIL_US))
+    before = {(id, name) for id, names in bench.due() for name in names}
+    for session, at in zip(sessions, cars, strict=True):
+        bench.move(session, at)
+    found = {(id, name) for id, names in bench.due() for name in names}
+    lats, lons = (np.array(column) for column in zip(*cars, strict=True))
+    expected = {
+        (b"%d" % number, str(car))
+        for number, shape in enumerate(areas)
+        for car in np.flatnonzero(contains(shape, lats, lons)).tolist()
+    }
+    assert found == expected - before

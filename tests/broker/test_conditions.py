@@ -61,3 +61,17 @@ def test_an_answer_is_json_without_bytes() -> None:
     assert shown["kind"] == "obstacle"
     assert shown["values"] == {"size": 2}
     assert shown["area"]["geometry"]["coordinates"] == [-111.0, 40.0]
+
+
+def test_above_the_limit_the_least_urgent_of_who_has_most_goes() -> None:
+    conditions = Conditions(max_conditions=100, max_per_client=50)
+    conditions.put(b"e", condition("emergency"), "broker:one", 9)
+    for number in range(200):
+        conditions.put(b"m%d" % number, condition("many"), "client:many", 7)
+    for number in range(60):
+        conditions.put(b"o%d" % number, condition("other"), f"client:{number}", 7)
+    found = texts(conditions.inside(HERE, 10))
+    assert {text: found.count(text) for text in found} == {"emergency": 1, "many": 39, "other": 60}
+    assert conditions.shed == 161
+    conditions.expire(100)
+    assert len(conditions) == len(conditions._room) == 0

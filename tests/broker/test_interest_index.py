@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mercury.broker.interest_index import InterestIndex
-from mercury.model.errors import FilterError
+from mercury.model.errors import FilterError, TooManyInterestsError
 from mercury.model.filter import compile_filter, interest_id
 
 
@@ -54,3 +54,14 @@ def test_a_filter_that_does_not_parse_is_not_taken() -> None:
     with pytest.raises(FilterError):
         index.add("fuel", "price <", 0.0)
     assert len(index) == 0
+
+
+def test_above_the_limit_a_further_interest_is_refused_and_known_ones_are_renewed() -> None:
+    index = InterestIndex(max_interests=1)
+    index.add("fuel", "", 0.0)
+    with pytest.raises(TooManyInterestsError, match="1 interests are the most"):
+        index.add("parking", "", 0.0)
+    index.add("fuel", "", 30.0)
+    index.expire(60.0)
+    assert len(index) == 1
+    assert index.match("parking", {}) == []

@@ -52,6 +52,19 @@ async def test_every_metric_that_is_served_is_explained() -> None:
             assert served <= LISTED, served - LISTED
 
 
+@in_loop
+async def test_every_table_has_a_gauge_and_one_of_its_limit() -> None:
+    async with live() as world:
+        services = {"adapter": await world.adapter(), "broker": await world.broker()}
+        for part, service in services.items():
+            gauges = service.statistics().gauges
+            names = {name for name in gauges if f"{name}_limit" in gauges}
+            said = set(re.findall(rf"`mercury_{part}_(\w+)_limit`", METRICS))
+            assert names == said
+            assert len(names) == (13 if part == "adapter" else 3)
+            assert all(0 <= gauges[name] <= gauges[f"{name}_limit"] > 0 for name in names)
+
+
 def test_every_metric_that_is_explained_is_counted_somewhere() -> None:
     # Names that are put together from two.
     composed = {
@@ -61,7 +74,7 @@ def test_every_metric_that_is_explained_is_counted_somewhere() -> None:
         "congestion": {"lag", "position", "rows"},
     }
     for name in LISTED - {"mercury_healthy"}:  # which every part serves
-        _, part, metric = name.removesuffix("_total").split("_", 2)
+        _, part, metric = name.removesuffix("_total").removesuffix("_limit").split("_", 2)
         if part not in SOURCES:
             continue
         source = "".join(

@@ -23,7 +23,7 @@ def check_outgoing(outgoing: Outgoing) -> None:
             assert np.all(dispatch.tries <= dispatch.policy.max_tries + 1)
         waiting[dispatch.peers[open_rows]] += 1
         held[dispatch.peers] += 1
-    assert outgoing._held == int(held.sum())
+    assert outgoing.held == int(held.sum())
     for dispatch in (*outgoing._retired, *outgoing._leaving):
         assert not dispatch.waiting
         held[dispatch.peers] += 1

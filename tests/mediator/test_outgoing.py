@@ -161,3 +161,48 @@ def test_what_was_refused_may_be_taken_later_and_not_the_other_way_round() -> No
     assert (outgoing.peers.refused[peer], outgoing.peers.acknowledged[peer]) == (0, 1)
     assert (outgoing.peers.dropped[peer], +outgoing.ended) == (0, {DeliveryState.ACKNOWLEDGED: 1})
     check_outgoing(outgoing)
+
+
+def test_timers_of_what_has_left_are_not_kept_until_their_time() -> None:
+    outgoing = table()
+    peer = outgoing.peers.number("car")
+    outgoing.arrived(peer, 0.0)
+    for number in range(10_000):
+        peers = np.array([peer], np.int32)
+        dispatch = outgoing.post(
+            number, "x", peers, 0.0, policy=CRITICAL, expires=3600.0, final=True
+        )
+        outgoing.due(0.0)
+        outgoing.sent(dispatch, peers, 0.0)
+        outgoing.acknowledged(peer, number, 0.0)
+        outgoing.take_changes(0.0)
+    assert len(outgoing) == 0
+    assert len(outgoing._heap) <= 1001
+    last = outgoing.post("last", "x", np.array([peer], np.int32), 0.0, policy=CRITICAL)
+    assert [one for one, _ in outgoing.due(0.0)] == [last]
+    check_outgoing(outgoing)
+
+
+def test_what_there_is_no_room_for_is_given_up_and_told() -> None:
+    outgoing = table(max_messages=2, max_messages_per_client=2)
+    nobody = np.empty(0, np.int32)
+    for id, priority in (("ice", 7), ("emergency", 9), ("news", 3), ("flood", 8)):
+        outgoing.post(
+            id, "x", nobody, 0.0, policy=CRITICAL, priority=priority, expires=10.0, awaited="b"
+        )
+        check_outgoing(outgoing)
+    changes = told(outgoing, outgoing.take_changes(0.0))
+    assert changes == [("news", "b", "unreachable"), ("ice", "b", "unreachable")]
+    assert [outgoing.get(id) is not None for id in ("emergency", "flood")] == [True, True]
+    assert outgoing.shed == 2
+    outgoing.take_changes(0.0)
+    check_outgoing(outgoing)
+
+
+def test_copies_of_an_emergency_are_the_last_to_be_given_up() -> None:
+    outgoing = table(max_copies=2)
+    for id, priority in (("emergency", 9), ("news", 3), ("ice", 7)):
+        peers = np.array([outgoing.peers.number("a")], np.int32)
+        outgoing.post(id, "x", peers, 0.0, policy=CRITICAL, priority=priority, expires=10.0)
+    assert [one.id for one in outgoing] == ["emergency", "ice"]
+    check_outgoing(outgoing)

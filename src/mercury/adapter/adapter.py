@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 
 from mercury.adapter.addressing import LOOKBACK_US, Addressing
 from mercury.adapter.interests import MAX_PER_CLIENT, Interests
-from mercury.adapter.match_events import MatchEvents
+from mercury.adapter.match_events import MAX_DESCRIPTIONS, MatchEvents
 from mercury.adapter.mediator import AdapterMediator, FanOut
-from mercury.adapter.moving_clients import MovingClients
+from mercury.adapter.moving_clients import MAX_ANSWERS, MovingClients
+from mercury.adapter.moving_clients import MAX_PER_CLIENT as MAX_DECLARED
 from mercury.adapter.outbound import Outbound
+from mercury.adapter.queries import AT_ONCE as MAX_QUERIES
 from mercury.adapter.routing import BusRecord, bus_record, traffic_speed
 from mercury.bus import Bus, Consumer, FromTime, Record, catch_up
 from mercury.config.mediator import MediatorSettings
@@ -33,6 +35,7 @@ from mercury.model.message import Address, Attributes, Kind, Message, Priority, 
 from mercury.net import Packets, UdpEndpoint, bind_udp
 from mercury.service import Service, Statistics, epoch_us, instant, now, now_us
 from mercury.service.stall import WINDOW_S
+from mercury.service.statistics import with_limits
 from mercury.session import (
     AdapterSessions,
     Closed,
@@ -124,24 +127,43 @@ class Adapter(Service):
         counters["address_changes"] = self.sessions.address_changes
         counters["challenges"] = self.sessions.challenges
         outgoing = self.mediator.outgoing
+        dropped["shed-message"] += outgoing.shed
+        dropped["shed-standing"] += self.addressing.standing.shed
         for state, count in outgoing.ended.items():
             counters[f"deliveries_{state.label}"] = count
         return Statistics(
-            gauges={
-                "sessions": len(self.sessions.table),
-                "standing_alerts": len(self.addressing.standing),
-                "kept_alerts": len(self.addressing.missed),
-                "subscriptions": len(self.interests),
-                "moving_entities": len(self.moving.entities),
+            gauges=with_limits(self._tables())
+            | {
                 "deliveries_waiting": outgoing.waiting,
                 "resends_allowed_per_s": outgoing.repeat_rate.per_s,
-                "packets_waiting": self._outbound.waiting if self._outbound else 0,
                 "loop_stall_s": self.stalls.longest_s,
                 "loop_stall_window_s": WINDOW_S,
             },
             counters=counters,
-            dropped=dropped,
+            dropped=+dropped,  # without those that are 0
         )
+
+    def _tables(self) -> dict[str, tuple[int, int]]:
+        """How much each table holds, and at most."""
+        mediator, sessions = self.mediator, self.sessions.settings.max_sessions
+        limits = mediator.settings
+        return {
+            "sessions": (len(self.sessions.table), sessions),
+            "messages": (len(mediator.outgoing), limits.max_messages),
+            "copies": (mediator.outgoing.held, limits.max_copies),
+            "standing_alerts": (len(self.addressing.standing), limits.max_standing),
+            "kept_alerts": (len(self.addressing.missed), limits.max_messages),
+            "senders": (len(mediator.incoming), sessions),
+            "ids": (mediator.incoming.ids, limits.max_ids),
+            "subscriptions": (len(self.interests), sessions * MAX_PER_CLIENT),
+            "moving_entities": (len(self.moving.entities), sessions * MAX_DECLARED),
+            "open_queries": (len(self.moving.queries), sessions * MAX_QUERIES),
+            "kept_answers": (self.moving.kept_answers, MAX_ANSWERS),
+            "descriptions": (len(self._match_events), MAX_DESCRIPTIONS),
+            "packets_waiting": (
+                (self._outbound.waiting, self._outbound.max_waiting) if self._outbound else (0, 0)
+            ),
+        }
 
     def about(self) -> dict[str, str]:
         if self._outbound is None:
@@ -324,7 +346,12 @@ class Adapter(Service):
         if kind == Kind.UNSUBSCRIBE:
             self.interests.remove(session, envelope.subscription.id)
         record = bus_record(
-            session, envelope, body, self.sessions.table, self.settings.traffic_radius_m
+            session,
+            envelope,
+            body,
+            self.sessions.table,
+            self.settings.traffic_radius_m,
+            self.mediator.settings.max_area_m,
         )
         self.counters["messages"] += 1
         self.bus.append(*record)
@@ -496,7 +523,6 @@ class Adapter(Service):
     async def _refresh_interests(self) -> None:
         # Brokers drop interests that no adapter renews.
         begun = now()
-        self.addressing.missed.expire(now_us())
         for interest, (topic, text) in list(self.interests.wanted.items()):
             message = Message(
                 kind=Kind.SUBSCRIBE,

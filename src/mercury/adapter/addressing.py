@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mercury.adapter.kept_alerts import EVERYONE, AddressedAlert, MissedAlerts, StandingAlerts, To
-from mercury.adapter.mediator import AdapterMediator
+from mercury.adapter.mediator import AdapterMediator, source_name
 from mercury.geo import contains, overlaps
 from mercury.model.area import Area
 from mercury.model.delivery import KEPT_US
@@ -33,8 +33,13 @@ class Addressing:
         coverage: Area | None,
     ) -> None:
         self.coverage = coverage  # None: everywhere
-        self.standing = StandingAlerts(mediator.table)
+        settings = mediator.settings
+        self.standing = StandingAlerts(
+            mediator.table, settings.max_standing, settings.max_messages_per_client
+        )
         self.missed = MissedAlerts()
+        mediator.when_done = self._done
+        self._max_validity_us = int(settings.max_validity_s * 1e6)
         self.groups = Groups(groups)
         self._table = mediator.table
         self._mediator = mediator
@@ -58,6 +63,11 @@ class Addressing:
     def closed(self, session: Session) -> None:
         self.groups.closed(session)
         self._mediator.closed(session)
+
+    def _done(self, id: bytes) -> None:
+        """A message has left the mediator's table."""
+        self.missed.done(id)
+        self.standing.remove(id)
 
     def regrouped(self, session: Session, groups: Iterable[str], now_us: int) -> None:
         fresh = self.groups.set(session, list(groups)[:MAX_GROUPS])
@@ -90,6 +100,7 @@ class Addressing:
         else:
             raise PacketError("no-address")
         until_us = envelope.expires_us or appended_us + LOOKBACK_US
+        until_us = min(until_us, appended_us + self._max_validity_us)
         if until_us <= now.us:
             self._dropped["expired"] += 1
         elif self.missed.add(AddressedAlert(envelope.id, to, envelope.priority, until_us)):
@@ -114,12 +125,15 @@ class Addressing:
         self._counters["area_alerts"] += 1
         table = self._table
         if until_us:
-            alert = self.standing.add(envelope.id, area, envelope.priority, until_us)
+            begins_us = max(appended_us, area.valid_from_us or 0)
+            until_us = min(until_us, begins_us + self._max_validity_us)
+            alert = self.standing.add(
+                envelope.id, area, envelope.priority, until_us, source_name(envelope.source)
+            )
             if alert is None:
                 self._dropped["repeated-alert"] += 1
                 return
-            slots = self.standing.newly_inside(alert, np.flatnonzero(table.active), now.us)
-            alert.looked_at_all = area.valid_from_us is None or area.valid_from_us <= now.us
+            slots = self.standing.first_look(alert, now.us)
         else:
             # For clients connected now; delivery may take a while.
             until_us = appended_us + LOOKBACK_US

@@ -32,7 +32,7 @@ HOLDS_US = 30_000_000
 # One datagram: of a packet that is cut into many, the loss of any is the loss of all.
 _PACKET_BYTES = 1100
 _LONG_QUEUE = 32  # unacknowledged packets of a client, above which `inside` is not sent
-_DESCRIPTIONS = 65_536
+MAX_DESCRIPTIONS = 65_536
 _MAX_DESCRIPTION_BYTES = MAX_BODY_BYTES // 2
 _INSIDE = np.uint8(EventType.INSIDE)
 _NO_EVENTS = np.empty(0, EVENTS)
@@ -60,6 +60,10 @@ class MatchEvents:
         # Descriptions of publications that our clients have met, by key; the newest last.
         self._known: OrderedDict[int, pb.MovingPublication] = OrderedDict()
         self._seen = SeenOrigins()
+
+    def __len__(self) -> int:
+        """The number of descriptions of publications that are kept."""
+        return len(self._known)
 
     def take(self, value: bytes, key: bytes, headers: Headers, now: Instant) -> None:
         """Pass on the events in a record; damaged ones are counted."""
@@ -115,7 +119,7 @@ class MatchEvents:
                 self._dropped["bus-oversized"] += 1
                 continue
             self._known[one.key] = one.publication
-        while len(self._known) > _DESCRIPTIONS:
+        while len(self._known) > MAX_DESCRIPTIONS:
             self._known.popitem(last=False)
 
     def _notify(self, events: Rows, rows: NDArray[np.int64], now: Instant) -> None:

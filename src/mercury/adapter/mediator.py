@@ -24,7 +24,7 @@ from mercury.model.delivery import DeliveryState
 from mercury.model.errors import PacketError
 from mercury.model.identity import new_id
 from mercury.model.instant import Instant
-from mercury.model.message import VERSION, Kind, Priority
+from mercury.model.message import VERSION, EventKind, Kind, Priority
 from mercury.session import AdapterSessions, Answered, Session
 from mercury.wire import mercury_pb2 as pb
 from mercury.wire import parse
@@ -73,11 +73,16 @@ class FanOut:
 
 
 class _Content(NamedTuple):
-    """A message as it is sent and accounted for."""
+    """A message as it is sent and accounted for; a parsed one would be many times as large."""
 
-    envelope: pb.Envelope
     body: bytes
     until_us: int
+    kind: pb.Kind
+    policy: pb.DeliveryPolicy
+    sent_us: int
+    expires_us: int
+    client: str  # its sender, if that is a client
+    is_in_ledger: bool
 
 
 class AdapterMediator:
@@ -102,12 +107,21 @@ class AdapterMediator:
             rng,
             resends_per_s=settings.resends_per_s,
             max_copies=settings.max_copies,
+            max_messages=settings.max_messages,
+            max_messages_per_client=settings.max_messages_per_client,
             forget_peers=True,
+            on_removed=self._on_removed,
             now=now,
         )
         self.incoming = Incoming(
-            max_ids=1000, max_sources=sessions.settings.max_sessions, ack_after_s=0.0
+            max_ids=settings.max_ids_per_client,
+            max_ids_of_all=settings.max_ids,
+            max_sources=sessions.settings.max_sessions,
+            ack_after_s=0.0,
         )
+        # Called with the id of a message that no further client will be sent.
+        self.when_done: Callable[[bytes], None] = lambda id: None
+        self.settings = settings
         self.outbox: list[Single] = []
         self.unconfirmed: list[Unconfirmed] = []
         self.counters: Counter[str] = Counter()
@@ -135,6 +149,7 @@ class AdapterMediator:
                 # An earlier incarnation of this adapter, or another one, got it through.
                 self.outgoing.add(dispatch, np.array([peer], np.int32), now)
         self.outgoing.arrived(peer, now, seen)
+        self.incoming.arrived(session.identity)
         return had.union(seen)
 
     def had(self, session: Session) -> set[bytes]:
@@ -149,6 +164,7 @@ class AdapterMediator:
         }
 
     def closed(self, session: Session) -> None:
+        self.incoming.left(session.identity)
         peer = self.outgoing.peers.find(session.identity)
         if peer is not None and self._slot_of[peer] == session.slot:
             self._slot_of[peer] = _NOWHERE
@@ -170,20 +186,33 @@ class AdapterMediator:
         kind = Kind(envelope.kind).name.lower()
         topic = envelope.topic or envelope.event.kind
         named = envelope.destination.client
+        # What the adapter has to say to a client takes room of the client, and gives way first.
+        of_client = (f"client:{named}", 0) if named and envelope.source.adapter else None
         _, policy = self._policies.of(kind, topic, envelope.policy)
         self.outgoing.post(
             envelope.id,
-            _Content(envelope, body, until_us),
+            _Content(
+                body,
+                until_us,
+                envelope.kind,
+                envelope.policy,
+                envelope.sent_us,
+                envelope.expires_us,
+                envelope.source.client,
+                envelope.kind not in _NOT_IN_LEDGER and not envelope.HasField("matches"),
+            ),
             peers,
             now,
             policy=policy,
-            source=_name(envelope.source),
+            source=source_name(envelope.source),
             topic=topic,
             priority=envelope.priority,
             expires=(until_us - self._epoch_us) / 1e6,
             ordered=envelope.ordered,
             final=final,
             awaited=named if named != envelope.source.client else "",
+            sole=bool(named),
+            room_of=of_client,
         )
 
     def tell_sender(self, client: str, body: bytes, until_us: int, now: float) -> None:
@@ -221,7 +250,7 @@ class AdapterMediator:
         if dispatch is None:
             return 0
         content: _Content = dispatch.content
-        own = self.table.by_identity.get(content.envelope.source.client)
+        own = self.table.by_identity.get(content.client)
         if own is not None:
             slots = slots[slots != own.slot]  # not to its sender
         return len(self.outgoing.add(dispatch, self.table.peer[slots], now))
@@ -232,8 +261,8 @@ class AdapterMediator:
             content: _Content = dispatch.content
             slots = self._slot_of[peers]
             yield FanOut(
-                content.envelope.kind,
-                content.envelope.priority,
+                content.kind,
+                dispatch.priority,
                 content.body,
                 content.until_us,
                 slots,
@@ -242,6 +271,9 @@ class AdapterMediator:
                 tags=peers,
                 on_part=partial(self._on_part, dispatch),
             )
+
+    def _on_removed(self, id: bytes) -> None:
+        self.when_done(id)
 
     def _on_part(self, dispatch: Dispatch, sent: Numbers, lost: Numbers, now: float) -> None:
         if len(sent):
@@ -272,7 +304,13 @@ class AdapterMediator:
         """
         until = (envelope.expires_us - self._epoch_us) / 1e6 if envelope.expires_us else None
         arrival = self.incoming.receive(
-            session.identity, envelope.id, now, acknowledge=True, until=until, answer=False
+            session.identity,
+            envelope.id,
+            now,
+            acknowledge=True,
+            until=until,
+            answer=False,
+            urgent=envelope.event.kind == EventKind.EMERGENCY,
         )
         if arrival is Arrival.REPEATED:
             reason = self.incoming.answer_to(session.identity, envelope.id)
@@ -313,38 +351,39 @@ class AdapterMediator:
 
     def changes(self, now: float) -> Iterator[BusRecord]:
         """The outcomes of messages since the last call, as records for the bus."""
+        self.incoming.forget(now)
         for dispatch, peers in self.outgoing.take_changes(now):
             content: _Content = dispatch.content
-            if content.envelope.kind in _NOT_IN_LEDGER or content.envelope.HasField("matches"):
+            if not content.is_in_ledger:
                 continue
-            sender = content.envelope.source.client
+            sender = content.client
             for first in range(0, len(peers), _ROWS_PER_RECORD):
                 receipts = self._receipts(dispatch, peers[first : first + _ROWS_PER_RECORD], now)
-                yield _record(topics.DELIVERIES, receipts, content.envelope.id)
+                yield _record(topics.DELIVERIES, receipts, receipts.correlation)
                 if sender:
                     yield _record(topics.REPLIES, _for_sender(receipts, sender), sender.encode())
 
     def _receipts(self, dispatch: Dispatch, peers: Numbers, now: float) -> pb.Envelope:
         """The current state of the copies for these peers."""
-        envelope = dispatch.content.envelope
+        content: _Content = dispatch.content
         rows = dispatch.rows(peers)
         record = pb.Envelope(version=VERSION, kind=pb.RECEIPT, priority=Priority.BACKGROUND)
         record.sent_us = self._epoch_us + int(now * 1e6)
         record.id = new_id(record.sent_us)
         record.source.adapter = self._adapter
         record.destination.service = "ledger"
-        record.correlation = envelope.id
+        record.correlation = bytes(dispatch.id)  # type: ignore[call-overload]
         found = record.deliveries
-        found.message = envelope.id
+        found.message = record.correlation
         found.source = dispatch.source
         found.topic = dispatch.topic
-        found.kind = envelope.kind
-        found.priority = envelope.priority
+        found.kind = content.kind
+        found.priority = dispatch.priority
         # The policy in use, which a rule may have raised above the one the message asks for.
         asked = dispatch.policy.acknowledge
-        found.policy = (envelope.policy or pb.REPEAT) if asked else pb.FIRE_AND_FORGET
-        found.sent_us = envelope.sent_us
-        found.expires_us = envelope.expires_us
+        found.policy = (content.policy or pb.REPEAT) if asked else pb.FIRE_AND_FORGET
+        found.sent_us = content.sent_us
+        found.expires_us = content.expires_us
         found.client.extend(self.outgoing.peers.names(peers))
         found.state.extend(dispatch.state[rows].tolist())
         numbers, reasons = np.unique(dispatch.reason[rows], return_inverse=True)
@@ -385,6 +424,8 @@ class AdapterMediator:
             # Of other adapters' clients, only those that have been here matter.
             if peer is not None and (mine or state in _ENDS_WITH_RECIPIENT):
                 self.outgoing.known(dispatch, peer, DeliveryState(state), now)
+            elif dispatch.sole and state == DeliveryState.ACKNOWLEDGED:
+                self.outgoing.close(dispatch)  # another adapter's client has it
 
 
 def _record(topic: str, envelope: pb.Envelope, key: bytes) -> BusRecord:
@@ -403,6 +444,7 @@ def _for_sender(record: pb.Envelope, client: str) -> pb.Envelope:
     return copy
 
 
-def _name(address: pb.Address) -> str:
+def source_name(address: pb.Address) -> str:
+    """Who sent a message, with the kind of it: `client:abe`."""
     which = address.WhichOneof("target")
     return f"{which}:{getattr(address, which)}" if which else ""

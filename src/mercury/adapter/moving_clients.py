@@ -40,7 +40,8 @@ MAX_PER_CLIENT = 64
 MAX_DECLARATION_BYTES = 16_384
 # A matcher that refuses does so within this time; matchers do not confirm.
 ANSWER_AFTER_S = 0.15
-_ANSWERS = 20_000  # answers kept for repeated requests
+MAX_ANSWERS = 20_000  # answers kept for repeated requests, and for how long
+_ANSWERED_S = 60.0
 # A report that is older than the last one by less than this was overtaken by it. If it is older by
 # more, the client has set its clock back.
 _OVERTAKEN_US = 2_000_000
@@ -71,7 +72,8 @@ class MovingClients:
         self._declared: dict[int, Entity] = {}  # by key
         # Declarations that have not been answered, by request: whose, and when they are due.
         self._waiting: OrderedDict[bytes, tuple[Session, float]] = OrderedDict()
-        self._answered: OrderedDict[bytes, pb.Envelope] = OrderedDict()  # by request, of late
+        # Answers of late, by request, and until when they are kept.
+        self._answered: OrderedDict[bytes, tuple[float, pb.Envelope]] = OrderedDict()
         self._requests = {
             DECLARE: ("declaration", self._declare),
             WITHDRAW: ("withdrawal", self._withdraw),
@@ -81,13 +83,17 @@ class MovingClients:
         self._repeat_after_s = repeat_after_s
         self._fresh: deque[tuple[float, Entity]] = deque()  # to be declared once more, and when
 
+    @property
+    def kept_answers(self) -> int:
+        return len(self._answered)
+
     # From the clients
 
     def request(self, session: Session, envelope: pb.Envelope, now: Instant) -> None:
         """Take a declaration, a withdrawal or a query; the answer follows later."""
         answered = self._answered.get(envelope.id)
         if answered is not None:
-            self.mediator.send(session, answered, now)
+            self.mediator.send(session, answered[1], now)
             return
         if envelope.id in self._waiting or envelope.id in self.queries.by_request:
             return  # repeated before it was answered
@@ -266,6 +272,8 @@ class MovingClients:
                 break
             del self._waiting[id]
             self._answer(session, id, Attributes({"ok": True}), now)
+        while self._answered and next(iter(self._answered.values()))[0] <= now.s:
+            self._answered.popitem(last=False)
         for asked in self.queries.due(now.s):
             self._drop(asked.entity, now.us)
             self._answer(asked.entity.session, asked.entity.request, asked.answer(), now)
@@ -305,8 +313,8 @@ class MovingClients:
         )
         envelope = to_envelope(reply)
         envelope.id = new_id(now.us)
-        self._answered[request] = envelope
-        if len(self._answered) > _ANSWERS:
+        self._answered[request] = (now.s + _ANSWERED_S, envelope)
+        if len(self._answered) > MAX_ANSWERS:
             self._answered.popitem(last=False)
         self.mediator.send(session, envelope, now, reliably=reliably)
 

@@ -40,7 +40,7 @@ class Outbound:
         self._now = now
         self._now_us = now_us
         self._chunk = chunk
-        self._max_waiting = max_waiting
+        self.max_waiting = max_waiting
         self._queues: list[deque[FanOut | Single]] = [deque() for _ in range(PRIORITIES)]
         self._scheduled = False
         self._loop = asyncio.get_running_loop()
@@ -149,11 +149,11 @@ class Outbound:
         return advanced, full
 
     def _make_room(self, wanted: int, priority: int) -> bool:
-        if self.waiting + wanted <= self._max_waiting:
+        if self.waiting + wanted <= self.max_waiting:
             return True
         # Drop the least urgent first, but nothing for a packet that can never fit.
-        for queue in self._queues[:priority] if wanted <= self._max_waiting else ():
-            while queue and self.waiting + wanted > self._max_waiting:
+        for queue in self._queues[:priority] if wanted <= self.max_waiting else ():
+            while queue and self.waiting + wanted > self.max_waiting:
                 item = queue.pop()
                 if isinstance(item, tuple):
                     size = 1
@@ -162,7 +162,7 @@ class Outbound:
                     item.report(item.done, len(item.slots), None, self._now())
                 self.waiting -= size
                 self.dropped["shed"] += size
-        if self.waiting + wanted <= self._max_waiting:
+        if self.waiting + wanted <= self.max_waiting:
             return True
         self.dropped["shed"] += wanted
         return False

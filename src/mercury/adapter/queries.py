@@ -18,7 +18,7 @@ from mercury.wire.declarations import subscription_from_pb
 ANSWER_AFTER_S = 0.5
 QUIET_S = 0.1
 QUERY_MARK = "?"  # first character of the id of a query's subscription
-_AT_ONCE = 8  # queries of one client
+AT_ONCE = 8  # queries of one client
 _TTL_S = 10.0  # in case its withdrawal is lost
 _MAX_BYTES = 48_000
 _ROW_BYTES = 64
@@ -63,8 +63,8 @@ class Queries:
 
     def ask(self, session: Session, request: bytes, query: pb.NearQuery, now: float) -> Entity:
         """Take a query; returns the subscription to declare for it."""
-        if sum(one.row in self.by_row for one in self._entities.of(session)) >= _AT_ONCE:
-            raise MatchingError(f"a client asks at most {_AT_ONCE} queries at once", "count")
+        if sum(one.row in self.by_row for one in self._entities.of(session)) >= AT_ONCE:
+            raise MatchingError(f"a client asks at most {AT_ONCE} queries at once", "count")
         id = f"{QUERY_MARK}{request.hex()}"
         subscription = query.subscription
         subscription.id = f"{session.identity}/{id}"

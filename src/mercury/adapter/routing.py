@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mercury.geo import haversine_m
+from mercury.geo import bounding_circle, haversine_m
 from mercury.model import topics
-from mercury.model.errors import MessageError, PacketError
+from mercury.model.errors import AreaError, MessageError, PacketError
 from mercury.model.message import EventKind, Priority
 from mercury.session import Session, SessionTable
 from mercury.wire import mercury_pb2 as pb
+from mercury.wire.fields import area_from_pb
 from mercury.wire.records import Headers, envelope_route, traffic_header
 
 _TO_OTHERS = ("client", "group", "area")
@@ -33,26 +34,38 @@ def bus_record(
     body: bytes,
     table: SessionTable,
     traffic_radius_m: float,
+    max_area_m: float,
 ) -> BusRecord:
     """A client's message for the bus; raises PacketError for what clients may not send."""
     headers: Headers = (envelope_route(envelope), session.fix_header)
     if envelope.kind == pb.EVENT:
         topic, key, more = _event(session, envelope, table, traffic_radius_m)
         return BusRecord(topic, body, key, headers + more)
-    topic = _content_topic(envelope) if envelope.kind == pb.CONTENT else topics.REQUESTS
+    topic = _content_topic(envelope, max_area_m) if envelope.kind == pb.CONTENT else topics.REQUESTS
     return BusRecord(topic, body, session.key, headers)
 
 
-def _content_topic(envelope: pb.Envelope) -> str:
+def _content_topic(envelope: pb.Envelope, max_area_m: float) -> str:
     topic = _topic(topics.content_topic, envelope.topic)
     to = envelope.destination.WhichOneof("target")
     if to in _TO_OTHERS:
         if envelope.priority > Priority.WARNING:
             raise PacketError("priority")  # emergencies are for brokers and services
+        if to == "area":
+            _check_area(envelope.destination.area, max_area_m)
         return topics.alerts_topic(envelope.priority)
     if to == "everyone":
         raise PacketError("not-allowed")
     return topic
+
+
+def _check_area(area: pb.Area, max_area_m: float) -> None:
+    try:
+        around = bounding_circle(area_from_pb(area).shape)
+    except AreaError:
+        raise PacketError("malformed") from None
+    if around.radius_m > max_area_m:
+        raise PacketError("area-too-large")
 
 
 def _event(

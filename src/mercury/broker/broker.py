@@ -18,7 +18,13 @@ from mercury.bus import Bus, Consumer, FromTime, Record
 from mercury.config.settings import BrokerSettings
 from mercury.model import topics
 from mercury.model.area import Area, Circle, Position
-from mercury.model.errors import AreaError, FilterError, MessageError, PacketError
+from mercury.model.errors import (
+    AreaError,
+    FilterError,
+    MessageError,
+    PacketError,
+    TooManyInterestsError,
+)
 from mercury.model.identity import derived_id, new_id
 from mercury.model.message import (
     VERSION,
@@ -33,6 +39,7 @@ from mercury.model.message import (
     Value,
 )
 from mercury.service import Service, Statistics, now, now_us
+from mercury.service.statistics import with_limits
 from mercury.wire import MAX_BODY_BYTES, decode, encode, from_envelope, mercury_pb2, parse
 from mercury.wire.fields import area_from_pb, values_from_pb, values_to_pb
 from mercury.wire.records import (
@@ -72,21 +79,29 @@ class Broker(Service):
         self.settings = settings
         self.counters: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
-        self.interests = InterestIndex()
-        self.conditions = Conditions()
+        self.interests = InterestIndex(max_interests=settings.max_interests)
+        self.conditions = Conditions(settings.max_conditions, settings.max_conditions_per_client)
         self.explanations = Explanations(bus)
         self.emergencies = Emergencies(settings)
         self._consumers: list[Consumer] = []
 
     def statistics(self) -> Statistics:
+        settings = self.settings
+        dropped = self.dropped.copy()
+        dropped["shed-condition"] += self.conditions.shed
         return Statistics(
-            gauges={
-                "interests": len(self.interests),
-                "conditions": len(self.conditions),
-                "recent_emergencies": len(self.emergencies),
-            },
+            gauges=with_limits(
+                {
+                    "interests": (len(self.interests), settings.max_interests),
+                    "conditions": (len(self.conditions), settings.max_conditions),
+                    "recent_emergencies": (
+                        len(self.emergencies),
+                        settings.max_recent_emergencies,
+                    ),
+                }
+            ),
             counters={**self.counters, "cpu_s": time.process_time()},
-            dropped=self.dropped,
+            dropped=+dropped,  # without those that are 0
         )
 
     async def _start(self) -> None:
@@ -229,6 +244,8 @@ class Broker(Service):
             interest = self.interests.add(subscription.topic, subscription.filter, now())
         except FilterError as error:
             return {"error": f"the filter does not parse: {error}"}
+        except TooManyInterestsError as error:
+            return {"error": str(error)}
         message = Message(
             kind=Kind.SUBSCRIBE,
             source=self.address,
@@ -342,6 +359,8 @@ class Broker(Service):
                     self._note_condition(message)
             except (PacketError, FilterError):
                 self.dropped["malformed"] += 1
+            except TooManyInterestsError:
+                self.dropped["no-room"] += 1
 
     def _note_condition(self, message: Message) -> None:
         event, area = message.event, message.destination.area
@@ -349,7 +368,8 @@ class Broker(Service):
             return
         until_us = area.valid_until_us or message.expires_us
         if until_us:
-            self.conditions.put(message.id, Condition(event, area, message.sent_us, until_us))
+            condition = Condition(event, area, message.sent_us, until_us)
+            self.conditions.put(message.id, condition, str(message.source), message.priority)
 
     async def _keep_house(self) -> None:
         while True:

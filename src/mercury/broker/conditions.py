@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from mercury.geo import overlaps
+from mercury.mediator import Room
 from mercury.model.area import Area
 from mercury.model.geojson import area_to_geojson
 from mercury.model.message import Event
@@ -37,17 +38,22 @@ class Condition:
 class Conditions:
     """The latest condition under each id."""
 
-    def __init__(self, max_conditions: int = 100_000) -> None:
+    def __init__(self, max_conditions: int = 100_000, max_per_client: int = 1000) -> None:
+        self.shed = 0  # conditions that made room for others
         self._by_id: dict[UUID, Condition] = {}
-        self._max_conditions = max_conditions
+        self._room = Room(max_conditions, max_per_client)
 
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def put(self, id: UUID, condition: Condition) -> None:
+    def put(self, id: UUID, condition: Condition, source: str = "", priority: int = 0) -> None:
+        """Keep a condition; above the limit the least urgent makes room."""
+        is_new = id not in self._by_id
         self._by_id[id] = condition
-        if len(self._by_id) > self._max_conditions:
-            del self._by_id[next(iter(self._by_id))]
+        if is_new:
+            for full in self._room.add(id, source, priority):
+                self.shed += 1
+                del self._by_id[full]  # type: ignore[arg-type]
 
     def inside(self, area: Area, now_us: int) -> list[Condition]:
         """The conditions in force that overlap the area, newest first."""
@@ -61,3 +67,4 @@ class Conditions:
     def expire(self, now_us: int) -> None:
         for id in [id for id, condition in self._by_id.items() if condition.until_us <= now_us]:
             del self._by_id[id]
+            self._room.remove(id)

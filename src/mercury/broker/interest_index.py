@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from mercury.model.errors import TooManyInterestsError
 from mercury.model.filter import Filter, compile_filter, interest_id
 from mercury.model.message import Values
 
@@ -11,8 +12,9 @@ from mercury.model.message import Values
 class InterestIndex:
     """Interests by topic; each is evaluated once, however many clients share it."""
 
-    def __init__(self, lifetime_s: float = 35.0) -> None:
+    def __init__(self, lifetime_s: float = 35.0, max_interests: int = 100_000) -> None:
         self._lifetime_s = lifetime_s
+        self._max_interests = max_interests
         self._by_topic: dict[str, dict[bytes, Filter]] = defaultdict(dict)
         self._fresh_until: dict[tuple[str, bytes], float] = {}
 
@@ -20,9 +22,12 @@ class InterestIndex:
         return len(self._fresh_until)
 
     def add(self, topic: str, text: str, now: float) -> bytes:
-        """Add or renew an interest and return its id; raises FilterError."""
+        """Add or renew an interest and return its id; raises FilterError, or that it is full."""
         content_filter = compile_filter(text)
         interest = interest_id(topic, content_filter)
+        is_known = (topic, interest) in self._fresh_until
+        if not is_known and len(self._fresh_until) >= self._max_interests:
+            raise TooManyInterestsError(f"{self._max_interests} interests are the most")
         self._by_topic[topic].setdefault(interest, content_filter)
         self._fresh_until[topic, interest] = now + self._lifetime_s
         return interest

@@ -48,7 +48,38 @@ class MediatorSettings(Section):
         5000.0, "Most repetitions of an adapter; fewer while most are unanswered", gt=0
     )
     max_copies: int = setting(
-        5_000_000, "Copies an adapter keeps track of; above, the oldest are given up", ge=1
+        5_000_000, "Copies an adapter keeps track of; above, the least urgent are given up", ge=1
+    )
+    max_messages: int = setting(
+        200_000,
+        "Messages an adapter keeps until they end or their only recipient has them; above, the "
+        "least urgent are given up, of those who have the most, and no emergency",
+        ge=1,
+    )
+    max_messages_per_client: int = setting(
+        1000,
+        "Messages of one client among them, and receipts for it; above, its own are given up",
+        ge=1,
+    )
+    max_standing: int = setting(
+        10_000,
+        "Messages to areas among them that also reach those who enter; above as with max_messages",
+        ge=1,
+    )
+    max_validity_s: float = setting(
+        86400.0, "Time after which an adapter gives up what is valid for longer", gt=0
+    )
+    max_area_m: float = setting(
+        100_000.0, "Radius around the largest area to which a client may send", gt=0
+    )
+    max_ids: int = setting(
+        1_000_000,
+        "Ids of messages of clients that an adapter remembers, so that it passes each on once; "
+        "above, those of clients that have left are forgotten",
+        ge=1,
+    )
+    max_ids_per_client: int = setting(
+        5000, "Ids of one client among them; above, what is older than a minute is forgotten", ge=1
     )
     groups: dict[str, list[str]] = setting(
         {}, "Members of groups by name, besides those that join by themselves"

@@ -110,6 +110,18 @@ class BrokerSettings(ServiceSection):
     )
     merge_distance_m: float = setting(300.0, "Emergencies within this distance are one", ge=0)
     merge_window_s: float = setting(10.0, "Emergencies within this time are one", ge=0)
+    max_interests: int = setting(
+        100_000, "Different topics and filters of subscriptions; further ones are refused", ge=1
+    )
+    max_conditions: int = setting(
+        100_000,
+        "Conditions that queries are answered from; above, the least urgent are forgotten, of "
+        "those who have the most, and no emergency",
+        ge=1,
+    )
+    max_conditions_per_client: int = setting(
+        1000, "Conditions of one client among them; above, its own are forgotten", ge=1
+    )
     max_recent_emergencies: int = setting(
         100_000,
         "Emergencies remembered to merge others with; above, the oldest are alerted again",

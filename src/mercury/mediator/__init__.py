@@ -6,6 +6,7 @@ from mercury.mediator.outgoing import Outgoing
 from mercury.mediator.peers import Numbers
 from mercury.mediator.policy import BY_STRENGTH, CRITICAL, NAMES, Policies, Policy
 from mercury.mediator.report import Report
+from mercury.mediator.room import Room
 
 __all__ = [
     "BY_STRENGTH",
@@ -19,4 +20,5 @@ __all__ = [
     "Policies",
     "Policy",
     "Report",
+    "Room",
 ]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +16,21 @@ from mercury.mediator.policy import Policy
 from mercury.model.delivery import DeliveryState
 
 Rows = NDArray[np.intp]
+_Item = TypeVar("_Item", bound=np.generic)
 
 # As a number of the column's type: NumPy is slow with enums.
-WAITING = np.uint8(DeliveryState.WAITING)
+WAITING = np.uint16(DeliveryState.WAITING)
 
-_Column = Callable[[], Any]
-_REALS: _Column = partial(np.empty, 0)
-_NUMBERS: _Column = partial(np.empty, 0, np.int32)
-_STATES: _Column = partial(np.empty, 0, np.uint8)
-_SMALL: _Column = partial(np.empty, 0, np.uint16)
+_ACKNOWLEDGED = np.uint16(DeliveryState.ACKNOWLEDGED)
+
+# Rows of the two blocks of columns.
+_ADDRESSED, _FIRST_SENT, _DUE, _SETTLED = range(4)
+_STATE, _REASON, _TRIES = range(3)
+
+_Empty = Callable[[], Any]
+_NO_PEERS: _Empty = partial(np.empty, 0, np.int32)
+_NO_TIMES: _Empty = partial(np.empty, (4, 0))
+_NO_NUMBERS: _Empty = partial(np.empty, (3, 0), np.uint16)
 
 
 @dataclass(slots=True, eq=False)
@@ -42,19 +48,48 @@ class Dispatch:
     stream: str | None  # copies of one stream go one after the other
     final: bool = False  # no further recipients will be added
     awaited: str = ""  # its recipient, if that may still connect
+    sole: bool = False  # it has one recipient, and leaves the table when that has it
     waiting: int = 0  # copies that are not settled
     scheduled: float = math.inf  # when the table must handle it next
     # Peers whose copies have changed since `take_news`: in arrays, and one by one.
     changes: list[Numbers] = field(default_factory=list)
     changed: list[int] = field(default_factory=list)
-    peers: Numbers = field(default_factory=_NUMBERS)  # ascending
-    state: NDArray[np.uint8] = field(default_factory=_STATES)
-    reason: NDArray[np.uint16] = field(default_factory=_SMALL)  # index of the table's reasons
-    tries: NDArray[np.uint16] = field(default_factory=_SMALL)
-    addressed: NDArray[np.float64] = field(default_factory=_REALS)
-    first_sent: NDArray[np.float64] = field(default_factory=_REALS)  # NaN: not yet
-    due: NDArray[np.float64] = field(default_factory=_REALS)  # infinite: without timeout
-    settled: NDArray[np.float64] = field(default_factory=_REALS)  # NaN: not yet
+    peers: Numbers = field(default_factory=_NO_PEERS)  # ascending
+    # Two blocks, as most messages have one copy, and an array costs more than what is in it.
+    times: NDArray[np.float64] = field(default_factory=_NO_TIMES)
+    numbers: NDArray[np.uint16] = field(default_factory=_NO_NUMBERS)
+
+    @property
+    def addressed(self) -> NDArray[np.float64]:
+        return _column(self.times, _ADDRESSED)
+
+    @property
+    def first_sent(self) -> NDArray[np.float64]:
+        """NaN: not yet."""
+        return _column(self.times, _FIRST_SENT)
+
+    @property
+    def due(self) -> NDArray[np.float64]:
+        """Infinite: without timeout."""
+        return _column(self.times, _DUE)
+
+    @property
+    def settled(self) -> NDArray[np.float64]:
+        """NaN: not yet."""
+        return _column(self.times, _SETTLED)
+
+    @property
+    def state(self) -> NDArray[np.uint16]:
+        return _column(self.numbers, _STATE)
+
+    @property
+    def reason(self) -> NDArray[np.uint16]:
+        """Index of the table's reasons."""
+        return _column(self.numbers, _REASON)
+
+    @property
+    def tries(self) -> NDArray[np.uint16]:
+        return _column(self.numbers, _TRIES)
 
     def __len__(self) -> int:
         return len(self.peers)
@@ -80,30 +115,33 @@ class Dispatch:
     def add(self, peers: Numbers, due: NDArray[np.float64], now: float) -> None:
         """Make copies for peers that have none."""
         count = len(peers)
-        fresh = {
-            "peers": peers,
-            "state": np.full(count, DeliveryState.WAITING, np.uint8),
-            "reason": np.zeros(count, np.uint16),
-            "tries": np.zeros(count, np.uint16),
-            "addressed": np.full(count, now),
-            "first_sent": np.full(count, np.nan),
-            "due": due,
-            "settled": np.full(count, np.nan),
-        }
+        times = np.full((4, count), np.nan)
+        times[_ADDRESSED], times[_DUE] = now, due
+        numbers = np.zeros((3, count), np.uint16)
+        numbers[_STATE] = WAITING
         if len(self.peers):
-            order = np.argsort(np.concatenate([self.peers, peers]), kind="stable")
-            fresh = {
-                name: np.concatenate([getattr(self, name), new])[order]
-                for name, new in fresh.items()
-            }
-        for name, column in fresh.items():
-            setattr(self, name, column)
+            peers_of_all = np.concatenate([self.peers, peers])
+            order = np.argsort(peers_of_all, kind="stable")
+            self.peers = peers_of_all[order]
+            times = np.concatenate([self.times, times], axis=1)[:, order]
+            numbers = np.concatenate([self.numbers, numbers], axis=1)[:, order]
+        else:
+            self.peers = peers
+        self.times, self.numbers = times, numbers
         self.waiting += count
         self.changes.append(peers)
 
     def is_waiting(self) -> NDArray[np.bool_]:
         waiting: NDArray[np.bool_] = self.state == WAITING
         return waiting
+
+    def is_over(self, now: float) -> bool:
+        """Whether all its copies are settled and nobody will need another."""
+        if self.waiting:
+            return False
+        if self.final or math.isinf(self.expires) or now >= self.expires:
+            return True
+        return self.sole and len(self) > 0 and bool((self.state == _ACKNOWLEDGED).all())
 
     def next_due(self) -> float:
         """When the first copy is due, or the message expires."""
@@ -116,6 +154,11 @@ class Dispatch:
         changes = [*self.changes, np.array(self.changed, np.int32)]
         self.changes, self.changed = [], []
         return distinct(np.concatenate(changes))
+
+
+def _column(block: NDArray[_Item], row: int) -> NDArray[_Item]:
+    column: NDArray[_Item] = block[row]
+    return column
 
 
 class Completed(NamedTuple):

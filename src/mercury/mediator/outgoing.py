@@ -11,7 +11,8 @@ import heapq
 import math
 import random
 from collections import Counter, deque
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,10 @@ import numpy as np
 from mercury.mediator.dispatch import WAITING, Completed, Dispatch, Rows
 from mercury.mediator.peers import Numbers, Peers, TopicStatistics
 from mercury.mediator.policy import Policy, RepeatRateLimiter
+from mercury.mediator.room import Room
 from mercury.model.delivery import DeliveryState, Reason
 
+_FEW = 1000
 _AGAIN_S = 0.1  # until what could not be sent is retried
 _RECENT = 8
 _TOPICS, _OTHER = 1000, "other"  # topics that are counted by themselves, and the rest
@@ -37,7 +40,10 @@ class Outgoing:
         *,
         resends_per_s: float = 5000.0,
         max_copies: int = 5_000_000,
+        max_messages: int = 1_000_000,
+        max_messages_per_client: int = 1_000_000,
         forget_peers: bool = False,
+        on_removed: Callable[[Any], None] | None = None,
         now: float = 0.0,
     ) -> None:
         self.peers = Peers()
@@ -45,12 +51,15 @@ class Outgoing:
         self.topics: dict[str, TopicStatistics] = {}
         self.ended: Counter[DeliveryState] = Counter()  # copies, by how they ended
         self.copies = 0  # ever made
+        self.shed = 0  # messages given up because the table was full
         self.recent: deque[Completed] = deque(maxlen=_RECENT)
         self._rng = np.random.default_rng(rng.getrandbits(64))
         self._max_copies = max_copies
         self._forget_peers = forget_peers  # when they are disconnected and not in the table
+        self._on_removed = on_removed  # called with the id of what leaves the table
         self._dispatches: dict[Hashable, Dispatch] = {}  # the oldest first
-        self._held = 0  # copies in the table
+        self.held = 0  # copies in the table
+        self._room = Room(max_messages, max_messages_per_client)
         self._with_changes: dict[Hashable, Dispatch] = {}
         # Out of the table; who takes the changes of the first still needs the names of their peers.
         self._retired: list[Dispatch] = []
@@ -92,12 +101,17 @@ class Outgoing:
         ordered: bool = False,
         final: bool = False,
         awaited: str = "",
+        sole: bool = False,
+        room_of: tuple[str, int] | None = None,
     ) -> Dispatch:
         """Take a message for these peers; those that have a copy get no second one.
 
-        A `final` one has no further recipients, and leaves the table when they have it. A peer that
-        is `awaited` and does not connect until the message ends was away.
+        A `final` one has no further recipients, and leaves the table when they are settled. One
+        with a `sole` recipient leaves it when that has it. A peer that is `awaited` and does not
+        connect until the message ends was away. It takes the room of its source and priority, or
+        that given; what there is no room for ends at once.
         """
+        shed: list[Hashable] = []
         dispatch = self._dispatches.get(id)
         if dispatch is None:
             dispatch = Dispatch(
@@ -112,13 +126,17 @@ class Outgoing:
                 stream=source if ordered else None,
                 final=final,
                 awaited=awaited,
+                sole=sole,
             )
             self._dispatches[id] = dispatch
+            shed = self._room.add(id, *(room_of or (source, priority)))
             if topic not in self.topics:
                 # Senders choose topics freely: those above a limit are counted together.
                 counted = topic if len(self.topics) < _TOPICS else _OTHER
                 self.topics.setdefault(counted, TopicStatistics(now, policy.acknowledge))
         self.add(dispatch, peers, now)
+        for one in shed:
+            self._shed(one, now)
         return dispatch
 
     def add(self, dispatch: Dispatch, peers: Numbers, now: float) -> Numbers:
@@ -132,7 +150,7 @@ class Outgoing:
             self.peers.held[peers] += 1
             self.peers.waiting[peers] += 1
             self.copies += len(peers)
-            self._held += len(peers)
+            self.held += len(peers)
             self._statistics_of(dispatch).add(self.peers, peers)
             if dispatch.stream is not None:
                 self._queue_up(dispatch, dispatch.stream, peers)
@@ -266,6 +284,11 @@ class Outgoing:
             self._settle_one(dispatch, row, state, Reason.NONE, now)
             dispatch.changed.pop()
 
+    def close(self, dispatch: Dispatch) -> None:
+        """A message needs no further recipients."""
+        dispatch.final = True
+        self._with_changes[dispatch.id] = dispatch
+
     def left(self, peer: int) -> None:
         """A peer is disconnected."""
         self.peers.present[peer] = False
@@ -285,8 +308,7 @@ class Outgoing:
         self._leaving, self._retired = self._retired, []
         changes = [(dispatch, dispatch.take_changes()) for dispatch in self._with_changes.values()]
         for dispatch in self._with_changes.values():
-            over = dispatch.final or math.isinf(dispatch.expires) or now >= dispatch.expires
-            if not dispatch.waiting and over and self._dispatches.get(dispatch.id) is dispatch:
+            if dispatch.is_over(now) and self._dispatches.get(dispatch.id) is dispatch:
                 self._remove(dispatch)
                 self._leaving.append(dispatch)
         self._with_changes = {}
@@ -382,8 +404,7 @@ class Outgoing:
 
     def _expire(self, dispatch: Dispatch, now: float) -> None:
         if dispatch.awaited and not len(dispatch):
-            awaited = np.array([self.peers.number(dispatch.awaited)], np.int32)
-            self.add(dispatch, awaited, dispatch.posted)
+            self._await_in_vain(dispatch)
         rows = np.flatnonzero(dispatch.is_waiting())
         there = self.peers.present[dispatch.peers[rows]]
         tried = dispatch.tries[rows] > 0
@@ -402,8 +423,11 @@ class Outgoing:
 
     def _remove(self, dispatch: Dispatch) -> None:
         del self._dispatches[dispatch.id]
-        self._held -= len(dispatch)
+        self.held -= len(dispatch)
+        self._room.remove(dispatch.id)
         dispatch.scheduled = math.nan  # no entry of the heap is right
+        if self._on_removed is not None:
+            self._on_removed(dispatch.id)
 
     def _release(self, dispatch: Dispatch) -> None:
         """Release the peers of a message that has left the table."""
@@ -415,15 +439,32 @@ class Outgoing:
             self.peers.release(peer)
 
     def _make_room(self, wanted: int, new: Dispatch, now: float) -> None:
-        while self._held + wanted > self._max_copies:
-            oldest = next((one for one in self._dispatches.values() if one is not new), None)
-            if oldest is None:
+        while self.held + wanted > self._max_copies:
+            candidates = chain(self._room.least_urgent(), self._dispatches)
+            found = (one for one in candidates if one != new.id and len(self._dispatches[one]))
+            least = next(found, None)
+            if least is None:
                 return
-            rows = np.flatnonzero(oldest.is_waiting())
-            if len(rows):
-                self._settle(oldest, rows, DeliveryState.UNREACHABLE, Reason.NO_ROOM, now)
-            self._remove(oldest)
-            self._retired.append(oldest)
+            self._shed(least, now)
+
+    def _shed(self, id: Hashable, now: float) -> None:
+        """Give up a message, for want of room."""
+        dispatch = self._dispatches.get(id)
+        if dispatch is None:
+            return
+        self.shed += 1
+        if dispatch.awaited and not len(dispatch):
+            self._await_in_vain(dispatch)
+        rows = np.flatnonzero(dispatch.is_waiting())
+        if len(rows):
+            self._settle(dispatch, rows, DeliveryState.UNREACHABLE, Reason.NO_ROOM, now)
+        self._remove(dispatch)
+        self._retired.append(dispatch)
+
+    def _await_in_vain(self, dispatch: Dispatch) -> None:
+        """Make the copy of a recipient that did not come."""
+        awaited = np.array([self.peers.number(dispatch.awaited)], np.int32)
+        self.add(dispatch, awaited, dispatch.posted)
 
     def _schedule(self, dispatch: Dispatch, not_before: float = -math.inf) -> None:
         self._look_at(dispatch, max(dispatch.next_due(), not_before))
@@ -433,6 +474,10 @@ class Outgoing:
             dispatch.scheduled = at
             self._pushed += 1
             heapq.heappush(self._heap, (at, self._pushed, dispatch))
+            # An entry that is overtaken by another stays until its time, and with it the message.
+            if len(self._heap) > 2 * len(self._dispatches) + _FEW:
+                self._heap = [entry for entry in self._heap if entry[0] == entry[2].scheduled]
+                heapq.heapify(self._heap)
 
     def _reason_number(self, reason: str) -> int:
         number = self._reason_numbers.get(reason)

@@ -23,6 +23,10 @@ class FilterError(MercuryError, ValueError):
         self.column = column
 
 
+class TooManyInterestsError(MercuryError):
+    """A broker knows as many different subscriptions as it may."""
+
+
 class MessageError(MercuryError, ValueError):
     """A message that cannot be built or sent."""
 

@@ -10,6 +10,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 LOSSES = ("bus-full", "bus-unavailable")  # exported from 0 on, so that rates see the first
 
 
+def with_limits(tables: Mapping[str, tuple[int, int]]) -> dict[str, float]:
+    """Gauges of what tables hold, and of how much that may be, by their names."""
+    limits: dict[str, float] = {f"{name}_limit": limit for name, (_, limit) in tables.items()}
+    return limits | {name: held for name, (held, _) in tables.items()}
+
+
 @dataclass(slots=True)
 class Statistics:
     """A snapshot of a service's numbers."""

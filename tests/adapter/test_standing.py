@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 
 from mercury.adapter.kept_alerts import StandingAlert, StandingAlerts
 from mercury.geo import contains
-from mercury.model.area import LAST_INSTANT_US, Area, Circle, HeadingSector, Position, Shape
+from mercury.model.area import (
+    LAST_INSTANT_US,
+    Area,
+    Circle,
+    HeadingSector,
+    Position,
+    Rectangle,
+    Shape,
+)
 from mercury.model.message import Priority
 from mercury.session import Session, SessionTable
 
@@ -218,6 +226,15 @@ def test_an_emergency_is_sent_to_who_drives_in_however_full_the_table_is() -> No
     assert len(bench.standing) == 10_000
     bench.move(car, INSIDE)
     assert bench.due(20)[0] == (b"emergency", ["car"])
+
+
+def test_a_pole_is_in_an_area_at_every_longitude() -> None:
+    bench = Bench()
+    car = bench.open("car")
+    bench.add(area=Area(Rectangle(80.0, 0.0, 90.0, 10.0), valid_until_us=UNTIL_US))
+    bench.due()
+    bench.move(car, (90.0, 170.0))
+    assert bench.due() == [(b"1", ["car"])]
 
 
 def test_an_alert_forgets_those_who_have_gone() -> None:

@@ -23,6 +23,9 @@ def check_outgoing(outgoing: Outgoing) -> None:
             assert np.all(dispatch.tries <= dispatch.policy.max_tries + 1)
         waiting[dispatch.peers[open_rows]] += 1
         held[dispatch.peers] += 1
+    for peer in peers:
+        found = {one.id for one in outgoing if one.row(peer) is not None}
+        assert {one.id for one in outgoing.of(peer)} == found
     assert outgoing.held == int(held.sum())
     for dispatch in (*outgoing._retired, *outgoing._leaving):
         assert not dispatch.waiting

@@ -110,6 +110,7 @@ class AdapterMediator:
             max_messages=settings.max_messages,
             max_messages_per_client=settings.max_messages_per_client,
             forget_peers=True,
+            remember_s=settings.remember_s,
             on_removed=self._on_removed,
             now=now,
         )
@@ -159,8 +160,7 @@ class AdapterMediator:
             return set()
         return {
             bytes(dispatch.id)  # type: ignore[call-overload]
-            for dispatch in self.outgoing
-            if dispatch.row(peer) is not None
+            for dispatch in self.outgoing.of(peer)
         }
 
     def closed(self, session: Session) -> None:

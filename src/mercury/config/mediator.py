@@ -69,6 +69,9 @@ class MediatorSettings(Section):
     max_validity_s: float = setting(
         86400.0, "Time after which an adapter gives up what is valid for longer", gt=0
     )
+    remember_s: float = setting(
+        600.0, "Time for which an adapter knows that a client that left has a message", gt=0
+    )
     max_area_m: float = setting(
         100_000.0, "Radius around the largest area to which a client may send", gt=0
     )

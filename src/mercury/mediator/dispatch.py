@@ -49,6 +49,7 @@ class Dispatch:
     final: bool = False  # no further recipients will be added
     awaited: str = ""  # its recipient, if that may still connect
     sole: bool = False  # it has one recipient, and leaves the table when that has it
+    for_few: bool = False  # who gets it was known when it was posted
     waiting: int = 0  # copies that are not settled
     scheduled: float = math.inf  # when the table must handle it next
     # Peers whose copies have changed since `take_news`: in arrays, and one by one.
@@ -131,6 +132,11 @@ class Dispatch:
         self.waiting += count
         self.changes.append(peers)
 
+    def remove(self, rows: NDArray[np.bool_]) -> None:
+        """Forget settled copies."""
+        self.peers = self.peers[~rows]
+        self.times, self.numbers = self.times[:, ~rows], self.numbers[:, ~rows]
+
     def is_waiting(self) -> NDArray[np.bool_]:
         waiting: NDArray[np.bool_] = self.state == WAITING
         return waiting
@@ -142,6 +148,11 @@ class Dispatch:
         if self.final or math.isinf(self.expires) or now >= self.expires:
             return True
         return self.sole and len(self) > 0 and bool((self.state == _ACKNOWLEDGED).all())
+
+    def received_before(self, time: float) -> NDArray[np.bool_]:
+        """Which copies were acknowledged before a time."""
+        received: NDArray[np.bool_] = (self.state == _ACKNOWLEDGED) & (self.settled < time)
+        return received
 
     def next_due(self) -> float:
         """When the first copy is due, or the message expires."""

@@ -24,6 +24,7 @@ from mercury.mediator.room import Room
 from mercury.model.delivery import DeliveryState, Reason
 
 _FEW = 1000
+_AT_A_TIME = 200  # messages that are looked through for recipients that are gone
 _AGAIN_S = 0.1  # until what could not be sent is retried
 _RECENT = 8
 _TOPICS, _OTHER = 1000, "other"  # topics that are counted by themselves, and the rest
@@ -43,6 +44,7 @@ class Outgoing:
         max_messages: int = 1_000_000,
         max_messages_per_client: int = 1_000_000,
         forget_peers: bool = False,
+        remember_s: float = math.inf,
         on_removed: Callable[[Any], None] | None = None,
         now: float = 0.0,
     ) -> None:
@@ -56,8 +58,13 @@ class Outgoing:
         self._rng = np.random.default_rng(rng.getrandbits(64))
         self._max_copies = max_copies
         self._forget_peers = forget_peers  # when they are disconnected and not in the table
+        self._remember_s = remember_s  # that a disconnected one has a message
+        self._to_sweep: Iterator[Dispatch] = iter(())
         self._on_removed = on_removed  # called with the id of what leaves the table
         self._dispatches: dict[Hashable, Dispatch] = {}  # the oldest first
+        # Of these, those for few recipients, by these; and those for many that somebody has.
+        self._for_few: dict[int, dict[Hashable, Dispatch]] = {}
+        self._for_many: dict[Hashable, Dispatch] = {}
         self.held = 0  # copies in the table
         self._room = Room(max_messages, max_messages_per_client)
         self._with_changes: dict[Hashable, Dispatch] = {}
@@ -79,6 +86,11 @@ class Outgoing:
 
     def get(self, id: Hashable) -> Dispatch | None:
         return self._dispatches.get(id)
+
+    def of(self, peer: int) -> list[Dispatch]:
+        """The messages of which a peer has a copy."""
+        many = (one for one in self._for_many.values() if one.row(peer) is not None)
+        return [*self._for_few.get(peer, {}).values(), *many]
 
     @property
     def waiting(self) -> int:
@@ -127,6 +139,7 @@ class Outgoing:
                 final=final,
                 awaited=awaited,
                 sole=sole,
+                for_few=sole or final,
             )
             self._dispatches[id] = dispatch
             shed = self._room.add(id, *(room_of or (source, priority)))
@@ -146,6 +159,11 @@ class Outgoing:
             self._make_room(len(peers), dispatch, now)
             due = np.where(self.peers.present[peers], now, math.inf)
             dispatch.add(peers, due, now)
+            if dispatch.for_few:
+                for peer in peers.tolist():
+                    self._for_few.setdefault(peer, {})[dispatch.id] = dispatch
+            else:
+                self._for_many[dispatch.id] = dispatch
             self._with_changes[dispatch.id] = dispatch
             self.peers.held[peers] += 1
             self.peers.waiting[peers] += 1
@@ -260,7 +278,7 @@ class Outgoing:
         self.peers.present[peer] = True
         if not self.peers.waiting[peer]:
             return
-        for dispatch in list(self._dispatches.values()):
+        for dispatch in self.of(peer):
             row = dispatch.row(peer)
             if row is None or dispatch.state[row] != WAITING:
                 continue
@@ -304,7 +322,7 @@ class Outgoing:
         names until the next call.
         """
         for dispatch in self._leaving:
-            self._release(dispatch)
+            self._release(dispatch.peers)
         self._leaving, self._retired = self._retired, []
         changes = [(dispatch, dispatch.take_changes()) for dispatch in self._with_changes.values()]
         for dispatch in self._with_changes.values():
@@ -312,6 +330,8 @@ class Outgoing:
                 self._remove(dispatch)
                 self._leaving.append(dispatch)
         self._with_changes = {}
+        if self._forget_peers:
+            self._forget_absent(now)
         return changes
 
     def reason_text(self, number: int) -> str:
@@ -424,19 +444,48 @@ class Outgoing:
     def _remove(self, dispatch: Dispatch) -> None:
         del self._dispatches[dispatch.id]
         self.held -= len(dispatch)
+        self._for_many.pop(dispatch.id, None)
+        if dispatch.for_few:
+            self._forget_copies(dispatch, dispatch.peers)
         self._room.remove(dispatch.id)
         dispatch.scheduled = math.nan  # no entry of the heap is right
         if self._on_removed is not None:
             self._on_removed(dispatch.id)
 
-    def _release(self, dispatch: Dispatch) -> None:
-        """Release the peers of a message that has left the table."""
-        self.peers.held[dispatch.peers] -= 1
+    def _forget_copies(self, dispatch: Dispatch, peers: Numbers) -> None:
+        for peer in peers.tolist():
+            of_peer = self._for_few[peer]
+            del of_peer[dispatch.id]
+            if not of_peer:
+                del self._for_few[peer]
+
+    def _release(self, peers: Numbers) -> None:
+        """Release peers whose copies have left the table."""
+        self.peers.held[peers] -= 1
         if not self._forget_peers:
             return
-        gone = ~self.peers.present[dispatch.peers] & (self.peers.held[dispatch.peers] == 0)
-        for peer in dispatch.peers[gone].tolist():
+        gone = ~self.peers.present[peers] & (self.peers.held[peers] == 0)
+        for peer in peers[gone].tolist():
             self.peers.release(peer)
+
+    def _forget_absent(self, now: float) -> None:
+        """Forget recipients that have a message and are long gone, of some messages at a time."""
+        for _ in range(_AT_A_TIME):
+            dispatch = next(self._to_sweep, None)
+            if dispatch is None:
+                self._to_sweep = iter(list(self._dispatches.values()))
+                return
+            if not len(dispatch) or dispatch.changes or dispatch.changed:
+                continue
+            gone = dispatch.received_before(now - self._remember_s)
+            gone &= ~self.peers.present[dispatch.peers]
+            if gone.any() and self._dispatches.get(dispatch.id) is dispatch:
+                peers = dispatch.peers[gone]
+                dispatch.remove(gone)
+                if dispatch.for_few:
+                    self._forget_copies(dispatch, peers)
+                self.held -= len(peers)
+                self._release(peers)
 
     def _make_room(self, wanted: int, new: Dispatch, now: float) -> None:
         while self.held + wanted > self._max_copies:

@@ -279,6 +279,17 @@ def test_a_client_declares_no_more_than_it_may() -> None:
     check_entities(world.moving.entities)
 
 
+def test_all_clients_declare_no_more_than_they_may() -> None:
+    world = World()
+    world.moving._max_entities = 3
+    for number in range(4):
+        session = world.open(f"car-{number}")
+        world.request(session, DECLARE, Declaration(Publication("taxi", "taxi")))
+    [reply] = world.replies()
+    assert reply.values["reason"] == "count"
+    assert len(world.moving.entities) == 3
+
+
 def found(world: World, request: pb.Envelope, session: Session, *cabs: str) -> None:
     """A matcher finds publications for a query."""
     key = entity_key("subscription", f"{session.identity}/?{request.id.hex()}")

@@ -26,7 +26,7 @@ def subscription(
 class Bench:
     def __init__(self) -> None:
         self.table = SessionTable()
-        self.interests = Interests(self.table)
+        self.interests = Interests(self.table, max_subscriptions=300)
 
     def open(self, identity: str, at: Position | None = HERE) -> Session:
         token = len(identity).to_bytes(8, "big") + identity.encode()[-8:].ljust(8)
@@ -154,3 +154,19 @@ def test_an_interest_carries_a_filter_that_its_broker_can_read() -> None:
     [(id, (topic, shown))] = bench.interests.wanted.items()
     assert topic == "fuel"
     assert id == interest_id(topic, compile_filter(shown)) == interest("fuel", text)
+
+
+def test_above_the_limit_of_all_a_further_subscription_is_refused_in_words() -> None:
+    bench = Bench()
+    many, other = bench.open("many"), bench.open("other")
+    for number in range(256):
+        assert bench.interests.add(many, subscription(b"%d" % number))
+    for number in range(44):
+        assert bench.interests.add(other, subscription(b"%d" % number))
+    assert not bench.interests.add(other, subscription(b"more"))
+    assert bench.interests.why_full(other, b"more").startswith("300 subscriptions of all")
+    assert bench.interests.why_full(many, b"more").startswith("256 subscriptions are")
+    assert bench.interests.add(other, subscription(b"7", "parking"))
+    assert len(bench.interests) == 300
+    bench.interests.closed(many)
+    assert len(bench.interests) == 44

@@ -14,12 +14,11 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from mercury.adapter.addressing import LOOKBACK_US, Addressing
-from mercury.adapter.interests import MAX_PER_CLIENT, Interests
+from mercury.adapter.addressing import LOOKBACK_US, MAX_GROUPS, Addressing
+from mercury.adapter.interests import Interests
 from mercury.adapter.match_events import MAX_DESCRIPTIONS, MatchEvents
 from mercury.adapter.mediator import AdapterMediator, FanOut
 from mercury.adapter.moving_clients import MAX_ANSWERS, MovingClients
-from mercury.adapter.moving_clients import MAX_PER_CLIENT as MAX_DECLARED
 from mercury.adapter.outbound import Outbound
 from mercury.adapter.queries import AT_ONCE as MAX_QUERIES
 from mercury.adapter.routing import BusRecord, bus_record, traffic_speed
@@ -85,7 +84,7 @@ class Adapter(Service):
         self.sessions = AdapterSessions(
             settings.id, session, lambda: secrets.token_bytes(TOKEN_BYTES), epoch_us=epoch_us()
         )
-        self.interests = Interests(self.sessions.table)
+        self.interests = Interests(self.sessions.table, settings.max_subscriptions)
         self.mediator = AdapterMediator(
             settings.id,
             self.sessions,
@@ -101,6 +100,7 @@ class Adapter(Service):
             self.address,
             self.mediator,
             repeat_after_s=session.missed_reports * session.report_interval_s + 1.0,
+            max_entities=settings.max_entities,
         )
         self._match_events = MatchEvents(self.moving)
         self._to_confirm = asyncio.Event()
@@ -153,10 +153,12 @@ class Adapter(Service):
             "copies": (mediator.outgoing.held, limits.max_copies),
             "standing_alerts": (len(self.addressing.standing), limits.max_standing),
             "kept_alerts": (len(self.addressing.missed), limits.max_messages),
+            "recipients": (mediator.outgoing.peers.known, limits.max_copies + sessions),
+            "groups": (len(self.addressing.groups), sessions * MAX_GROUPS),
             "senders": (len(mediator.incoming), sessions),
             "ids": (mediator.incoming.ids, limits.max_ids),
-            "subscriptions": (len(self.interests), sessions * MAX_PER_CLIENT),
-            "moving_entities": (len(self.moving.entities), sessions * MAX_DECLARED),
+            "subscriptions": (len(self.interests), self.settings.max_subscriptions),
+            "moving_entities": (len(self.moving.entities), self.settings.max_entities),
             "open_queries": (len(self.moving.queries), sessions * MAX_QUERIES),
             "kept_answers": (self.moving.kept_answers, MAX_ANSWERS),
             "descriptions": (len(self._match_events), MAX_DESCRIPTIONS),
@@ -358,13 +360,14 @@ class Adapter(Service):
 
     def _subscribe(self, session: Session, envelope: mercury_pb2.Envelope) -> bool:
         wanted = envelope.subscription
-        if self.interests.is_full(session, wanted.id):
+        why_full = self.interests.why_full(session, wanted.id)
+        if why_full:
             reply = Message(
                 kind=Kind.REPLY,
                 source=self.address,
                 destination=Address.client(session.identity),
                 correlation=UUID(bytes=envelope.id),
-                payload=Attributes({"error": f"{MAX_PER_CLIENT} subscriptions are the most"}),
+                payload=Attributes({"error": why_full}),
             )
             self.mediator.send(session, to_envelope(reply), instant())
             return False

@@ -184,6 +184,10 @@ class Groups:
         self._of: dict[str, set[str]] = {}  # by client
         self._members: dict[str, dict[str, Session]] = {}  # by group
 
+    def __len__(self) -> int:
+        """The number of groups that somebody here is in."""
+        return len(self._members)
+
     def set(self, session: Session, said: Iterable[str]) -> set[str]:
         """A client says which groups it is in; returns those it is new in."""
         before = self._of.get(session.identity, set())

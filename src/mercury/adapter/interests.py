@@ -22,26 +22,34 @@ MAX_PER_CLIENT = 256
 class Interests:
     """The subscriptions of the clients, grouped by interest."""
 
-    def __init__(self, table: SessionTable) -> None:
+    def __init__(self, table: SessionTable, max_subscriptions: int = 1_000_000) -> None:
         self._table = table
+        self._max_subscriptions = max_subscriptions
+        self._held = 0
         self.wanted: dict[bytes, tuple[str, str]] = {}  # interest -> topic, filter
         # interest -> slot -> subscription id -> how near the content must be
         self._holders: dict[bytes, dict[int, dict[bytes, float]]] = {}
         self._by_slot: dict[int, dict[bytes, bytes]] = {}  # slot -> subscription id -> interest
 
     def __len__(self) -> int:
-        return sum(len(subscriptions) for subscriptions in self._by_slot.values())
+        return self._held
 
-    def is_full(self, session: Session, subscription_id: bytes) -> bool:
-        """Whether a client holds as many subscriptions as it may, and this is one more."""
+    def why_full(self, session: Session, subscription_id: bytes) -> str:
+        """Why a client may not hold one more subscription; empty if it may."""
         held = self._by_slot.get(session.slot, {})
-        return len(held) >= MAX_PER_CLIENT and subscription_id not in held
+        if subscription_id in held:
+            return ""
+        if len(held) >= MAX_PER_CLIENT:
+            return f"{MAX_PER_CLIENT} subscriptions are the most"
+        if self._held >= self._max_subscriptions:
+            return f"{self._max_subscriptions} subscriptions of all clients are the most"
+        return ""
 
     def add(self, session: Session, subscription: Subscription) -> bool:
         """Add a subscription; False if it is invalid (the broker tells the client why)."""
         near_m = ANYWHERE if subscription.near_m is None else subscription.near_m
         if (
-            self.is_full(session, subscription.id)
+            self.why_full(session, subscription.id)
             or not near_m > 0
             or not valid_name(subscription.topic)
         ):
@@ -56,6 +64,7 @@ class Interests:
         holders = self._holders.setdefault(interest, {})
         holders.setdefault(session.slot, {})[subscription.id] = near_m
         self._by_slot.setdefault(session.slot, {})[subscription.id] = interest
+        self._held += 1
         return True
 
     def remove(self, session: Session, subscription_id: bytes) -> None:
@@ -63,6 +72,7 @@ class Interests:
         interest = held.pop(subscription_id, None)
         if interest is None:
             return
+        self._held -= 1
         holders = self._holders[interest]
         del holders[session.slot][subscription_id]
         if not holders[session.slot]:

@@ -57,7 +57,12 @@ class MovingClients:
     """
 
     def __init__(
-        self, adapter: Address, mediator: AdapterMediator, *, repeat_after_s: float
+        self,
+        adapter: Address,
+        mediator: AdapterMediator,
+        *,
+        repeat_after_s: float,
+        max_entities: int = 1_000_000,
     ) -> None:
         self.entities = Entities()
         self.queries = Queries(self.entities)
@@ -81,6 +86,7 @@ class MovingClients:
         }
         self._sequence = 0
         self._repeat_after_s = repeat_after_s
+        self._max_entities = max_entities
         self._fresh: deque[tuple[float, Entity]] = deque()  # to be declared once more, and when
 
     @property
@@ -153,6 +159,10 @@ class MovingClients:
     ) -> Entity:
         if len(self.entities.of(session)) >= MAX_PER_CLIENT:
             raise MatchingError(f"a client declares at most {MAX_PER_CLIENT} things", "count")
+        if len(self.entities) >= self._max_entities:
+            raise MatchingError(
+                f"clients here declare at most {self._max_entities} things", "count"
+            )
         if side == "subscription":
             # Perhaps another adapter declared it: only a new subscription learns what is inside.
             self._withdrawn.append((key, now.us))

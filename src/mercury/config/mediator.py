@@ -57,7 +57,7 @@ class MediatorSettings(Section):
         ge=1,
     )
     max_messages_per_client: int = setting(
-        1000,
+        5000,
         "Messages of one client among them, and receipts for it; above, its own are given up",
         ge=1,
     )

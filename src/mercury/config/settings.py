@@ -91,6 +91,17 @@ class AdapterSettings(ServiceSection):
     traffic_radius_m: float = setting(
         1000.0, "Radius around an emergency in which the speed of traffic is measured", gt=0
     )
+    max_subscriptions: int = setting(
+        1_000_000,
+        "Subscriptions to content of all clients, of each at most 256; further ones are refused",
+        ge=1,
+    )
+    max_entities: int = setting(
+        1_000_000,
+        "Moving publications and subscriptions of all clients, of each at most 64; further ones "
+        "are refused",
+        ge=1,
+    )
     stall_probe_s: float = setting(
         0.05, "Interval at which the event loop is probed for stalls", gt=0
     )

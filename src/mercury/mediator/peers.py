@@ -58,6 +58,11 @@ class Peers:
         self.acks_again: NDArray[np.int64] = np.zeros(capacity, np.int64)
         self._columns = [name for name, of in vars(self).items() if isinstance(of, np.ndarray)]
 
+    @property
+    def known(self) -> int:
+        """The number of peers that have a number."""
+        return len(self._numbers)
+
     def __iter__(self) -> Iterator[int]:
         return iter(self._numbers.values())
 

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import json
 
+from geo.strategies import shapes
+from hypothesis import given
+from hypothesis import strategies as st
+
 from mercury.broker.conditions import Condition, Conditions
-from mercury.model.area import Area, Circle, Position
+from mercury.geo import overlaps
+from mercury.model.area import Area, Circle, Position, Shape
 from mercury.model.message import Event
 
 HERE = Area(Circle(Position(40.0, -111.0), 500.0))
@@ -75,3 +80,22 @@ def test_above_the_limit_the_least_urgent_of_who_has_most_goes() -> None:
     assert conditions.shed == 161
     conditions.expire(100)
     assert len(conditions) == len(conditions._room) == 0
+
+
+@given(st.lists(shapes, min_size=1, max_size=8), shapes, st.data())
+def test_the_same_is_found_as_by_looking_at_each(
+    places: list[Shape], asked: Shape, data: st.DataObject
+) -> None:
+    conditions = Conditions()
+    for number, shape in enumerate(places):
+        until_us = data.draw(st.sampled_from([5, 100]))
+        conditions.put(
+            b"%d" % number, condition(str(number), Area(shape), since_us=number, until_us=until_us)
+        )
+    conditions.expire(5)
+    for number, shape in enumerate(places[:3]):
+        conditions.put(b"new %d" % number, condition("new", Area(shape), since_us=100 + number))
+    every = list(conditions._by_id.values())
+    expected = [one for one in every if overlaps(one.area, Area(asked))]
+    expected.sort(key=lambda one: -one.since_us)
+    assert conditions.inside(Area(asked), 5) == expected

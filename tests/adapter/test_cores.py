@@ -33,7 +33,16 @@ from mercury.model.delivery import DeliveryState
 from mercury.model.errors import BusFullError, MatchingError
 from mercury.model.instant import Instant
 from mercury.model.matching import EventReason, EventType, NearSubscription, Publication, entity_key
-from mercury.model.message import Address, Attributes, Event, Kind, Message, Payload, Priority
+from mercury.model.message import (
+    Address,
+    Attributes,
+    DeliveryPolicy,
+    Event,
+    Kind,
+    Message,
+    Payload,
+    Priority,
+)
 from mercury.session import AdapterSessions, Answered, Session, SessionSettings
 from mercury.wire import HEADER_BYTES, decode, to_envelope
 from mercury.wire import mercury_pb2 as pb
@@ -95,6 +104,39 @@ class World:
         envelope = to_envelope(message)
         self.addressing.address(envelope, envelope.SerializeToString(), self.at.us, self.at)
         return envelope
+
+    def in_order(self, to: Address, number: int) -> None:
+        """A message that is to arrive after those before it."""
+        message = Message(
+            kind=Kind.CONTENT,
+            source=Address.service("office"),
+            destination=to,
+            sent_us=self.at.us,
+            expires_us=self.at.us + 600_000_000,
+            policy=DeliveryPolicy.CRITICAL,
+            ordered=True,
+            payload=Attributes({"n": number}),
+        )
+        envelope = to_envelope(message)
+        self.addressing.address(envelope, envelope.SerializeToString(), self.at.us, self.at)
+
+    def tick(self) -> None:
+        """Address what is owed to those who came or moved."""
+        for id, slots, _ in self.addressing.due(self.at.us):
+            self.mediator.address(id, slots, self.now)
+
+    def heard(self) -> list[int]:
+        """What is sent now, and what follows it once that is acknowledged."""
+        found = []
+        while jobs := list(self.mediator.due(self.now)):
+            for job in jobs:
+                job.report(0, len(job.slots), np.ones(len(job.slots), bool), self.now)
+                message = decode(job.body)
+                found += [int(message.values["n"])] * len(job.slots)
+                ids = (message.id.bytes,)
+                answers = [Answered(one, ids, ()) for one in self.sessions.table]
+                self.mediator.answered(answers, self.now)
+        return found
 
     def request(self, session: Session, topic: str, payload: Payload) -> pb.Envelope:
         message = Message(
@@ -170,6 +212,71 @@ def test_who_comes_into_the_area_or_back_is_owed_the_alert_once() -> None:
         assert world.mediator.address(id, slots, world.now) == 1
     assert world.sent() == [("late", Priority.EMERGENCY)] * 2
     assert world.owed() == []
+
+
+TO_CAR = Address.client("car")
+TO_ALL = Address.everyone()
+TO_AREA = Address.to_area(Area(Circle(HERE, 500.0)))
+
+
+@pytest.mark.parametrize("to", [TO_CAR, TO_ALL, TO_AREA], ids=["client", "everyone", "area"])
+@pytest.mark.parametrize("newest", [TO_CAR, TO_AREA], ids=["client", "area"])
+def test_order_is_kept_when_a_message_comes_while_earlier_ones_wait_for_who_is_back(
+    to: Address, newest: Address
+) -> None:
+    world = World()
+    for number in range(3):
+        world.in_order(to, number)
+    car = world.open("car")
+    world.sessions.table.moved[car.slot] = True
+    world.in_order(newest, 3)
+    assert world.heard() == []
+    world.tick()
+    assert world.heard() == [0, 1, 2, 3]
+    world.in_order(newest, 4)  # nothing waits: it does not, either
+    assert world.heard() == [4]
+
+
+def test_order_is_kept_among_messages_that_are_owed_for_several_reasons() -> None:
+    world = World()
+    for number, to in enumerate([TO_CAR, TO_ALL, TO_AREA] * 4):
+        world.in_order(to, number)
+    car = world.open("car")
+    world.sessions.table.moved[car.slot] = True
+    world.tick()
+    assert world.heard() == list(range(12))
+
+
+def test_order_is_kept_when_a_message_comes_while_others_are_being_addressed() -> None:
+    world = World()
+    for number in range(3):
+        world.in_order(TO_AREA, number)
+    car = world.open("car")
+    world.sessions.table.moved[car.slot] = True
+    owed = world.addressing.due(world.at.us)
+    id, slots, _ = next(owed)  # the loop may run in between
+    world.mediator.address(id, slots, world.now)
+    world.in_order(TO_AREA, 3)
+    for id, slots, _ in owed:
+        world.mediator.address(id, slots, world.now)
+    world.in_order(TO_CAR, 4)  # it must not overtake the one that waits
+    assert world.heard() == [0, 1, 2]
+    world.tick()
+    assert world.heard() == [3, 4]
+
+
+def test_order_is_kept_for_a_client_that_has_a_new_session_in_between() -> None:
+    world = World()
+    car = world.open("car")
+    world.in_order(TO_CAR, 0)
+    world.in_order(TO_CAR, 1)
+    world.close(car)
+    world.in_order(TO_CAR, 2)
+    world.in_order(TO_ALL, 3)
+    world.open("car")
+    world.in_order(TO_CAR, 4)
+    world.tick()
+    assert world.heard() == [0, 1, 2, 3, 4]
 
 
 def test_who_is_gone_again_before_it_is_served_is_not_served() -> None:

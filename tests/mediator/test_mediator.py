@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from mediator.vehicles import Mediator, Road
 
@@ -163,6 +164,28 @@ def test_order_is_kept_where_it_is_asked_for() -> None:
         order += [id for id in road.vehicles["ben"].heard if id not in order]
     assert order == ids
     assert network.statistics.dropped > 20  # the network was as hostile as it should be
+
+
+def test_an_earlier_message_goes_first_also_to_who_is_added_to_it_late() -> None:
+    outgoing = mediator().outgoing
+    ben = np.array([outgoing.peers.number("ben")], np.int32)
+    nobody = np.empty(0, np.int32)
+    outgoing.arrived(int(ben[0]), 0.0)
+    dispatches = [
+        outgoing.post(
+            number, "x", nobody, 0.0, policy=BY_STRENGTH[CRITICAL], source="abe", ordered=True
+        )
+        for number in range(3)
+    ]
+    for dispatch in reversed(dispatches):
+        outgoing.add(dispatch, ben, 0.0)
+    order = []
+    while due := outgoing.due(0.0):
+        for dispatch, peers in due:
+            outgoing.sent(dispatch, peers, 0.0)
+            order.append(dispatch.id)
+            outgoing.acknowledged(int(ben[0]), dispatch.id, 0.0)
+    assert order == [0, 1, 2]
 
 
 def test_the_report_tells_what_happened() -> None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from mercury.adapter.kept_alerts import EVERYONE, AddressedAlert, MissedAlerts, StandingAlerts, To
 from mercury.adapter.mediator import AdapterMediator, source_name
 from mercury.geo import contains, overlaps
+from mercury.geo.arrays import grown
 from mercury.model.area import Area
 from mercury.model.delivery import KEPT_US
 from mercury.model.errors import PacketError
@@ -47,6 +48,10 @@ class Addressing:
         self._dropped = mediator.dropped
         # Clients that came since the standing alerts were last checked, and what they must get.
         self._returned: list[tuple[Session, list[AddressedAlert]]] = []
+        # Ordered messages must not overtake what these clients are still to get: by slot, and the
+        # messages with the slots and generations of those who get them after that.
+        self._catching_up: NDArray[np.bool_] = np.zeros(len(self._table.active), bool)
+        self._held_back: list[tuple[bytes, NDArray[np.intp], NDArray[np.uint32]]] = []
 
     # Presence
 
@@ -79,6 +84,7 @@ class Addressing:
         owed = self.missed.owed_to(roles, had, now_us)
         if owed:
             self._returned.append((session, owed))
+            self._mark(np.array([session.slot], np.intp))
 
     # Messages to clients
 
@@ -147,6 +153,8 @@ class Addressing:
         own = self._table.by_identity.get(envelope.source.client)
         if own is not None:
             slots = slots[slots != own.slot]  # not to its sender
+        if envelope.ordered:
+            slots = self._without_those_catching_up(envelope.id, slots)
         self._counters["addressed"] += len(slots)
         self._mediator.post(envelope, body, until_us, self._table.peer[slots], now)
 
@@ -158,6 +166,10 @@ class Addressing:
         Also without any client, so that the caller may pause between many alerts.
         """
         returned, self._returned = self._returned, []
+        held_back, self._held_back = self._held_back, []
+        table = self._table
+        if len(self.standing):
+            self._mark(np.flatnonzero(table.moved))
         for alert, slots in self.standing.due(now_us):
             yield alert.id, slots, "alerts_on_entry"
         # Only now: an alert for the area that a client reconnects in may be more urgent than
@@ -165,8 +177,36 @@ class Addressing:
         for session, owed in returned:
             slots = np.array([session.slot], np.intp)
             for one in owed:
-                if self._table.by_identity.get(session.identity) is session:
+                if table.by_identity.get(session.identity) is session:
                     yield one.id, slots, "alerts_on_return"
+        for id, slots, generations in held_back:
+            yield id, slots[table.generation[slots] == generations], "addressed"
+        # Since the call others may have come, and messages for them.
+        self._catching_up[:] = False
+        for session, _ in self._returned:
+            self._catching_up[session.slot] = True
+        for _, slots, _ in self._held_back:
+            self._catching_up[slots] = True
+
+    # Order
+
+    def _mark(self, slots: NDArray[np.intp]) -> None:
+        self._catching_up = grown(self._catching_up, len(self._table.active) - 1)
+        self._catching_up[slots] = True
+
+    def _without_those_catching_up(self, id: bytes, slots: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Hold an ordered message back from clients that are still to get earlier ones."""
+        table = self._table
+        self._mark(np.empty(0, np.intp))
+        waits = self._catching_up[slots]
+        if len(self.standing):  # who moved may have entered the area of one
+            waits = waits | table.moved[slots]
+        held = slots[waits]
+        if not len(held):
+            return slots
+        self._held_back.append((id, held, table.generation[held]))
+        self._catching_up[held] = True
+        return slots[~waits]
 
 
 def _roles(groups: Iterable[str]) -> list[To]:

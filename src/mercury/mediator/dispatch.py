@@ -46,6 +46,7 @@ class Dispatch:
     posted: float
     expires: float
     stream: str | None  # copies of one stream go one after the other
+    number: int = 0  # messages are counted as they are posted
     final: bool = False  # no further recipients will be added
     awaited: str = ""  # its recipient, if that may still connect
     sole: bool = False  # it has one recipient, and leaves the table when that has it

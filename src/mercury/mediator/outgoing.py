@@ -73,9 +73,11 @@ class Outgoing:
         self._leaving: list[Dispatch] = []
         self._heap: list[tuple[float, int, Dispatch]] = []
         self._pushed = 0
+        self._posted = 0
         self._reasons: list[str] = [Reason.NONE]
         self._reason_numbers: dict[str, int] = {Reason.NONE: 0}
-        # By stream and peer: what must arrive in this order, one at a time.
+        # By stream and peer: what must arrive in this order, one at a time. That is the order of
+        # posting, also for a peer that is added to an earlier message late.
         self._streams: dict[tuple[str, int], deque[Dispatch]] = {}
 
     def __len__(self) -> int:
@@ -126,6 +128,7 @@ class Outgoing:
         shed: list[Hashable] = []
         dispatch = self._dispatches.get(id)
         if dispatch is None:
+            self._posted += 1
             dispatch = Dispatch(
                 id,
                 content,
@@ -136,6 +139,7 @@ class Outgoing:
                 posted=now,
                 expires=expires,
                 stream=source if ordered else None,
+                number=self._posted,
                 final=final,
                 awaited=awaited,
                 sole=sole,
@@ -234,6 +238,10 @@ class Outgoing:
         # Disconnected peers get it when they reconnect.
         there = self.peers.present[dispatch.peers[rows]]
         dispatch.due[rows] = np.where(there, now + _AGAIN_S, math.inf)
+        if dispatch.stream is not None:
+            for row in rows.tolist():
+                if self._is_held_up(dispatch, int(dispatch.peers[row])):
+                    dispatch.due[row] = math.inf
         self._schedule(dispatch)
 
     def next_timer(self) -> float | None:
@@ -542,11 +550,16 @@ class Outgoing:
     def _queue_up(self, dispatch: Dispatch, stream: str, peers: Numbers) -> None:
         for peer in peers.tolist():
             queue = self._streams.setdefault((stream, peer), deque())
-            queue.append(dispatch)
+            at = len(queue)
+            while at and queue[at - 1].number > dispatch.number:
+                at -= 1
+            queue.insert(at, dispatch)
             if len(queue) > 1:
-                row = dispatch.row(peer)
+                waits = queue[max(at, 1)]  # it, or the one that was first
+                row = waits.row(peer)
                 assert row is not None
-                dispatch.due[row] = math.inf
+                if waits.tries[row] == 0:
+                    waits.due[row] = math.inf
 
     def _is_held_up(self, dispatch: Dispatch, peer: int) -> bool:
         if dispatch.stream is None:

@@ -33,8 +33,8 @@ TESTING_LEVEL = LEVEL_OF["bus"] + 1
 # Cores in packages that hold shells as well.
 CORE_MODULES = {
     "adapter": {
-        "addressing", "entities", "interests", "kept_alerts", "match_events", "mediator",
-        "moving_clients", "queries", "routing",
+        "addressing", "entities", "interests", "kept_alerts", "kept_content", "match_events",
+        "mediator", "moving_clients", "queries", "routing",
     },
     "client": {"moving_entities"},
     "moos": {"bridge", "packet", "settings", "text_forms"},

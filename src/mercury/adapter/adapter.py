@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from mercury.adapter.addressing import LOOKBACK_US, MAX_GROUPS, Addressing
 from mercury.adapter.interests import Interests
+from mercury.adapter.kept_content import CONTENT_KEPT_US, Content, KeptContent
 from mercury.adapter.match_events import MAX_DESCRIPTIONS, MatchEvents
 from mercury.adapter.mediator import AdapterMediator, FanOut
 from mercury.adapter.moving_clients import MAX_ANSWERS, MovingClients
@@ -30,6 +31,7 @@ from mercury.model import topics
 from mercury.model.area import Area, Circle, Position
 from mercury.model.declarations import REQUESTS as ABOUT_MOVING
 from mercury.model.errors import AreaError, BusError, MessageError, PacketError
+from mercury.model.identity import ID_BYTES
 from mercury.model.message import Address, Attributes, Kind, Message, Priority, Subscription
 from mercury.net import Packets, UdpEndpoint, bind_udp
 from mercury.service import Service, Statistics, epoch_us, instant, now, now_us
@@ -85,6 +87,7 @@ class Adapter(Service):
             settings.id, session, lambda: secrets.token_bytes(TOKEN_BYTES), epoch_us=epoch_us()
         )
         self.interests = Interests(self.sessions.table, settings.max_subscriptions)
+        self.content = KeptContent()
         self.mediator = AdapterMediator(
             settings.id,
             self.sessions,
@@ -157,6 +160,7 @@ class Adapter(Service):
             "groups": (len(self.addressing.groups), sessions * MAX_GROUPS),
             "senders": (len(mediator.incoming), sessions),
             "ids": (mediator.incoming.ids, limits.max_ids),
+            "kept_content": (len(self.content), self.content.max_messages),
             "subscriptions": (len(self.interests), self.settings.max_subscriptions),
             "moving_entities": (len(self.moving.entities), self.settings.max_entities),
             "open_queries": (len(self.moving.queries), sessions * MAX_QUERIES),
@@ -182,12 +186,15 @@ class Adapter(Service):
         self._warm_up()
         lookback = FromTime(now_us() - LOOKBACK_US)
         alerts = self.bus.subscribe(topics.ALERTS, start=lookback)
-        answers = self.bus.subscribe((topics.REPLIES, topics.MATCHED_CONTENT))
+        kept = FromTime(now_us() - CONTENT_KEPT_US)
+        content = self.bus.subscribe((topics.MATCHED_CONTENT,), start=kept)
+        answers = self.bus.subscribe((topics.REPLIES,))
         ends = self.bus.subscribe((topics.DELIVERIES,), start=lookback)
         match_events = self.bus.subscribe((topics.MATCHES,))
-        self._consumers = [alerts, answers, ends, match_events]
-        # All alerts in force must be known before the first client connects.
-        for records in chain(catch_up(alerts, _READ_BATCH), catch_up(ends, _READ_BATCH)):
+        self._consumers = [alerts, answers, content, ends, match_events]
+        # All that holds must be known before the first client connects.
+        past = chain.from_iterable(catch_up(one, _READ_BATCH) for one in (alerts, ends, content))
+        for records in past:
             self._on_records(records)
         for consumer in self._consumers:
             self.spawn(self._consume(consumer))
@@ -377,8 +384,22 @@ class Adapter(Service):
             filter=wanted.filter,
             near_m=wanted.near_m if wanted.HasField("near_m") else None,
         )
-        self.interests.add(session, subscription)
+        is_renewed = not self.interests.holds(session, wanted.id)
+        interest = self.interests.add(session, subscription)
+        if interest is not None and is_renewed and wanted.since_us:
+            self._send_owed(session, interest, wanted)
         return True
+
+    def _send_owed(
+        self, session: Session, interest: bytes, wanted: mercury_pb2.Subscription
+    ) -> None:
+        """Send the content that came while a subscriber was away."""
+        ids = range(0, len(wanted.heard), ID_BYTES)
+        heard = {wanted.heard[at : at + ID_BYTES] for at in ids}
+        for content in self.content.owed(interest, wanted.since_us, heard, now_us()):
+            if self.interests.is_near(session, wanted.id, content.position):
+                self._send_content(content, np.array([session.slot], np.intp))
+        self._send_due()
 
     # From the bus to the clients
 
@@ -428,11 +449,25 @@ class Adapter(Service):
         if route is None:
             raise PacketError("malformed")
         fix = read_fix(record.headers)
-        slots = self.interests.recipients(
-            read_interests(record.headers), Position(fix.lat, fix.lon) if fix else None
-        )
+        position = Position(fix.lat, fix.lon) if fix else None
+        until_us = record.timestamp_us + CONTENT_KEPT_US
+        if route.expires_us:
+            until_us = min(until_us, route.expires_us)
+        envelope = parse(record.value)
+        content = Content(envelope, record.value, position, record.timestamp_us, until_us)
+        interests = self.content.add(content, read_interests(record.headers), now_us())
+        if not interests:
+            self.dropped["repeated-content"] += 1
+            return
+        self._send_content(content, self.interests.recipients(interests, position))
+
+    def _send_content(self, content: Content, slots: NDArray[np.intp]) -> None:
+        envelope, body = content.envelope, content.body
         self.counters["addressed"] += len(slots)
-        self._fan_out(slots, route.kind, route.priority, record.value, route.expires_us)
+        if len(slots) and not self.mediator.post_content(
+            envelope, body, content.until_us, slots, now()
+        ):
+            self._fan_out(slots, envelope.kind, envelope.priority, body, envelope.expires_us)
 
     def _fan_out(
         self, slots: NDArray[np.intp], kind: int, priority: int, body: bytes, expires_us: int
@@ -526,6 +561,7 @@ class Adapter(Service):
     async def _refresh_interests(self) -> None:
         # Brokers drop interests that no adapter renews.
         begun = now()
+        self.content.expire(now_us())
         for interest, (topic, text) in list(self.interests.wanted.items()):
             message = Message(
                 kind=Kind.SUBSCRIBE,

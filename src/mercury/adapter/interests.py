@@ -45,19 +45,26 @@ class Interests:
             return f"{self._max_subscriptions} subscriptions of all clients are the most"
         return ""
 
-    def add(self, session: Session, subscription: Subscription) -> bool:
-        """Add a subscription; False if it is invalid (the broker tells the client why)."""
+    def holds(self, session: Session, subscription_id: bytes) -> bool:
+        """Whether a client has made this subscription in this session."""
+        return subscription_id in self._by_slot.get(session.slot, {})
+
+    def add(self, session: Session, subscription: Subscription) -> bytes | None:
+        """Add a subscription and return its interest.
+
+        None if it is invalid; the broker tells the client why.
+        """
         near_m = ANYWHERE if subscription.near_m is None else subscription.near_m
         if (
             self.why_full(session, subscription.id)
             or not near_m > 0
             or not valid_name(subscription.topic)
         ):
-            return False
+            return None
         try:
             content_filter = compile_filter(subscription.filter)
         except FilterError:
-            return False
+            return None
         self.remove(session, subscription.id)
         interest = interest_id(subscription.topic, content_filter)
         self.wanted[interest] = (subscription.topic, content_filter.text)
@@ -65,7 +72,7 @@ class Interests:
         holders.setdefault(session.slot, {})[subscription.id] = near_m
         self._by_slot.setdefault(session.slot, {})[subscription.id] = interest
         self._held += 1
-        return True
+        return interest
 
     def remove(self, session: Session, subscription_id: bytes) -> None:
         held = self._by_slot.get(session.slot, {})
@@ -84,6 +91,15 @@ class Interests:
         for subscription_id in list(self._by_slot.get(session.slot, ())):
             self.remove(session, subscription_id)
         self._by_slot.pop(session.slot, None)
+
+    def is_near(self, session: Session, subscription_id: bytes, position: Position | None) -> bool:
+        """Whether content with this position is near enough for a subscription."""
+        interest = self._by_slot[session.slot][subscription_id]
+        near_m = self._holders[interest][session.slot][subscription_id]
+        if near_m == ANYWHERE or position is None:
+            return near_m == ANYWHERE
+        lat, lon = self._table.lat[session.slot], self._table.lon[session.slot]
+        return bool(geodesic_m(position.lat, position.lon, lat, lon) <= near_m)
 
     def recipients(self, interests: Iterable[bytes], position: Position | None) -> NDArray[np.intp]:
         """Slots of the clients that hold one of the interests, each once.

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from mercury.adapter.routing import BusRecord
 from mercury.config.mediator import MediatorSettings
 from mercury.geo.arrays import grown
-from mercury.mediator import Arrival, Dispatch, Incoming, Numbers, Outgoing
+from mercury.mediator import Arrival, Dispatch, Incoming, Numbers, Outgoing, Policy
 from mercury.model import topics
 from mercury.model.delivery import DeliveryState
 from mercury.model.errors import PacketError
@@ -181,14 +181,13 @@ class AdapterMediator:
         now: float,
         *,
         final: bool = False,
+        in_ledger: bool = True,
     ) -> None:
         """Take a message for these clients, and no others if `final`; `due` sends it."""
-        kind = Kind(envelope.kind).name.lower()
-        topic = envelope.topic or envelope.event.kind
         named = envelope.destination.client
         # What the adapter has to say to a client takes room of the client, and gives way first.
         of_client = (f"client:{named}", 0) if named and envelope.source.adapter else None
-        _, policy = self._policies.of(kind, topic, envelope.policy)
+        policy, topic = self._policy_of(envelope)
         self.outgoing.post(
             envelope.id,
             _Content(
@@ -199,7 +198,9 @@ class AdapterMediator:
                 envelope.sent_us,
                 envelope.expires_us,
                 envelope.source.client,
-                envelope.kind not in _NOT_IN_LEDGER and not envelope.HasField("matches"),
+                in_ledger
+                and envelope.kind not in _NOT_IN_LEDGER
+                and not envelope.HasField("matches"),
             ),
             peers,
             now,
@@ -214,6 +215,26 @@ class AdapterMediator:
             sole=bool(named),
             room_of=of_client,
         )
+
+    def post_content(
+        self,
+        envelope: pb.Envelope,
+        body: bytes,
+        until_us: int,
+        slots: NDArray[np.intp],
+        now: float,
+    ) -> bool:
+        """Take content for subscribers; False if its policy is to send it just once."""
+        policy, _ = self._policy_of(envelope)
+        if policy.acknowledge:
+            peers = self.table.peer[slots]
+            self.post(envelope, body, until_us, peers, now, final=True, in_ledger=False)
+        return policy.acknowledge
+
+    def _policy_of(self, envelope: pb.Envelope) -> tuple[Policy, str]:
+        topic = envelope.topic or envelope.event.kind
+        _, policy = self._policies.of(Kind(envelope.kind).name.lower(), topic, envelope.policy)
+        return policy, topic
 
     def tell_sender(self, client: str, body: bytes, until_us: int, now: float) -> None:
         """Report the outcome of a message to the client that sent it, now or when it reconnects."""

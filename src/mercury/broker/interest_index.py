@@ -12,7 +12,7 @@ from mercury.model.message import Values
 class InterestIndex:
     """Interests by topic; each is evaluated once, however many clients share it."""
 
-    def __init__(self, lifetime_s: float = 35.0, max_interests: int = 100_000) -> None:
+    def __init__(self, lifetime_s: float = 95.0, max_interests: int = 100_000) -> None:
         self._lifetime_s = lifetime_s
         self._max_interests = max_interests
         self._by_topic: dict[str, dict[bytes, Filter]] = defaultdict(dict)

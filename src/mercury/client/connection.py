@@ -184,11 +184,12 @@ class Connection:
 
     async def _subscribe(self, subscription: Subscription, timeout_s: float) -> None:
         message = self.compose(Kind.SUBSCRIBE, subscription.topic, subscription)
-        await self.confirm(message, timeout_s)
+        reply = await self.confirm(message, timeout_s)
+        self.reception.confirmed(subscription, reply.sent_us, now())
 
     async def _renew(self, subscription: Subscription) -> None:
         try:
-            await self._subscribe(subscription, _RENEW_S)
+            await self._subscribe(self.reception.renewed(subscription), _RENEW_S)
         except MercuryError as error:
             log.warning("%s could not renew %r: %s", self.identity, subscription.topic, error)
 
@@ -207,6 +208,7 @@ class Connection:
 
     def forget(self, subscription: Subscription) -> None:
         """End a subscription at the adapter; without a session there is none."""
+        self.reception.forget(subscription)
         self.say_again([self.compose(Kind.UNSUBSCRIBE, subscription.topic, subscription)])
 
     def say_again(self, messages: Iterable[Message]) -> None:
@@ -243,6 +245,7 @@ class Connection:
                     say = log.warning if reason == "displaced" else log.info
                     say("%s lost its session: %s", self.identity, session.in_words(reason))
                     self.mediator.disconnected()
+                    self.reception.disconnected(session.heard_at)
                     self._established.clear()
                 case Refused():
                     self._refusal = event.reason, session.in_words(event.reason)

@@ -24,7 +24,8 @@ from mercury.wire import MAX_BODY_BYTES, encode, mercury_pb2
 from mercury.wire.packet import WANTS_RECEIPT
 
 _ADAPTER = "adapter"
-_MAX_IDS = 10_000
+_MAX_IDS = 20_000
+_CONTENT_REPEATED_S = 75.0  # adapters keep content for a minute
 _OUTCOMES = 4096
 
 
@@ -127,6 +128,9 @@ class ClientMediator:
         """Take a copy, and acknowledge it if asked to; only NEW messages are passed on."""
         message = delivered.message
         until = (message.expires_us - self._epoch_us) / 1e6 if message.expires_us else None
+        if message.is_for_subscribers:
+            end = now() + _CONTENT_REPEATED_S
+            until = end if until is None else min(until, end)
         return self.incoming.receive(
             _ADAPTER,
             message.id.bytes,

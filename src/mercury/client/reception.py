@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -18,7 +19,8 @@ from mercury.model.area import Position
 from mercury.model.declarations import Matches
 from mercury.model.delivery import Deliveries, DeliveryState
 from mercury.model.filter import Filter, compile_filter
-from mercury.model.message import AddressKind, Attributes, Kind, Message, Subscription
+from mercury.model.identity import ID_BYTES
+from mercury.model.message import Attributes, Kind, Message, Subscription
 from mercury.session import Delivered
 
 if TYPE_CHECKING:
@@ -30,6 +32,10 @@ Handler = Callable[[Message], Awaitable[None] | None]
 
 _KEPT_ALERTS = 256
 _REMEMBERED_RECEIPTS = 4096
+_LISTED = 32  # content that a renewed subscription lists as heard
+_ROOM = 900  # bytes in its packet, for that and the filter
+# An adapter or a broker may have been behind by this much when the session was lost.
+_LAG_US = 15_000_000
 
 
 def satisfies(
@@ -112,6 +118,30 @@ class ContentStream:
         await self._cancel(self.subscription)
 
 
+class Renewal:
+    """Since when a subscription must be given content that it missed, in a new session.
+
+    The times are those of the servers: the time of the broker's reply, and what has passed here.
+    """
+
+    def __init__(self) -> None:
+        self.since_us = 0
+        self._reply: tuple[int, float] | None = None  # in this session: sent, received
+
+    def confirmed(self, sent_us: int, now: float) -> None:
+        """A broker has confirmed the subscription."""
+        self.since_us = self.since_us or sent_us
+        self._reply = sent_us, now
+
+    def disconnected(self, heard_at: float) -> None:
+        """The session was lost; the adapter was last heard then."""
+        if self._reply is not None:
+            sent_us, received = self._reply
+            until_us = sent_us + int((heard_at - received) * 1e6)
+            self.since_us = max(self.since_us, until_us - _LAG_US)
+            self._reply = None
+
+
 class Reception:
     """Passes each message to its reader: once, while it is valid, if we are in its area."""
 
@@ -120,6 +150,8 @@ class Reception:
         self.handlers: list[tuple[Kind | None, Handler]] = []
         self.streams: dict[bytes, ContentStream] = {}  # by subscription
         self.replies: dict[UUID | None, asyncio.Future[Message]] = {}  # by request
+        self._renewals: dict[bytes, Renewal] = {}  # by subscription
+        self._heard: deque[bytes] = deque(maxlen=_LISTED)  # the newest content
         self._receipts: OrderedDict[UUID, Receipts] = OrderedDict()
         self._elsewhere: list[Delivered] = []  # alerts for an area that we are not in
         self._client = client
@@ -132,6 +164,28 @@ class Reception:
         self._receipts[receipts.message.id] = receipts
         if len(self._receipts) > _REMEMBERED_RECEIPTS:
             self._receipts.popitem(last=False)
+
+    def confirmed(self, subscription: Subscription, sent_us: int, now: float) -> None:
+        """A broker has confirmed a subscription of ours or of a relayed application."""
+        self._renewals.setdefault(subscription.id, Renewal()).confirmed(sent_us, now)
+
+    def renewed(self, subscription: Subscription) -> Subscription:
+        """The same for a new session: with what it heard, so that it is sent what it missed."""
+        renewal = self._renewals.get(subscription.id)
+        if renewal is None:
+            return subscription
+        room = _ROOM - len(subscription.filter.encode())
+        listed = list(self._heard)[-max(room // ID_BYTES, 1) :]
+        return replace(subscription, since_us=renewal.since_us, heard=b"".join(listed))
+
+    def forget(self, subscription: Subscription) -> None:
+        """A subscription has ended."""
+        self._renewals.pop(subscription.id, None)
+
+    def disconnected(self, heard_at: float) -> None:
+        """The session was lost; the adapter was last heard then."""
+        for renewal in self._renewals.values():
+            renewal.disconnected(heard_at)
 
     def taken(self, ids: Iterable[bytes]) -> None:
         """The adapter has these messages, also if it answered after their end."""
@@ -197,6 +251,8 @@ class Reception:
         return contains_point(area, here.lat, here.lon, telemetry.heading_deg, time_us)
 
     def _hand_over(self, message: Message, body: bytes) -> None:
+        if message.is_for_subscribers:
+            self._heard.append(message.id.bytes)
         receipts = None
         if isinstance(message.payload, Deliveries):
             receipts = self._receipts.get(message.payload.message)
@@ -217,7 +273,7 @@ class Reception:
             else:
                 self._client.moving.refused(message)
             return  # the awaiting call has it; handlers do not get it
-        if message.kind is Kind.CONTENT and message.destination.kind is AddressKind.BROKER:
+        if message.is_for_subscribers:
             self._hand_to_streams(message)
         else:
             self.inbox.put(message)

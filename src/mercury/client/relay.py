@@ -108,6 +108,7 @@ class Relay:
         # message id -> the application that waits for the reply
         self._requests: OrderedDict[UUID | None, str] = OrderedDict()
         self._subscriptions: dict[str, dict[bytes, tuple[Subscription, Filter]]] = {}
+        self._unconfirmed: OrderedDict[UUID | None, Subscription] = OrderedDict()  # by request
         self._groups: dict[str, set[str]] = {}  # that applications had the client join
         self._incoming = Incoming()
         self.moving = RelayedDeclarations(client.address)
@@ -147,9 +148,12 @@ class Relay:
         apps: Iterable[str | None] = list(table.by_identity)
         if message.kind is Kind.REPLY:
             apps = [self._requests.pop(message.correlation, None)]
+            subscription = self._unconfirmed.pop(message.correlation, None)
+            if subscription is not None and "error" not in message.values:
+                self._client.reception.confirmed(subscription, message.sent_us, now())
         elif isinstance(message.payload, Deliveries):
             apps = [self._requests.get(message.payload.message)]
-        elif message.kind is Kind.CONTENT and message.destination.kind is AddressKind.BROKER:
+        elif message.is_for_subscribers:
             here = self._client.position
             apps = [
                 app
@@ -233,6 +237,9 @@ class Relay:
                 subscriptions.pop(subscription.id, None)
             else:
                 subscriptions[subscription.id] = (subscription, compile_filter(subscription.filter))
+                self._unconfirmed[message.id] = subscription
+                if len(self._unconfirmed) > _MAX_OPEN_REQUESTS:
+                    self._unconfirmed.popitem(last=False)
         message = self.moving.outward(app, message)
         # The adapter knows the client, not the application behind it.
         mine = replace(message, source=self._client.address, session=b"")

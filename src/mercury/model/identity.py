@@ -13,6 +13,7 @@ _random = random.Random(os.urandom(32))
 if hasattr(os, "register_at_fork"):  # a forked process must not repeat its parent's ids
     os.register_at_fork(after_in_child=lambda: _random.seed(os.urandom(32)))
 
+ID_BYTES = 16
 _VERSION_7 = 0x7 << 76
 _VARIANT_RFC = 0x2 << 62
 

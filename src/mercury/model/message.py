@@ -172,6 +172,8 @@ class Subscription:
     topic: str
     filter: str = ""
     near_m: float | None = None
+    since_us: int = 0  # if it is renewed: it still wants content since then
+    heard: bytes = b""  # of that, ids of the newest that arrived
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +232,11 @@ class Message:
 
     def expired(self, now_us: int) -> bool:
         return 0 < self.expires_us <= now_us
+
+    @property
+    def is_for_subscribers(self) -> bool:
+        """Whether it is content that brokers match with subscriptions."""
+        return self.kind is Kind.CONTENT and self.destination.kind is AddressKind.BROKER
 
     @property
     def event(self) -> Event | None:

@@ -129,6 +129,7 @@ class ClientSession:
         self._next_init: float | None = None
         self._next_report: float | None = None
         self._silent_at: float | None = None  # when the adapter counts as lost
+        self.heard_at = 0.0  # when the adapter was last heard in a session
         self._seen: deque[bytes] = deque(maxlen=SEEN_ALERTS)
         self.groups: set[str] = set()  # those the client is in
         # Returns the receipts that wait to be piggybacked, encoded.
@@ -173,8 +174,11 @@ class ClientSession:
         except PacketError as error:
             self.dropped[error.reason] += 1
             return
-        is_match = isinstance(message.payload, Matches)  # matches are sent anew in a new session
-        if kind == Kind.ALERT or (wants_receipt(data) and not is_match):
+        # In a new session matches are sent anew, and subscriptions say what content they heard.
+        is_alert = kind == Kind.ALERT or not (
+            isinstance(message.payload, Matches) or message.is_for_subscribers
+        )
+        if is_alert and (kind == Kind.ALERT or wants_receipt(data)):
             self.remember_seen(message.id.bytes)
         self.events.append(Delivered(message, body, wants_receipt(data)))
 
@@ -310,6 +314,7 @@ class ClientSession:
             raise PacketError("unknown-session")
 
     def _heard(self, now: float) -> None:
+        self.heard_at = now
         self._silent_at = now + self._silence_s
 
     def _body(self, kind: Kind, payload: Telemetry | None, now: float) -> bytes:

@@ -298,16 +298,20 @@ class Value(_message.Message):
     def __init__(self, text: _Optional[str] = ..., integer: _Optional[int] = ..., real: _Optional[float] = ..., boolean: _Optional[bool] = ..., blob: _Optional[bytes] = ...) -> None: ...
 
 class Subscription(_message.Message):
-    __slots__ = ("id", "topic", "filter", "near_m")
+    __slots__ = ("id", "topic", "filter", "near_m", "since_us", "heard")
     ID_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     FILTER_FIELD_NUMBER: _ClassVar[int]
     NEAR_M_FIELD_NUMBER: _ClassVar[int]
+    SINCE_US_FIELD_NUMBER: _ClassVar[int]
+    HEARD_FIELD_NUMBER: _ClassVar[int]
     id: bytes
     topic: str
     filter: str
     near_m: float
-    def __init__(self, id: _Optional[bytes] = ..., topic: _Optional[str] = ..., filter: _Optional[str] = ..., near_m: _Optional[float] = ...) -> None: ...
+    since_us: int
+    heard: bytes
+    def __init__(self, id: _Optional[bytes] = ..., topic: _Optional[str] = ..., filter: _Optional[str] = ..., near_m: _Optional[float] = ..., since_us: _Optional[int] = ..., heard: _Optional[bytes] = ...) -> None: ...
 
 class Grant(_message.Message):
     __slots__ = ("token", "incarnation", "heartbeat_interval_s", "report_interval_s", "adapter")

@@ -30,9 +30,10 @@ from mercury.geo import contains, overlaps
 from mercury.model import topics
 from mercury.model.area import Area, Circle, Position
 from mercury.model.declarations import REQUESTS as ABOUT_MOVING
+from mercury.model.delivery import RECEIPTS
 from mercury.model.errors import AreaError, BusError, MessageError, PacketError
 from mercury.model.identity import ID_BYTES
-from mercury.model.message import Address, Attributes, Kind, Message, Priority, Subscription
+from mercury.model.message import Address, Attributes, Kind, Message, Priority, Subscription, Values
 from mercury.net import Packets, UdpEndpoint, bind_udp
 from mercury.service import Service, Statistics, epoch_us, instant, now, now_us
 from mercury.service.stall import WINDOW_S
@@ -350,6 +351,11 @@ class Adapter(Service):
         if kind == Kind.REQUEST and envelope.topic in ABOUT_MOVING:
             self.moving.request(session, envelope, instant())
             return
+        if kind == Kind.REQUEST and envelope.topic == RECEIPTS:
+            self.mediator.tell_again(session, envelope, instant())
+            reply = self._reply_to(session, envelope, {"ok": True})
+            self.mediator.send(session, reply, instant())
+            return
         if kind == Kind.SUBSCRIBE and not self._subscribe(session, envelope):
             return
         if kind == Kind.UNSUBSCRIBE:
@@ -369,14 +375,9 @@ class Adapter(Service):
         wanted = envelope.subscription
         why_full = self.interests.why_full(session, wanted.id)
         if why_full:
-            reply = Message(
-                kind=Kind.REPLY,
-                source=self.address,
-                destination=Address.client(session.identity),
-                correlation=UUID(bytes=envelope.id),
-                payload=Attributes({"error": why_full}),
+            self.mediator.send(
+                session, self._reply_to(session, envelope, {"error": why_full}), instant()
             )
-            self.mediator.send(session, to_envelope(reply), instant())
             return False
         subscription = Subscription(
             id=wanted.id,
@@ -389,6 +390,18 @@ class Adapter(Service):
         if interest is not None and is_renewed and wanted.since_us:
             self._send_owed(session, interest, wanted)
         return True
+
+    def _reply_to(
+        self, session: Session, request: mercury_pb2.Envelope, values: Values
+    ) -> mercury_pb2.Envelope:
+        reply = Message(
+            kind=Kind.REPLY,
+            source=self.address,
+            destination=Address.client(session.identity),
+            correlation=UUID(bytes=request.id),
+            payload=Attributes(values),
+        )
+        return to_envelope(reply)
 
     def _send_owed(
         self, session: Session, interest: bytes, wanted: mercury_pb2.Subscription

@@ -6,10 +6,11 @@ A core: `now` comes in; packets, fan-outs and records come out.
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -20,9 +21,9 @@ from mercury.config.mediator import MediatorSettings
 from mercury.geo.arrays import grown
 from mercury.mediator import Arrival, Dispatch, Incoming, Numbers, Outgoing, Policy
 from mercury.model import topics
-from mercury.model.delivery import DeliveryState
+from mercury.model.delivery import ASKED, MAX_ASKED, DeliveryState
 from mercury.model.errors import PacketError
-from mercury.model.identity import new_id
+from mercury.model.identity import ID_BYTES, new_id
 from mercury.model.instant import Instant
 from mercury.model.message import VERSION, EventKind, Kind, Priority
 from mercury.session import AdapterSessions, Answered, Session
@@ -37,6 +38,7 @@ _NOWHERE = -1
 _MAX_REASON = 100
 _ROWS_PER_RECORD = 300  # long names included, a record stays below what a packet carries
 _SENDER_WAITS_US = 600_000_000
+_MAX_ELSEWHERE_BYTES = 64 * 1024**2  # of other adapters' receipts, for senders here
 # Receipts and replies have no entry in the ledger.
 _NOT_IN_LEDGER = (pb.RECEIPT, pb.REPLY)
 _ENDS_WITH_RECIPIENT = (DeliveryState.ACKNOWLEDGED, DeliveryState.REFUSED)
@@ -134,6 +136,7 @@ class AdapterMediator:
         self._epoch_us = epoch_us  # wall clock at now = 0
         self._begun_us = epoch_us + int(now * 1e6)
         self._slot_of: NDArray[np.intp] = np.full(1024, _NOWHERE, np.intp)  # by peer
+        self._elsewhere = _ReceiptsElsewhere()
 
     # Presence
 
@@ -243,6 +246,23 @@ class AdapterMediator:
         if is_here or self.incoming.answer_to(client, envelope.deliveries.message) is not None:
             peers = np.array([self.outgoing.peers.number(client)], np.int32)
             self.post(envelope, body, until_us, peers, now, final=True)
+
+    def tell_again(self, session: Session, request: pb.Envelope, now: Instant) -> None:
+        """Answer a client that asks what became of messages it sent.
+
+        It may have missed receipts while it, or this adapter, was away.
+        """
+        asked = request.attributes.values[ASKED].blob
+        for at in range(0, min(len(asked), MAX_ASKED * ID_BYTES), ID_BYTES):
+            id = asked[at : at + ID_BYTES]
+            dispatch = self.outgoing.get(id)
+            if dispatch is None or dispatch.source != f"client:{session.identity}":
+                continue
+            for receipts in chain(
+                self._by_records(dispatch, dispatch.peers, now.s),
+                map(parse, self._elsewhere.of(id)),
+            ):
+                self.send(session, _for_sender(receipts, session.identity), now)
 
     def send(
         self, session: Session, envelope: pb.Envelope, now: Instant, *, reliably: bool = False
@@ -378,11 +398,14 @@ class AdapterMediator:
             if not content.is_in_ledger:
                 continue
             sender = content.client
-            for first in range(0, len(peers), _ROWS_PER_RECORD):
-                receipts = self._receipts(dispatch, peers[first : first + _ROWS_PER_RECORD], now)
+            for receipts in self._by_records(dispatch, peers, now):
                 yield _record(topics.DELIVERIES, receipts, receipts.correlation)
                 if sender:
                     yield _record(topics.REPLIES, _for_sender(receipts, sender), sender.encode())
+
+    def _by_records(self, dispatch: Dispatch, peers: Numbers, now: float) -> Iterator[pb.Envelope]:
+        for first in range(0, len(peers), _ROWS_PER_RECORD):
+            yield self._receipts(dispatch, peers[first : first + _ROWS_PER_RECORD], now)
 
     def _receipts(self, dispatch: Dispatch, peers: Numbers, now: float) -> pb.Envelope:
         """The current state of the copies for these peers."""
@@ -436,6 +459,8 @@ class AdapterMediator:
         if dispatch.awaited in found.client:
             dispatch.awaited = ""  # the adapter that has it reports the outcome
         mine = envelope.source.adapter == self._adapter
+        if not mine and dispatch.content.client:
+            self._elsewhere.add(found.message, body)
         for client, state in zip(found.client, found.state, strict=False):
             if state > DeliveryState.UNREACHABLE:
                 raise PacketError("malformed")
@@ -447,6 +472,25 @@ class AdapterMediator:
                 self.outgoing.known(dispatch, peer, DeliveryState(state), now)
             elif dispatch.sole and state == DeliveryState.ACKNOWLEDGED:
                 self.outgoing.close(dispatch)  # another adapter's client has it
+
+
+class _ReceiptsElsewhere:
+    """Other adapters' receipts for messages of clients, as they came; the oldest make room."""
+
+    def __init__(self, max_bytes: int = _MAX_ELSEWHERE_BYTES) -> None:
+        self._bodies: OrderedDict[bytes, list[bytes]] = OrderedDict()  # by message
+        self._bytes = 0
+        self._max_bytes = max_bytes
+
+    def of(self, message: bytes) -> list[bytes]:
+        return self._bodies.get(message, [])
+
+    def add(self, message: bytes, body: bytes) -> None:
+        self._bodies.setdefault(message, []).append(body)
+        self._bytes += len(body)
+        while self._bytes > self._max_bytes:
+            _, bodies = self._bodies.popitem(last=False)
+            self._bytes -= sum(map(len, bodies))
 
 
 def _record(topic: str, envelope: pb.Envelope, key: bytes) -> BusRecord:

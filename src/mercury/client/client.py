@@ -213,6 +213,7 @@ class Client(Connection):
         )
         receipts = Receipts(message)
         self.reception.expect(receipts)
+        self.follow_up()
         await self._say(message)
         return receipts
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Coroutine, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Self
@@ -18,8 +19,16 @@ from mercury.client.reception import Reception
 from mercury.client.relay import Relay
 from mercury.config.mediator import MediatorSettings
 from mercury.model.area import Position
+from mercury.model.delivery import ASKED, MAX_ASKED, RECEIPTS
 from mercury.model.errors import MercuryError, NotConnectedError, RequestError, SessionRefusedError
-from mercury.model.message import Address, DeliveryPolicy, Kind, Message, Subscription
+from mercury.model.message import (
+    Address,
+    Attributes,
+    DeliveryPolicy,
+    Kind,
+    Message,
+    Subscription,
+)
 from mercury.net import Link, Packets, UdpEndpoint, open_uplink
 from mercury.net.timer import Timer
 from mercury.service.clock import now, now_us
@@ -37,6 +46,8 @@ from mercury.wire import mercury_pb2
 log = logging.getLogger(__name__)
 
 _RENEW_S = 30.0
+_FOLLOW_UP_S = 2.0  # until receipts are asked for, the first time
+_FOLLOW_UP_MAX_S = 60.0
 
 
 class Connection:
@@ -67,6 +78,8 @@ class Connection:
         self._connect_timeout_s = connect_timeout_s
         self._established = asyncio.Event()
         self._refusal: tuple[str, str] | None = None  # reason, in words
+        self._follow_up: asyncio.Task[None] | None = None
+        self._reconnected = asyncio.Event()
         self._timer = Timer(self._on_timer, now)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._endpoint: UdpEndpoint | None = None
@@ -206,6 +219,30 @@ class Connection:
         )
         self.after_session()
 
+    def follow_up(self) -> None:
+        """Ask the adapter for receipts that do not come by themselves."""
+        if self._follow_up is None or self._follow_up.done():
+            self._follow_up = self.run(self._ask_for_receipts())
+
+    async def _ask_for_receipts(self) -> None:
+        # They are lost when they fall due while this client or its adapter is away.
+        wait_s = _FOLLOW_UP_S
+        while self.reception.unsettled():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._reconnected.wait()
+            wait_s = min(2 * wait_s, _FOLLOW_UP_MAX_S)
+            if self._reconnected.is_set():
+                self._reconnected.clear()
+                wait_s = _FOLLOW_UP_S
+            await self._established.wait()
+            ids = [id.bytes for id in self.reception.unsettled()]
+            for first in range(0, len(ids), MAX_ASKED):
+                asked = b"".join(ids[first : first + MAX_ASKED])
+                request = self.compose(Kind.REQUEST, RECEIPTS, Attributes({ASKED: asked}))
+                with suppress(RequestError):  # asked again later
+                    await self.ask(request, _FOLLOW_UP_S, retry_s=None)
+
     def forget(self, subscription: Subscription) -> None:
         """End a subscription at the adapter; without a session there is none."""
         self.reception.forget(subscription)
@@ -237,6 +274,7 @@ class Connection:
                 case Established():
                     if session.sessions_opened > 1:
                         log.info("%s is connected again", self.identity)
+                        self._reconnected.set()
                     self._refusal = None
                     self.mediator.connected()
                     self._established.set()
@@ -274,8 +312,9 @@ class Connection:
         self.moving.handle_timer()
         self.after_session()
 
-    def run(self, work: Coroutine[Any, Any, None]) -> None:
+    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run a task in the background, until the client is closed."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task

@@ -187,6 +187,10 @@ class Reception:
         for renewal in self._renewals.values():
             renewal.disconnected(heard_at)
 
+    def unsettled(self) -> list[UUID]:
+        """Messages of ours whose outcome is not known for all recipients."""
+        return [id for id, receipts in self._receipts.items() if not receipts.is_settled]
+
     def taken(self, ids: Iterable[bytes]) -> None:
         """The adapter has these messages, also if it answered after their end."""
         for id in ids:

@@ -8,6 +8,11 @@ from uuid import UUID
 
 KEPT_US = 24 * 3600 * 1_000_000  # how long a message without expiry is kept
 
+# A request of a client to its adapter: what became of messages, whose ids are in this value.
+RECEIPTS = "receipts"
+ASKED = "messages"
+MAX_ASKED = 64  # in one packet
+
 
 class DeliveryState(IntEnum):
     """Every addressed message ends, per recipient, in exactly one of the last four."""

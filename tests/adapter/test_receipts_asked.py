@@ -1,0 +1,111 @@
+"""Receipts that did not come by themselves are asked for."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from live import Hand, connect, first, in_loop, live, until
+
+from mercury.adapter import Adapter
+from mercury.adapter.mediator import _ReceiptsElsewhere
+from mercury.client import connection
+from mercury.model import topics
+from mercury.model.delivery import ASKED, RECEIPTS, DeliveryState
+from mercury.model.message import Address, Attributes, Kind
+from mercury.session import SessionSettings
+
+QUICK = SessionSettings(init_retry_s=0.05, init_retry_max_s=0.1)
+
+
+def loses_receipts(adapter: Adapter) -> None:
+    """As if it were killed each time between writing the ledger and telling the sender."""
+    honest = adapter.bus.append
+
+    def append(topic: str, *record: object) -> None:
+        if topic != topics.REPLIES:
+            honest(topic, *record)  # type: ignore[arg-type]
+
+    adapter.bus.append = append  # type: ignore[method-assign, assignment]
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_FOLLOW_UP_S", 0.2)
+
+
+@in_loop
+async def test_a_sender_asks_for_receipts_that_were_lost() -> None:
+    async with live() as world:
+        adapter = await world.adapter()
+        loses_receipts(adapter)
+        async with connect(adapter, "abe") as abe, connect(adapter, "ben") as ben:
+            receipts = await abe.tell("ben", {"x": 1})
+            assert (await first(ben)).id == receipts.id
+            [row] = (await receipts.settled(10.0)).values()
+            assert row.state is DeliveryState.ACKNOWLEDGED
+            # It asks no more, until there is something to ask for.
+            assert abe._follow_up is not None
+            await abe._follow_up
+            receipts = await abe.tell("ben", {"x": 2})
+            assert (await receipts.settled(10.0)).keys() == {"ben"}
+
+
+@in_loop
+async def test_a_sender_asks_another_incarnation_of_its_adapter() -> None:
+    async with live() as world:
+        adapter = await world.adapter()
+        loses_receipts(adapter)
+        async with (
+            connect(adapter, "abe", settings=QUICK) as abe,
+            connect(adapter, "ben", settings=QUICK) as ben,
+        ):
+            receipts = await abe.tell("ben", {"x": 1})
+            assert (await first(ben)).id == receipts.id
+            acknowledged = adapter.mediator.outgoing.ended
+            await until(lambda: acknowledged[DeliveryState.ACKNOWLEDGED] == 1)
+            port = adapter.port
+            await world.stop(adapter)
+            await world.adapter(port=port)
+            assert (await receipts.settled(10.0)).keys() == {"ben"}
+
+
+@in_loop
+async def test_an_adapter_knows_of_recipients_at_others() -> None:
+    async with live() as world:
+        here, there = await world.adapter(id="here"), await world.adapter(id="there")
+        loses_receipts(there)
+        async with connect(here, "abe") as abe, connect(there, "ben") as ben:
+            receipts = await abe.tell(Address.client("ben"), {"x": 1})
+            assert (await first(ben)).id == receipts.id
+            [row] = (await receipts.settled(10.0)).values()
+            assert (row.client, row.state) == ("ben", DeliveryState.ACKNOWLEDGED)
+
+
+@in_loop
+async def test_who_asks_is_told_of_its_own_messages_alone() -> None:
+    async with live() as world:
+        adapter = await world.adapter()
+        async with connect(adapter, "abe") as abe, connect(adapter, "ben") as ben:
+            receipts = await abe.tell("ben", {"x": 1})
+            assert (await first(ben)).id == receipts.id
+            await receipts.settled(10.0)
+            hand = Hand(adapter)
+            await hand.init()
+            for asked in (receipts.id.bytes * 2, b"", b"short", bytes(16), "text"):
+                hand.say(Kind.REQUEST, Attributes({ASKED: asked}), topic=RECEIPTS)
+                assert (await hand.next(Kind.REPLY)).values == {"ok": True}
+            assert hand.messages(Kind.RECEIPT) == []
+            async with asyncio.timeout(10.0):
+                await abe.request(RECEIPTS, {ASKED: receipts.id.bytes})
+            hand.close()
+
+
+def test_other_adapters_receipts_take_bounded_room() -> None:
+    elsewhere = _ReceiptsElsewhere(max_bytes=100)
+
+    for id in (b"1", b"2", b"3"):
+        for body in (b"a" * 20, b"b" * 20):
+            elsewhere.add(id, body)
+    assert elsewhere.of(b"1") == []
+    assert len(elsewhere.of(b"2")) == len(elsewhere.of(b"3")) == 2

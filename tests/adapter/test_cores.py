@@ -50,6 +50,7 @@ from mercury.wire.match_frames import EVENTS, FrameWriter, rows
 
 EPOCH_US = 1_700_000_000_000_000
 HERE = Position(40.76, -111.89)
+OFFICE = Address.service("office")
 
 
 class World:
@@ -58,6 +59,7 @@ class World:
     def __init__(self, settings: MediatorSettings | None = None) -> None:
         tokens = itertools.count(1)
         self.now = 100.0
+        self._opened = 0
         self.sessions = AdapterSessions(
             "adapter-1", SessionSettings(), lambda: next(tokens).to_bytes(16, "big")
         )
@@ -77,13 +79,16 @@ class World:
     def at(self) -> Instant:
         return Instant(self.now, EPOCH_US + int(self.now * 1e6))
 
-    def open(self, identity: str, position: Position = HERE) -> Session:
+    def open(
+        self, identity: str, position: Position = HERE, groups: tuple[str, ...] = ()
+    ) -> Session:
         table = self.sessions.table
-        token = (1000 + len(table)).to_bytes(16, "big")
+        self._opened += 1
+        token = (1000 + self._opened).to_bytes(16, "big")
         session = table.add(identity, token, 1, identity.encode().ljust(16, b"\0"), self.now)
         session.fix = (position.lat, position.lon, 0.0, 0.0)
         table.lat[session.slot], table.lon[session.slot] = position.lat, position.lon
-        self.addressing.opened(session, (), set(), self.at)
+        self.addressing.opened(session, groups, set(), self.at)
         return session
 
     def close(self, session: Session) -> None:
@@ -105,11 +110,11 @@ class World:
         self.addressing.address(envelope, envelope.SerializeToString(), self.at.us, self.at)
         return envelope
 
-    def in_order(self, to: Address, number: int) -> None:
+    def in_order(self, to: Address, number: int, source: Address = OFFICE) -> None:
         """A message that is to arrive after those before it."""
         message = Message(
             kind=Kind.CONTENT,
-            source=Address.service("office"),
+            source=source,
             destination=to,
             sent_us=self.at.us,
             expires_us=self.at.us + 600_000_000,
@@ -277,6 +282,32 @@ def test_order_is_kept_for_a_client_that_has_a_new_session_in_between() -> None:
     world.in_order(TO_CAR, 4)
     world.tick()
     assert world.heard() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("opened", ["before", "between", "after"])
+def test_nobody_hears_its_own_words_whenever_it_has_a_new_session(opened: str) -> None:
+    world = World()
+    abe = world.open("abe", groups=("blue",))
+    world.open("ben", groups=("blue",))
+    if opened == "before":
+        world.close(abe)
+        abe = world.open("abe", groups=("blue",))
+    elif opened == "between":
+        world.close(abe)
+    for number, to in enumerate((Address.group("blue"), TO_AREA)):
+        world.in_order(to, number, source=Address.client("abe"))
+    if opened != "before":
+        if opened == "after":
+            world.close(abe)
+        abe = world.open("abe", groups=("blue",))
+    world.sessions.table.moved[abe.slot] = True
+    world.tick()
+    assert world.heard() == [0, 1]  # ben alone
+    assert {
+        world.mediator.outgoing.peers.name(int(peer))
+        for dispatch in world.mediator.outgoing
+        for peer in dispatch.peers
+    } == {"ben"}
 
 
 def test_who_is_gone_again_before_it_is_served_is_not_served() -> None:

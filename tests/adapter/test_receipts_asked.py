@@ -8,7 +8,7 @@ import pytest
 from live import Hand, connect, first, in_loop, live, until
 
 from mercury.adapter import Adapter
-from mercury.adapter.mediator import _ReceiptsElsewhere
+from mercury.adapter.mediator import _Outcomes
 from mercury.client import connection
 from mercury.model import topics
 from mercury.model.delivery import ASKED, RECEIPTS, DeliveryState
@@ -101,8 +101,8 @@ async def test_who_asks_is_told_of_its_own_messages_alone() -> None:
             hand.close()
 
 
-def test_other_adapters_receipts_take_bounded_room() -> None:
-    elsewhere = _ReceiptsElsewhere(max_bytes=100)
+def test_what_is_kept_for_those_who_ask_takes_bounded_room() -> None:
+    elsewhere = _Outcomes(max_bytes=100)
 
     for id in (b"1", b"2", b"3"):
         for body in (b"a" * 20, b"b" * 20):

@@ -61,7 +61,7 @@ async def test_every_table_has_a_gauge_and_one_of_its_limit() -> None:
             names = {name for name in gauges if f"{name}_limit" in gauges}
             said = set(re.findall(rf"`mercury_{part}_(\w+)_limit`", METRICS))
             assert names == said
-            assert len(names) == (15 if part == "adapter" else 3)
+            assert len(names) == (16 if part == "adapter" else 3)
             assert all(0 <= gauges[name] <= gauges[f"{name}_limit"] > 0 for name in names)
 
 

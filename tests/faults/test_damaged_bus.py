@@ -50,13 +50,14 @@ async def test_a_flipped_bit_in_the_alerts_costs_the_alert(tmp_path: Path, resta
             adapter = await world.adapter()
             await world.broker()
         heard: set[str] = set()
-        async with connect(adapter, "car") as car:
+        car = connect(adapter, "car")
 
-            @car.on(Kind.ALERT)
-            def hear(message: Message) -> None:
-                assert message.event is not None
-                heard.add(message.event.text)
+        @car.on(Kind.ALERT)
+        def hear(message: Message) -> None:
+            assert message.event is not None
+            heard.add(message.event.text)
 
+        async with car:
             world.append(topics.ALERTS_URGENT, alert("four"))
             known = {"one", "three", "four"} | (set() if restarted else {"two"})
             await until(lambda: heard == known)

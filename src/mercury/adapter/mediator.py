@@ -10,7 +10,6 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -38,7 +37,7 @@ _NOWHERE = -1
 _MAX_REASON = 100
 _ROWS_PER_RECORD = 300  # long names included, a record stays below what a packet carries
 _SENDER_WAITS_US = 600_000_000
-_MAX_ELSEWHERE_BYTES = 64 * 1024**2  # of other adapters' receipts, for senders here
+_MAX_OUTCOMES_BYTES = 64 * 1024**2  # of receipts, for senders that ask again
 # Receipts and replies have no entry in the ledger.
 _NOT_IN_LEDGER = (pb.RECEIPT, pb.REPLY)
 _ENDS_WITH_RECIPIENT = (DeliveryState.ACKNOWLEDGED, DeliveryState.REFUSED)
@@ -136,7 +135,7 @@ class AdapterMediator:
         self._epoch_us = epoch_us  # wall clock at now = 0
         self._begun_us = epoch_us + int(now * 1e6)
         self._slot_of: NDArray[np.intp] = np.full(1024, _NOWHERE, np.intp)  # by peer
-        self._elsewhere = _ReceiptsElsewhere()
+        self._outcomes = _Outcomes()
 
     # Presence
 
@@ -255,14 +254,14 @@ class AdapterMediator:
         asked = request.attributes.values[ASKED].blob
         for at in range(0, min(len(asked), MAX_ASKED * ID_BYTES), ID_BYTES):
             id = asked[at : at + ID_BYTES]
+            source = f"client:{session.identity}"
             dispatch = self.outgoing.get(id)
-            if dispatch is None or dispatch.source != f"client:{session.identity}":
-                continue
-            for receipts in chain(
-                self._by_records(dispatch, dispatch.peers, now.s),
-                map(parse, self._elsewhere.of(id)),
-            ):
-                self.send(session, _for_sender(receipts, session.identity), now)
+            if dispatch is not None and dispatch.source == source:
+                for receipts in self._by_records(dispatch, dispatch.peers, now.s):
+                    self.send(session, _for_sender(receipts, session.identity), now)
+            for receipts in map(parse, self._outcomes.of(id)):
+                if receipts.deliveries.source == source:
+                    self.send(session, _for_sender(receipts, session.identity), now)
 
     def send(
         self, session: Session, envelope: pb.Envelope, now: Instant, *, reliably: bool = False
@@ -401,6 +400,7 @@ class AdapterMediator:
             for receipts in self._by_records(dispatch, peers, now):
                 yield _record(topics.DELIVERIES, receipts, receipts.correlation)
                 if sender:
+                    self._outcomes.add(receipts.deliveries.message, receipts.SerializeToString())
                     yield _record(topics.REPLIES, _for_sender(receipts, sender), sender.encode())
 
     def _by_records(self, dispatch: Dispatch, peers: Numbers, now: float) -> Iterator[pb.Envelope]:
@@ -453,14 +453,14 @@ class AdapterMediator:
         if envelope.source.adapter == self._adapter and envelope.sent_us >= self._begun_us:
             return
         found = envelope.deliveries
+        if found.source.startswith("client:"):
+            self._outcomes.add(found.message, body)
         dispatch = self.outgoing.get(found.message)
         if dispatch is None:
             return
         if dispatch.awaited in found.client:
             dispatch.awaited = ""  # the adapter that has it reports the outcome
         mine = envelope.source.adapter == self._adapter
-        if not mine and dispatch.content.client:
-            self._elsewhere.add(found.message, body)
         for client, state in zip(found.client, found.state, strict=False):
             if state > DeliveryState.UNREACHABLE:
                 raise PacketError("malformed")
@@ -474,10 +474,10 @@ class AdapterMediator:
                 self.outgoing.close(dispatch)  # another adapter's client has it
 
 
-class _ReceiptsElsewhere:
-    """Other adapters' receipts for messages of clients, as they came; the oldest make room."""
+class _Outcomes:
+    """What became of clients' messages, as the ledger has it; the oldest make room."""
 
-    def __init__(self, max_bytes: int = _MAX_ELSEWHERE_BYTES) -> None:
+    def __init__(self, max_bytes: int = _MAX_OUTCOMES_BYTES) -> None:
         self._bodies: OrderedDict[bytes, list[bytes]] = OrderedDict()  # by message
         self._bytes = 0
         self._max_bytes = max_bytes

@@ -23,9 +23,9 @@ WAITING = np.uint16(DeliveryState.WAITING)
 
 _ACKNOWLEDGED = np.uint16(DeliveryState.ACKNOWLEDGED)
 
-# Rows of the two blocks of columns.
-_ADDRESSED, _FIRST_SENT, _DUE, _SETTLED = range(4)
-_STATE, _REASON, _TRIES = range(3)
+# Rows of the two blocks of columns: `times[DUE, row]` costs less than `due[row]`.
+ADDRESSED, FIRST_SENT, DUE, SETTLED = range(4)
+STATE, REASON, TRIES = range(3)
 
 _Empty = Callable[[], Any]
 _NO_PEERS: _Empty = partial(np.empty, 0, np.int32)
@@ -63,35 +63,35 @@ class Dispatch:
 
     @property
     def addressed(self) -> NDArray[np.float64]:
-        return _column(self.times, _ADDRESSED)
+        return _column(self.times, ADDRESSED)
 
     @property
     def first_sent(self) -> NDArray[np.float64]:
         """NaN: not yet."""
-        return _column(self.times, _FIRST_SENT)
+        return _column(self.times, FIRST_SENT)
 
     @property
     def due(self) -> NDArray[np.float64]:
         """Infinite: without timeout."""
-        return _column(self.times, _DUE)
+        return _column(self.times, DUE)
 
     @property
     def settled(self) -> NDArray[np.float64]:
         """NaN: not yet."""
-        return _column(self.times, _SETTLED)
+        return _column(self.times, SETTLED)
 
     @property
     def state(self) -> NDArray[np.uint16]:
-        return _column(self.numbers, _STATE)
+        return _column(self.numbers, STATE)
 
     @property
     def reason(self) -> NDArray[np.uint16]:
         """Index of the table's reasons."""
-        return _column(self.numbers, _REASON)
+        return _column(self.numbers, REASON)
 
     @property
     def tries(self) -> NDArray[np.uint16]:
-        return _column(self.numbers, _TRIES)
+        return _column(self.numbers, TRIES)
 
     def __len__(self) -> int:
         return len(self.peers)
@@ -118,9 +118,9 @@ class Dispatch:
         """Make copies for peers that have none."""
         count = len(peers)
         times = np.full((4, count), np.nan)
-        times[_ADDRESSED], times[_DUE] = now, due
+        times[ADDRESSED], times[DUE] = now, due
         numbers = np.zeros((3, count), np.uint16)
-        numbers[_STATE] = WAITING
+        numbers[STATE] = WAITING
         if len(self.peers):
             peers_of_all = np.concatenate([self.peers, peers])
             order = np.argsort(peers_of_all, kind="stable")

@@ -17,7 +17,18 @@ from typing import Any
 
 import numpy as np
 
-from mercury.mediator.dispatch import WAITING, Completed, Dispatch, Rows
+from mercury.mediator.dispatch import (
+    DUE,
+    FIRST_SENT,
+    REASON,
+    SETTLED,
+    STATE,
+    TRIES,
+    WAITING,
+    Completed,
+    Dispatch,
+    Rows,
+)
 from mercury.mediator.peers import Numbers, Peers, TopicStatistics
 from mercury.mediator.policy import Policy, RepeatRateLimiter
 from mercury.mediator.room import Room
@@ -261,11 +272,11 @@ class Outgoing:
         row = None if dispatch is None else dispatch.row(peer)
         if dispatch is None or row is None:
             return False
-        state = int(dispatch.state[row])
+        state, tries = int(dispatch.numbers[STATE, row]), int(dispatch.numbers[TRIES, row])
         if state == _OPEN:
-            if dispatch.tries[row] == 1:
-                self.peers.measure(peer, now - float(dispatch.first_sent[row]))
-            elif dispatch.tries[row] > 1:
+            if tries == 1:
+                self.peers.measure(peer, now - float(dispatch.times[FIRST_SENT, row]))
+            elif tries > 1:
                 self.repeat_rate.answered()
         elif state == DeliveryState.ACKNOWLEDGED:
             return False
@@ -378,13 +389,14 @@ class Outgoing:
         self, dispatch: Dispatch, row: int, state: DeliveryState, reason: str, now: float
     ) -> None:
         """Settle one copy that was answered, without the cost of arrays."""
-        before = DeliveryState(int(dispatch.state[row]))
-        was_lost = dispatch.reason[row] != self._reason_number(Reason.NOT_ASKED)
+        numbers, times = dispatch.numbers, dispatch.times
+        before = DeliveryState(int(numbers[STATE, row]))
+        was_lost = numbers[REASON, row] != self._reason_number(Reason.NOT_ASKED)
         peer = int(dispatch.peers[row])
-        dispatch.state[row] = state
-        dispatch.reason[row] = self._reason_number(reason)
-        dispatch.settled[row] = now
-        dispatch.due[row] = math.inf
+        numbers[STATE, row] = state
+        numbers[REASON, row] = self._reason_number(reason)
+        times[SETTLED, row] = now
+        times[DUE, row] = math.inf
         dispatch.changed.append(peer)
         self._with_changes[dispatch.id] = dispatch
         self.ended[state] += 1

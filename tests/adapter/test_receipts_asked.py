@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from live import Hand, connect, first, in_loop, live, until
 
-from mercury.adapter import Adapter
+from mercury.adapter import Adapter, mediator
 from mercury.adapter.mediator import _Outcomes
 from mercury.client import connection
 from mercury.model import topics
@@ -101,11 +101,35 @@ async def test_who_asks_is_told_of_its_own_messages_alone() -> None:
             hand.close()
 
 
+@in_loop
+async def test_an_answer_is_bounded_and_the_next_one_tells_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mediator, "_ROWS_PER_RECORD", 1)
+    monkeypatch.setattr(mediator, "_MAX_ANSWERS", 3)
+    monkeypatch.setattr(connection, "_FOLLOW_UP_S", 1000.0)  # it asks by hand
+    async with live() as world:
+        adapter = await world.adapter()
+        loses_receipts(adapter)
+        hands = [Hand(adapter, f"hand-{number}") for number in range(5)]
+        for hand in hands:
+            await hand.init(groups=("blue",))
+        async with connect(adapter, "abe") as abe:
+            receipts = await abe.tell(Address.group("blue"), {"x": 1})
+            await until(lambda: adapter.mediator.outgoing.waiting == 5)
+            await abe.request(RECEIPTS, {ASKED: receipts.id.bytes * 64})
+            assert 1 <= len(receipts.deliveries) <= 3  # some may be of the same
+            while len(receipts.deliveries) < 5:
+                await abe.request(RECEIPTS, {ASKED: receipts.id.bytes})
+        for hand in hands:
+            hand.close()
+
+
 def test_what_is_kept_for_those_who_ask_takes_bounded_room() -> None:
-    elsewhere = _Outcomes(max_bytes=100)
+    outcomes = _Outcomes(max_bytes=100)
 
     for id in (b"1", b"2", b"3"):
         for body in (b"a" * 20, b"b" * 20):
-            elsewhere.add(id, body)
-    assert elsewhere.of(b"1") == []
-    assert len(elsewhere.of(b"2")) == len(elsewhere.of(b"3")) == 2
+            outcomes.add(id, body)
+    assert outcomes.of(b"1") == []
+    assert len(outcomes.of(b"2")) == len(outcomes.of(b"3")) == 2

@@ -36,6 +36,7 @@ REPEAT_US = 30_000_000
 _NOWHERE = -1
 _MAX_REASON = 100
 _ROWS_PER_RECORD = 300  # long names included, a record stays below what a packet carries
+_MAX_ANSWERS = 256  # packets to a sender that asks for receipts
 _SENDER_WAITS_US = 600_000_000
 _MAX_OUTCOMES_BYTES = 64 * 1024**2  # of receipts, for senders that ask again
 # Receipts and replies have no entry in the ledger.
@@ -136,6 +137,7 @@ class AdapterMediator:
         self._begun_us = epoch_us + int(now * 1e6)
         self._slot_of: NDArray[np.intp] = np.full(1024, _NOWHERE, np.intp)  # by peer
         self._outcomes = _Outcomes()
+        self._rng = rng
 
     # Presence
 
@@ -249,19 +251,25 @@ class AdapterMediator:
     def tell_again(self, session: Session, request: pb.Envelope, now: Instant) -> None:
         """Answer a client that asks what became of messages it sent.
 
-        It may have missed receipts while it, or this adapter, was away.
+        It may have missed receipts while it, or this adapter, was away. One answer is bounded: of
+        more it is told a part, another one the next time.
         """
         asked = request.attributes.values[ASKED].blob
-        for at in range(0, min(len(asked), MAX_ASKED * ID_BYTES), ID_BYTES):
-            id = asked[at : at + ID_BYTES]
-            source = f"client:{session.identity}"
+        source = f"client:{session.identity}"
+        ends = min(len(asked), MAX_ASKED * ID_BYTES)
+        found: list[Callable[[], pb.Envelope]] = []
+        for id in {asked[at : at + ID_BYTES] for at in range(0, ends, ID_BYTES)}:
             dispatch = self.outgoing.get(id)
             if dispatch is not None and dispatch.source == source:
-                for receipts in self._by_records(dispatch, dispatch.peers, now.s):
-                    self.send(session, _for_sender(receipts, session.identity), now)
-            for receipts in map(parse, self._outcomes.of(id)):
-                if receipts.deliveries.source == source:
-                    self.send(session, _for_sender(receipts, session.identity), now)
+                found += [
+                    partial(self._receipts, dispatch, peers, now.s)
+                    for peers in _by_records(dispatch.peers)
+                ]
+            found += [partial(parse, body) for body in self._outcomes.of(id)]
+        for record in self._rng.sample(found, min(len(found), _MAX_ANSWERS)):
+            receipts = record()
+            if receipts.deliveries.source == source:
+                self.send(session, _for_sender(receipts, session.identity), now)
 
     def send(
         self, session: Session, envelope: pb.Envelope, now: Instant, *, reliably: bool = False
@@ -397,15 +405,12 @@ class AdapterMediator:
             if not content.is_in_ledger:
                 continue
             sender = content.client
-            for receipts in self._by_records(dispatch, peers, now):
+            for some in _by_records(peers):
+                receipts = self._receipts(dispatch, some, now)
                 yield _record(topics.DELIVERIES, receipts, receipts.correlation)
                 if sender:
                     self._outcomes.add(receipts.deliveries.message, receipts.SerializeToString())
                     yield _record(topics.REPLIES, _for_sender(receipts, sender), sender.encode())
-
-    def _by_records(self, dispatch: Dispatch, peers: Numbers, now: float) -> Iterator[pb.Envelope]:
-        for first in range(0, len(peers), _ROWS_PER_RECORD):
-            yield self._receipts(dispatch, peers[first : first + _ROWS_PER_RECORD], now)
 
     def _receipts(self, dispatch: Dispatch, peers: Numbers, now: float) -> pb.Envelope:
         """The current state of the copies for these peers."""
@@ -491,6 +496,11 @@ class _Outcomes:
         while self._bytes > self._max_bytes:
             _, bodies = self._bodies.popitem(last=False)
             self._bytes -= sum(map(len, bodies))
+
+
+def _by_records(peers: Numbers) -> Iterator[Numbers]:
+    for first in range(0, len(peers), _ROWS_PER_RECORD):
+        yield peers[first : first + _ROWS_PER_RECORD]
 
 
 def _record(topic: str, envelope: pb.Envelope, key: bytes) -> BusRecord:

@@ -14,6 +14,7 @@ from mercury.model import topics
 from mercury.model.delivery import ASKED, RECEIPTS, DeliveryState
 from mercury.model.message import Address, Attributes, Kind
 from mercury.session import SessionSettings
+from mercury.wire import mercury_pb2 as pb
 
 QUICK = SessionSettings(init_retry_s=0.05, init_retry_max_s=0.1)
 
@@ -128,8 +129,17 @@ async def test_an_answer_is_bounded_and_the_next_one_tells_of_others(
 def test_what_is_kept_for_those_who_ask_takes_bounded_room() -> None:
     outcomes = _Outcomes(max_bytes=100)
 
+    def add(id: bytes, record: bytes, source: str = "client:abe", state: int = 1) -> None:
+        outcomes.add(pb.Deliveries(message=id, source=source, state=[state]), record, float(id))
+
     for id in (b"1", b"2", b"3"):
-        for body in (b"a" * 20, b"b" * 20):
-            outcomes.add(id, body)
+        for record in (b"a" * 20, b"b" * 20):
+            add(id, record)
     assert outcomes.of(b"1") == []
     assert len(outcomes.of(b"2")) == len(outcomes.of(b"3")) == 2
+    outcomes.expire(602.5)
+    assert outcomes.of(b"2") == []
+    assert len(outcomes.of(b"3")) == 2
+    add(b"4", b"of nobody who can ask", source="service:office")
+    add(b"5", b"open", state=DeliveryState.WAITING)
+    assert outcomes.of(b"4") == outcomes.of(b"5") == []

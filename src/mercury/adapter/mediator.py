@@ -400,6 +400,7 @@ class AdapterMediator:
     def changes(self, now: float) -> Iterator[BusRecord]:
         """The outcomes of messages since the last call, as records for the bus."""
         self.incoming.forget(now)
+        self._outcomes.expire(now)
         for dispatch, peers in self.outgoing.take_changes(now):
             content: _Content = dispatch.content
             if not content.is_in_ledger:
@@ -409,7 +410,8 @@ class AdapterMediator:
                 receipts = self._receipts(dispatch, some, now)
                 yield _record(topics.DELIVERIES, receipts, receipts.correlation)
                 if sender:
-                    self._outcomes.add(receipts.deliveries.message, receipts.SerializeToString())
+                    record = receipts.SerializeToString()
+                    self._outcomes.add(receipts.deliveries, record, now)
                     yield _record(topics.REPLIES, _for_sender(receipts, sender), sender.encode())
 
     def _receipts(self, dispatch: Dispatch, peers: Numbers, now: float) -> pb.Envelope:
@@ -458,8 +460,7 @@ class AdapterMediator:
         if envelope.source.adapter == self._adapter and envelope.sent_us >= self._begun_us:
             return
         found = envelope.deliveries
-        if found.source.startswith("client:"):
-            self._outcomes.add(found.message, body)
+        self._outcomes.add(found, body, now)
         dispatch = self.outgoing.get(found.message)
         if dispatch is None:
             return
@@ -480,22 +481,32 @@ class AdapterMediator:
 
 
 class _Outcomes:
-    """What became of clients' messages, as the ledger has it; the oldest make room."""
+    """What became of clients' messages, as the ledger has it, for a while; the oldest make room."""
 
     def __init__(self, max_bytes: int = _MAX_OUTCOMES_BYTES) -> None:
-        self._bodies: OrderedDict[bytes, list[bytes]] = OrderedDict()  # by message
+        # By message: when the first was added, and the records.
+        self._found: OrderedDict[bytes, tuple[float, list[bytes]]] = OrderedDict()
         self._bytes = 0
         self._max_bytes = max_bytes
 
     def of(self, message: bytes) -> list[bytes]:
-        return self._bodies.get(message, [])
+        return self._found[message][1] if message in self._found else []
 
-    def add(self, message: bytes, body: bytes) -> None:
-        self._bodies.setdefault(message, []).append(body)
-        self._bytes += len(body)
+    def add(self, found: pb.Deliveries, record: bytes, now: float) -> None:
+        if not found.source.startswith("client:") or set(found.state) == {DeliveryState.WAITING}:
+            return
+        self._found.setdefault(found.message, (now, []))[1].append(record)
+        self._bytes += len(record)
         while self._bytes > self._max_bytes:
-            _, bodies = self._bodies.popitem(last=False)
-            self._bytes -= sum(map(len, bodies))
+            self._drop_oldest()
+
+    def expire(self, now: float) -> None:
+        while self._found and next(iter(self._found.values()))[0] < now - _SENDER_WAITS_US / 1e6:
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        _, (_, records) = self._found.popitem(last=False)
+        self._bytes -= sum(map(len, records))
 
 
 def _by_records(peers: Numbers) -> Iterator[Numbers]:

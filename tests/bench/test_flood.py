@@ -15,7 +15,7 @@ from mercury.session import AdapterSessions, SessionSettings
 def test_it_runs_and_honest_clients_lose_nothing(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "mercury.cli.main", "bench", "flood", "--rate", "2000",
-         "--honest", "100", "--seconds", "1", "--json"],
+         "--honest", "100", "--seconds", "0.5", "--json"],
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -23,7 +23,8 @@ from mercury.bus.kafka.bus import KafkaBus
 from mercury.bus.kafka.consumer import KafkaConsumer
 from mercury.model.errors import BusError, BusUnavailableError
 
-WAIT_S = 5.0  # no test waits this long unless it fails
+# No test waits this long unless it fails: Kafka waits 6 s for a member that seems to have died.
+WAIT_S = 10.0
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,8 @@ from mercury.wire.packet import TOKEN_BYTES
 _SOURCES = 64
 _DIFFERENT = 20_000  # packets that are made before, and sent in turn
 _TICK_S = 0.002
-_SETTLE_S = 1.0
+_SETTLE_S = 0.5
+_WARM_UP_S = 3.0
 
 Packets = Callable[[random.Random, int], list[bytes]]
 
@@ -68,7 +69,7 @@ def run(
     load = EchoLoad(port)
     try:
         say("warm-up, not counted")
-        load.run(honest_rate, 3.0)
+        load.run(honest_rate, min(_WARM_UP_S, seconds))
         for name in ("none", *floods):
             say(f"{honest_rate:,g} echoes a second for {seconds:g} s; flood: {name}")
             with _flooding(name, port, rate) as sent:

@@ -23,7 +23,7 @@ from mercury.wire.packet import TOKEN_BYTES
 
 # Strangers have many addresses, of different networks.
 _SOURCES = 64
-_DIFFERENT = 20_000  # packets that are made before, and sent in turn
+_DIFFERENT = 4000  # packets that are made before, and sent in turn
 _TICK_S = 0.002
 _SETTLE_S = 0.5
 _WARM_UP_S = 3.0

@@ -23,9 +23,9 @@ demo: $(READY) $(KERNEL) java
 test: $(DEVELOP) $(KERNEL) java
 	$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 
-# All tests that do not start Java: without it, there is room for two more.
+# All tests that do not start Java: without it, there is room for a fourth.
 test-quick: $(DEVELOP) $(KERNEL)
-	$(BIN)/python -m pytest -q -n 5 --dist loadfile --no-loadscope-reorder -m "not jvm"
+	$(BIN)/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder -m "not jvm"
 
 coverage: $(DEVELOP) $(KERNEL) java
 	$(BIN)/python -m pytest -q -n 3 --dist loadfile \

@@ -153,17 +153,17 @@ def after(world: World, seconds: float) -> None:
 def test_who_left_is_forgotten_when_what_it_said_is_over(traced: None) -> None:
     world = World()
     hub = world.open("hub")
-    for number in range(300):
+    for number in range(100):
         visit(world, f"first-{number}", hub)
     after(world, 700.0)
     gc.collect()
     before, held = sizes(world), tracemalloc.get_traced_memory()[0]
-    for number in range(500):
+    for number in range(200):
         visit(world, f"car-{number}", hub)
     gc.collect()
     # The ids, as long as they may be repeated; answers, for a minute; and for ten what became of
     # its messages, should it ask again.
-    assert (tracemalloc.get_traced_memory()[0] - held) / 500 < 5000
+    assert (tracemalloc.get_traced_memory()[0] - held) / 200 < 5000
     assert sizes(world)["messages"] == before["messages"]
     after(world, 700.0)
     gc.collect()
